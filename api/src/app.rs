@@ -107,9 +107,13 @@ impl App {
         self.engine.start().map_err(|error| cannot("replay the log", &error))?;
         self.startup.at("streams are being restored");
         self.ingests.restore(self.settings.should_resume_ingest).map_err(|error| cannot("restore the ingest streams", &error))?;
-        self.ready.store(true, Ordering::Relaxed);
         tokio::spawn(parked::look_after(Arc::downgrade(self), self.standing.parked()));
         Ok(())
+    }
+
+    /// Everything that was to run when it was started does: from here on every request is answered.
+    pub fn set_ready(&self) {
+        self.ready.store(true, Ordering::Relaxed);
     }
 
     pub fn is_ready(&self) -> bool {

@@ -74,7 +74,7 @@ pub enum Format {
     Json,
     /// One JSON object a row
     Jsonl,
-    /// A line of names, and one a row; null is nothing at all, an empty text a pair of quotes
+    /// A line of names, and one a row; null is nothing at all, an empty text a pair of quotes, and so is null alone in its row
     Csv,
     /// For people
     Table,
@@ -306,13 +306,10 @@ fn csv_head(columns: &[String], apart: bool, out: &mut impl Write) -> io::Result
 }
 
 fn csv_line(cells: impl Iterator<Item = String>, out: &mut impl Write) -> io::Result<()> {
-    for (index, cell) in cells.enumerate() {
-        if index > 0 {
-            out.write_all(b",")?;
-        }
-        out.write_all(cell.as_bytes())?;
-    }
-    out.write_all(b"\r\n")
+    let line = cells.collect::<Vec<_>>().join(",");
+    // Of null alone nothing would be left: readers skip lines that are empty, and here one stands between answers.
+    let line = if line.is_empty() { "\"\"" } else { line.as_str() };
+    write!(out, "{line}\r\n")
 }
 
 fn csv_cell(value: &Json) -> String {
@@ -395,6 +392,7 @@ mod tests {
             "n,\"text, or not\",any\r\n1,\"a,b\",\r\n1.5,\"\",\"[1,{\"\"k\"\":\"\"é\"\"}]\"\r\ntrue,\"say \"\"x\"\"\n\",\" b\"\r\n"
         );
         assert_eq!(written(Format::Csv, &[], json!([])), "");
+        assert_eq!(written(Format::Csv, &["a"], json!([[1], [null]])), "a\r\n1\r\n\"\"\r\n", "an empty line is no row");
     }
 
     #[test]

@@ -184,7 +184,8 @@ pub fn completions(shell: Shell) -> Vec<u8> {
 pub fn manual() -> std::io::Result<Vec<u8>> {
     let command = Arguments::command();
     let mut page = Vec::new();
-    Man::new(command.clone()).render(&mut page)?;
+    // The version by itself has several lines, and the head of a page is one.
+    Man::new(command.clone()).source(format!("{NAME} {}", crate::VERSION)).render(&mut page)?;
     for command in command.get_subcommands() {
         let name = format!("{NAME} {}", command.get_name());
         let man = Man::new(command.clone());
@@ -276,6 +277,8 @@ mod tests {
             assert!(bash.contains(command.get_name()), "{}", command.get_name());
             assert!(manual.contains(&format!("WEIR {}", command.get_name().to_uppercase())), "{}", command.get_name());
         }
+        let head = format!(".TH weir 1  \"weir {}\"", crate::VERSION);
+        assert!(manual.lines().any(|line| line.trim_end() == head), "{head} is not in\n{manual}");
         assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{manual}");
         for words in ["Exit codes", "recipe\\-value", "Completions"] {
             assert!(manual.to_lowercase().contains(&words.to_lowercase()), "{words} is not in\n{manual}");

@@ -188,13 +188,18 @@ impl Client {
         Ok(so_far)
     }
 
-    /// Sends a text, and gives the body of the answer.
+    /// Sends a text into the namespace, and gives the body of the answer.
     pub async fn upload(&self, path: &str, pairs: &[(&str, String)], text: Vec<u8>) -> Result<Vec<u8>, Problem> {
         let request = self.http().await?.post(self.target(path, pairs)).header("content-type", "text/plain").body(text);
         let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
-        if status == 200 { Ok(body.into()) } else { Err(self.refusal(status, &body, &[]).await) }
+        let name = self.namespace.as_deref().unwrap_or("default");
+        match status {
+            200 => Ok(body.into()),
+            404 => Err(self.absent("namespace", name, path).await),
+            _ => Err(self.refusal(status, &body, &[]).await),
+        }
     }
 
     fn target(&self, path: &str, pairs: &[(&str, String)]) -> String {
@@ -281,7 +286,12 @@ fn certificate() -> Result<Option<Vec<u8>>, String> {
 
 impl Connections {
     fn new() -> Result<Connections, Problem> {
-        let http = certificate().and_then(|shown| http::patient_client_showing(shown.as_deref()).map_err(|error| chain(&error)));
+        let http = certificate().and_then(|shown| {
+            http::patient_client_showing(shown.as_deref()).map_err(|error| match shown {
+                Some(_) => format!("WEIR_CERT and WEIR_KEY: {}", chain(&error)),
+                None => chain(&error),
+            })
+        });
         Ok(Connections { http: http.map_err(Problem::Unreachable)?, used: Instant::now() })
     }
 }

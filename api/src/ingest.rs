@@ -9,7 +9,7 @@ mod pump;
 mod transformation;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -201,13 +201,22 @@ pub struct Ingests {
     context: SourceContext,
     procedures: Arc<Procedures>,
     streams: Mutex<BTreeMap<(String, String), Arc<Stream>>>,
+    /// How many records came from streams that were deleted. Changes with `streams`.
+    records_of_deleted: AtomicU64,
     /// What there is, and what is stored of it, changes one at a time. Nothing is waited for under it: neither the world nor the end of a stream.
     changing: Mutex<()>,
 }
 
 impl Ingests {
     pub fn new(engine: Engine, context: SourceContext, procedures: Arc<Procedures>) -> Ingests {
-        Ingests { engine, context, procedures, streams: Mutex::default(), changing: Mutex::default() }
+        Ingests {
+            engine,
+            context,
+            procedures,
+            streams: Mutex::default(),
+            records_of_deleted: AtomicU64::default(),
+            changing: Mutex::default(),
+        }
     }
 
     /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
@@ -288,6 +297,13 @@ impl Ingests {
         lock(&self.streams).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, stream)| stream.clone()).collect()
     }
 
+    /// How many records came from all streams, those that were deleted included.
+    pub fn records(&self) -> u64 {
+        let streams = lock(&self.streams);
+        let there: u64 = streams.values().map(|stream| stream.ingested()).sum();
+        there + self.records_of_deleted.load(Ordering::Relaxed)
+    }
+
     /// Those of a graph that is left, in which none comes any more.
     pub fn last_of(&self, graph: &Graph) -> Vec<Arc<Stream>> {
         let _one = lock(&self.changing);
@@ -330,7 +346,9 @@ impl Ingests {
         if self.is_there(&stream) {
             self.engine.set_metadata(&key(graph, name), None)?;
             graph.forget_source(&stream.source)?;
-            lock(&self.streams).remove(&(graph.name().to_owned(), name.to_owned()));
+            let mut streams = lock(&self.streams);
+            streams.remove(&(graph.name().to_owned(), name.to_owned()));
+            self.records_of_deleted.fetch_add(stream.ingested(), Ordering::Relaxed);
         }
         Ok(Some(stream))
     }
@@ -450,6 +468,11 @@ impl Stream {
     /// What kind of source it reads, as v1 names it.
     pub fn kind(&self) -> String {
         self.config.settings()["type"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Records a second, at most; none where that is not bounded.
+    pub fn rate_limit(&self) -> Option<u64> {
+        self.config.settings()["maximumPerSecond"].as_u64()
     }
 
     pub fn records_per_second(&self) -> f64 {

@@ -143,9 +143,6 @@ pub async fn tick(app: Arc<App>) {
 
 /// Records, matches, cancellations.
 fn counts(app: &App) -> [u64; 3] {
-    let graphs = app.engine.graphs();
-    let streams = graphs.iter().filter_map(|name| app.engine.graph(name)).flat_map(|graph| app.ingests.list(&graph));
-    let records: u64 = streams.map(|stream| stream.ingested()).sum();
     let (matches, cancellations) = app.live.totals();
-    [records + app.live.generated.load(Ordering::Relaxed), matches, cancellations]
+    [app.ingests.records() + app.live.generated.load(Ordering::Relaxed), matches, cancellations]
 }

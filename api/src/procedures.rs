@@ -63,7 +63,8 @@ impl Procedures {
 
     /// How a query of this graph is compiled.
     pub fn options(self: &Arc<Self>, graph: &Graph, parameters: Vec<Text>) -> Options {
-        Options { parameters, ids: graph.ids(), procedures: self.of(graph), ..Options::default() }
+        let (ids, open_cypher) = (graph.ids(), graph.open_cypher());
+        Options { parameters, ids, procedures: self.of(graph), open_cypher, ..Options::default() }
     }
 
     fn of(self: &Arc<Self>, graph: &Graph) -> Vec<Arc<Procedure>> {

@@ -18,6 +18,7 @@ use crate::cli::{Arguments, Command};
 use crate::config::{self, MemorySettings, Settings, StoreSettings};
 use crate::log::say;
 use crate::metrics::memory_bytes_total;
+use crate::queries::QuerySettings;
 use crate::recipe::Recipe;
 use crate::server::Answers;
 use crate::startup::Startup;
@@ -142,15 +143,19 @@ fn serve(prepared: Prepared) -> Result<(), String> {
 }
 
 /// Where that cannot be had, weir works as long as the graph has room.
-fn bound_memory(settings: &MemorySettings) {
+fn bound_memory(settings: &MemorySettings, query: &mut QuerySettings) {
     let Some(Some(limit)) = config::memory(&settings.limit, memory_bytes_total()) else { return };
     match memory::bound(limit, &settings.directory) {
-        Ok(()) => tracing::debug!("memory is bounded to {} MiB", limit >> 20),
+        Ok(()) => {
+            tracing::debug!("memory is bounded to {} MiB", limit >> 20);
+            query.memory_bytes_max = memory::at_most(query.memory_bytes_max, 4);
+            query.all_memory_bytes_max = memory::at_most(query.all_memory_bytes_max, 2);
+        }
         Err(problem) => tracing::warn!("memory is not bounded: {problem}; set memory.directory, or memory.limit = none"),
     }
 }
 
-async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u32>) -> Result<(), String> {
+async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Option<u32>) -> Result<(), String> {
     // The port first: it is the quickest thing to find taken, and nothing has been touched yet.
     let listener = if settings.webserver.enabled { Some(server::bind(&settings.webserver).await?) } else { None };
     let tls = settings.webserver.tls.clone().filter(|_| listener.is_some()).map(Tls::open).transpose()?;
@@ -167,7 +172,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
-    bound_memory(&settings.memory);
+    bound_memory(&settings.memory, &mut settings.query);
     if let Some(settings) = &settings.traces {
         traces::start(settings)?;
     }
@@ -189,11 +194,17 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     let app = App::open(settings, &directories, &startup)?;
     app.start()?;
     drop(watch);
+    stop_on_signals(&app)?;
+    let recipe = recipe.map(|recipe| {
+        startup.at("the recipe is being started");
+        // Creating streams and queries blocks.
+        tokio::task::block_in_place(|| recipe.start(&app))
+    });
+    app.set_ready();
     opened.send_replace(true);
     for server in starting {
         let _ = server.await;
     }
-    stop_on_signals(&app)?;
     let mut servers = Vec::new();
     if let Some(listener) = &listener {
         if let Some(tls) = &tls {
@@ -210,9 +221,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     let ticker = tokio::spawn(live::tick(app.clone()));
     greet(&url, &store, workers, !servers.is_empty());
     if let Some(recipe) = recipe {
-        let (app, url) = (app.clone(), url.clone());
-        // Creating streams and queries blocks.
-        tokio::task::block_in_place(move || recipe.run(&app, &url));
+        recipe.follow(&app, &url);
     }
     let demo = match demo {
         Some(rate) => Some(tokio::task::block_in_place(|| demo::start(&app, rate, &url))?),

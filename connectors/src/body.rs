@@ -69,17 +69,6 @@ impl Records {
         Ok(Records { body, ranges })
     }
 
-    /// Those that are cut already.
-    pub fn of(records: Vec<Vec<u8>>) -> Records {
-        let mut all = Records::default();
-        for record in records {
-            let start = all.body.len();
-            all.body.extend_from_slice(&record);
-            all.ranges.push(start..all.body.len());
-        }
-        all
-    }
-
     pub fn len(&self) -> usize {
         self.ranges.len()
     }

@@ -231,6 +231,31 @@ fn a_source_that_ends_or_waits_answers_promptly() {
 }
 
 #[test]
+fn a_pipe_goes_on_with_what_comes_then() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let check = |format: Json, encoding: &str, before: &[u8], then: &[u8], expected: &str| {
+        let config = file_source(&pipe, format, json!({"encoding": encoding, "fileIngestMode": "Regular"}));
+        // Who reads, too, need not wait for somebody who does.
+        let mut writer = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        std::io::Write::write_all(&mut writer, before).unwrap();
+        let broken_off = run(&*config, None, &Limits::default()).unwrap();
+        assert_eq!((broken_off.records.len(), broken_off.finished), (1, false));
+        std::io::Write::write_all(&mut writer, then).unwrap();
+        let (_, position) = broken_off.positions.last().unwrap();
+        let mut stream = config.open(&anything(), Some(position)).unwrap();
+        drop(writer);
+        let mut seen = Vec::new();
+        let each = |batch: &Frames| seen.extend((0..batch.len()).map(|at| batch.get(at).bytes.to_vec()));
+        assert_eq!(stream::drain(&mut stream, PATIENCE, each).unwrap(), Progress::Finished);
+        assert_eq!(seen, [expected.as_bytes()]);
+    };
+    check(lines(), "ISO-8859-1", b"caf\xe9\n", b"na\xefve\n", "naïve");
+    check(json!({"type": "CypherJsonObjects", "query": "RETURN 1"}), "UTF-8", b"[{\"a\": 1},", b"[{\"a\": 2}]", "{\"a\": 2}");
+}
+
+#[test]
 fn files_that_are_not_there_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let refusal = |path: &Path| {
@@ -287,6 +312,8 @@ fn a_file_goes_on_at_every_record() {
     check_resume(&*file_source(&path, lines(), json!({"encoding": "ISO-8859-1"})), &["\"caf\\u00E9\"", "\"na\\u00EFve\""]);
     fs::write(&path, "ab\ncdé\n".encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>()).unwrap();
     check_resume(&*file_source(&path, lines(), json!({"encoding": "UTF-16"})), &["\"ab\"", "\"cd\\u00E9\""]);
+    fs::write(&path, "MQoy\nMg").unwrap();
+    check_resume(&*file_source(&path, lines(), json!({"recordDecoders": ["Base64"]})), &["\"1\"", "\"22\""]);
     fs::write(&path, "").unwrap();
     check_resume(&*file_source(&path, lines(), json!({})), &[]);
 
@@ -350,6 +377,15 @@ fn a_compressed_file_is_read_like_any_other() {
         fs::write(&path, b"no such thing\n").unwrap();
         assert!(run(&*config, None, &Limits::default()).is_err(), "{chain}");
     }
+    // Blocks are filled with zeros; what comes behind them is told behind what was before it.
+    let config = file_source(&path, lines(), json!({"recordDecoders": ["Gzip"]}));
+    let padded = [gzip(b"a\n"), gzip(b"b\n"), vec![0; 5_000]].concat();
+    fs::write(&path, &padded).unwrap();
+    assert_eq!(run(&*config, None, &Limits::default()).unwrap().records, ["\"a\"", "\"b\""]);
+    fs::write(&path, [padded, vec![b'x'; 16]].concat()).unwrap();
+    let (mut stream, mut seen) = (config.open(&anything(), None).unwrap(), 0);
+    let failure = stream::drain(&mut stream, PATIENCE, |batch| seen += batch.len()).unwrap_err().to_string();
+    assert!(seen == 2 && failure.contains("not gzip"), "{seen}: {failure}");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub struct EventParser {
     kind: String,
     /// Of the newest event, also one of an earlier connection.
     id: String,
+    /// The same of the newest that has ended, also of one without data: what the next connection goes on behind.
+    pub ended_id: String,
     /// How long the server wants to be left alone after a connection.
     pub retry: Option<Duration>,
 }
@@ -39,7 +41,7 @@ pub struct Event {
 
 impl EventParser {
     pub fn new(id: String) -> EventParser {
-        EventParser { id, ..EventParser::default() }
+        EventParser { ended_id: id.clone(), id, ..EventParser::default() }
     }
 
     /// The next connection; what the last one left unfinished is none.
@@ -84,6 +86,7 @@ impl EventParser {
         let line = if self.lines == 0 { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) } else { line };
         self.lines += 1;
         if line.is_empty() {
+            self.ended_id.clone_from(&self.id);
             if std::mem::take(&mut self.has_data) {
                 events.push(Event {
                     data: std::mem::take(&mut self.data),
@@ -158,6 +161,15 @@ mod tests {
         check("\u{feff}data:a\n\n\u{feff}data:b\n\n", &[("a", "0")]);
         check("event: x\nid: 7\n\nfoo: bar\nretry: x\ndata: é\n\n", &[("é", "7")]);
         check("id: a\0b\ndata: 1\n\n", &[("1", "0")]);
+    }
+
+    #[test]
+    fn an_event_without_data_has_an_id_too() {
+        let mut parser = EventParser::new("0".to_owned());
+        for (text, id) in [("id: 1\ndata: a", "0"), ("\n\n", "1"), ("id: 2\n\nid: 3\n", "2")] {
+            parser.push(text.as_bytes(), &mut Vec::new()).unwrap();
+            assert_eq!(parser.ended_id, id, "{text:?}");
+        }
     }
 
     #[test]

@@ -8,15 +8,14 @@ use std::io::{BufRead, Read, Write};
 use std::time::Duration;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use flate2::write::MultiGzDecoder;
+use flate2::write::GzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation};
 
 use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::framing::{ByteStream, Chunk};
-use crate::recoding::{RecordDecoder, SNAPPY_FRAMES, ZSTD_WINDOW_LOG_MAX};
+use crate::recoding::{BASE64, RecordDecoder, SNAPPY_FRAMES, ZSTD_WINDOW_LOG_MAX};
 
 /// Pushed through at once. It comes from about a thousand times as much, at most.
 const PIECE_BYTES: usize = 1 << 10;
@@ -34,20 +33,27 @@ pub fn recoded_stream(
     chain.iter().try_fold(stream, |stream, step| {
         let place = place.to_owned();
         let undo = Undo::new(*step).map_err(|error| ConnectorError::io(&place, "cannot begin to undo it", error))?;
-        let recoded =
-            Recoded { place, stream, undo, raw: vec![0; READ_BYTES], raw_start: 0, raw_end: 0, out_start: 0, ended: false };
+        let (raw, failure) = (vec![0; READ_BYTES], None);
+        let recoded = Recoded { place, stream, undo, raw, raw_start: 0, raw_end: 0, out_start: 0, ended: false, failure };
         Ok(Box::new(recoded) as Box<dyn ByteStream>)
     })
 }
 
 enum Undo {
-    Gzip(MultiGzDecoder<Vec<u8>>),
+    Gzip(Gzip),
     Zlib(Zlib),
     Zstd(Zstd),
     Lz4(Lz4),
     Snappy(Snappy),
     /// What of it makes no whole group yet.
     Base64(Vec<u8>, Vec<u8>),
+}
+
+/// Members, one behind the other.
+struct Gzip {
+    decoder: GzDecoder<Vec<u8>>,
+    /// Whether the end of the last one has been seen.
+    ended: bool,
 }
 
 struct Zlib {
@@ -96,7 +102,7 @@ impl Undo {
     fn new(step: RecordDecoder) -> std::io::Result<Undo> {
         let (out, raw) = (Vec::new(), Vec::new());
         match step {
-            RecordDecoder::Gzip => Ok(Undo::Gzip(MultiGzDecoder::new(out))),
+            RecordDecoder::Gzip => Ok(Undo::Gzip(Gzip { decoder: GzDecoder::new(out), ended: false })),
             RecordDecoder::Zlib => {
                 let room = vec![0; READ_BYTES].into();
                 Ok(Undo::Zlib(Zlib { decoder: Decompress::new(true), out, room, ended: false }))
@@ -117,7 +123,7 @@ impl Undo {
 
     fn push(&mut self, piece: &[u8]) -> Result<(), String> {
         match self {
-            Undo::Gzip(decoder) => decoder.write_all(piece).map_err(|error| format!("this is not gzip: {error}")),
+            Undo::Gzip(gzip) => gzip.push(piece),
             Undo::Zlib(zlib) => zlib.push(piece),
             Undo::Zstd(zstd) => zstd.push(piece),
             Undo::Lz4(lz4) => lz4.push(piece),
@@ -136,7 +142,8 @@ impl Undo {
     fn finish(&mut self) -> Result<(), String> {
         const EARLY: &str = "ends too early";
         match self {
-            Undo::Gzip(decoder) => decoder.try_finish().map_err(|error| format!("the gzip {EARLY}: {error}")),
+            Undo::Gzip(gzip) if gzip.ended => Ok(()),
+            Undo::Gzip(gzip) => gzip.decoder.try_finish().map_err(|error| format!("the gzip {EARLY}: {error}")),
             Undo::Zlib(zlib) if zlib.ended => Ok(()),
             Undo::Zlib(_) => Err(format!("the zlib {EARLY}")),
             Undo::Zstd(zstd) if zstd.ended => Ok(()),
@@ -151,7 +158,7 @@ impl Undo {
 
     fn out(&mut self) -> &mut Vec<u8> {
         match self {
-            Undo::Gzip(decoder) => decoder.get_mut(),
+            Undo::Gzip(gzip) => gzip.decoder.get_mut(),
             Undo::Zlib(Zlib { out, .. }) | Undo::Zstd(Zstd { out, .. }) | Undo::Lz4(Lz4 { out, .. }) => out,
             Undo::Snappy(Snappy { out, .. }) | Undo::Base64(_, out) => out,
         }
@@ -159,7 +166,31 @@ impl Undo {
 }
 
 fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
-    STANDARD.decode_vec(text, out).map_err(|error| format!("this is not base64: {error}"))
+    BASE64.decode_vec(text, out).map_err(|error| format!("this is not base64: {error}"))
+}
+
+impl Gzip {
+    fn push(&mut self, mut piece: &[u8]) -> Result<(), String> {
+        let wrong = |error: std::io::Error| format!("this is not gzip: {error}");
+        loop {
+            if self.ended {
+                // Tapes and disks fill their last block with zeros.
+                piece = &piece[piece.iter().take_while(|byte| **byte == 0).count()..];
+            }
+            if piece.is_empty() {
+                return Ok(());
+            }
+            if std::mem::take(&mut self.ended) {
+                self.decoder = GzDecoder::new(std::mem::take(self.decoder.get_mut()));
+            }
+            let read = self.decoder.write(piece).map_err(wrong)?;
+            piece = &piece[read..];
+            if read == 0 {
+                self.decoder.try_finish().map_err(wrong)?;
+                self.ended = true;
+            }
+        }
+    }
 }
 
 impl Zlib {
@@ -295,6 +326,8 @@ struct Recoded {
     /// Of what is undone, handed out before.
     out_start: usize,
     ended: bool,
+    /// What comes after all that was undone before it.
+    failure: Option<ConnectorError>,
 }
 
 impl ByteStream for Recoded {
@@ -309,6 +342,9 @@ impl ByteStream for Recoded {
             }
             out.clear();
             self.out_start = 0;
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
             if self.ended {
                 return Ok(Chunk::End);
             }
@@ -322,7 +358,7 @@ impl ByteStream for Recoded {
             let piece = &self.raw[self.raw_start..self.raw_end.min(self.raw_start + PIECE_BYTES)];
             let undone = if self.ended { self.undo.finish() } else { self.undo.push(piece) };
             self.raw_start += if self.ended { 0 } else { piece.len() };
-            undone.map_err(|problem| ConnectorError::Framing { place: self.place.clone(), problem })?;
+            self.failure = undone.err().map(|problem| ConnectorError::Framing { place: self.place.clone(), problem });
         }
     }
 

@@ -4,8 +4,8 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,12 @@ use crate::frames::Frame;
 
 /// A small record can be compressed from a very large one; no more than this is undone.
 const RECORD_BYTES_MAX: usize = 128 << 20;
+
+/// As Java reads it: what fills the last group may be missing, and its bits may be any.
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true).with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// What zstd may look back, as a power of two: four times what its strongest levels do.
 pub(crate) const ZSTD_WINDOW_LOG_MAX: u32 = 25;
@@ -43,7 +49,7 @@ impl RecordDecoder {
             RecordDecoder::Zlib => inflated(ZlibDecoder::new(bytes), "zlib"),
             RecordDecoder::Gzip => inflated(MultiGzDecoder::new(bytes), "gzip"),
             RecordDecoder::Base64 => {
-                STANDARD.decode(bytes.trim_ascii()).map_err(|error| format!("the record is not base64: {error}"))
+                BASE64.decode(bytes.trim_ascii()).map_err(|error| format!("the record is not base64: {error}"))
             }
             RecordDecoder::Zstd => {
                 let wrong = |error| format!("the record is not zstd: {error}");
@@ -131,11 +137,14 @@ pub(crate) mod tests {
         check(&[], b"1", Ok("1"));
         check(&[Zlib], &zlib(b"[1]"), Ok("[ 1 ]"));
         check(&[Gzip], &[gzip(b"[1"), gzip(b",2]")].concat(), Ok("[ 1, 2 ]"));
-        let armoured = STANDARD.encode(gzip(b"[1]")) + "\n";
+        let armoured = BASE64.encode(gzip(b"[1]")) + "\n";
         check(&[Base64, Gzip], armoured.as_bytes(), Ok("[ 1 ]"));
         check(&[Gzip, Base64], armoured.as_bytes(), Err("not gzip"));
         check(&[Zlib], b"[1]", Err("not zlib"));
         check(&[Zlib], &zlib(b"[1]")[..5], Err("zlib"));
+        for text in ["MQ==", "MQ", "MR=="] {
+            check(&[Base64], text.as_bytes(), Ok("1"));
+        }
         check(&[Base64], b"[1]", Err("not base64"));
         check(&[Gzip], &gzip(b"["), Err("not JSON"));
         check(&[Gzip], &gzip(&vec![b'1'; RECORD_BYTES_MAX + 1]), Err("more than"));
@@ -149,7 +158,7 @@ pub(crate) mod tests {
             encoder.write_all(bytes).unwrap();
             encoder.finish().unwrap()
         };
-        check(&[Base64, Lz4], STANDARD.encode(lz4(b"[1]")).as_bytes(), Ok("[ 1 ]"));
+        check(&[Base64, Lz4], BASE64.encode(lz4(b"[1]")).as_bytes(), Ok("[ 1 ]"));
         check(&[Lz4], &lz4(&long), Err("more than"));
         check(&[Lz4], b"nothing of the kind", Err("not lz4"));
         let block = snap::raw::Encoder::new().compress_vec(b"[1]").unwrap();

@@ -43,6 +43,8 @@ pub struct Options {
     pub procedures: Vec<Arc<Procedure>>,
     /// A variable that nothing declares is the parameter of that name, as in the texts `do.when` and its like run.
     pub bare_parameters: bool,
+    /// The graph is of openCypher's model, where CREATE and MERGE take a node that is bound as it is.
+    pub open_cypher: bool,
 }
 
 /// Compiles an ad-hoc or ingest query.

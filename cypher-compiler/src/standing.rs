@@ -14,7 +14,7 @@ mod split;
 
 use weir_model::expression::Binary;
 use weir_model::plan::{Operator, Pattern, PatternEdge, PatternNode, Plan, QueryFacts, Slot};
-use weir_model::{Expr, Text, Value};
+use weir_model::{Expr, Text, Value, java_regex};
 
 use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection};
 use crate::bind::{Binder, Holds};
@@ -352,10 +352,8 @@ impl Standing<'_> {
 
     fn check_regex(&self, local: &Local, span: Span) -> Checked<()> {
         let Local::Regex(regex) = local else { return Ok(()) };
-        match regex::Regex::new(regex) {
-            Ok(_) => Ok(()),
-            Err(problem) => Err(self.error(span, Code::InvalidRegex, format!("Invalid regular expression '{regex}': {problem}"))),
-        }
+        let read = java_regex::matches(regex, "");
+        read.map(drop).map_err(|failure| self.error(span, Code::InvalidRegex, failure.message))
     }
 
     /// `id(v) = value`, where the value is a constant: a comparison with the node of that id. A constant that is no id is

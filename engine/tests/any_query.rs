@@ -623,6 +623,13 @@ fn rows_without_a_value_are_told_of() {
         (AnyQuery, "MATCH (n:A) UNWIND range(1, 10 / n.x) AS i WITH n WHERE n.x > 4 RETURN id(n) AS n", "zero", 2),
         (AnyQuery, "MATCH (n:A), (m:A) WHERE n.x = 10 / m.x AND n.x = 5 RETURN id(n) AS n", "zero", 0),
         (AnyQuery, "MATCH (n:A) RETURN id(n) AS n, COUNT { (n)-[:r]->(m) WHERE 10 / n.x > 1 } AS c", "zero", 1),
+        (AnyQuery, "MATCH (n:A) WITH n {timezone: 'UTC'} AS z RETURN datetime(z).year AS y", "zone", 0),
+        (
+            AnyQuery,
+            "MATCH (n:A) RETURN EXISTS { (n)-[:r]->() WHERE date(n {timezone: 'UTC'}) > date('2024-01-01') } AS e",
+            "zone",
+            0,
+        ),
     ] {
         let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
         engine.start().unwrap();

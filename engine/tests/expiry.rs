@@ -363,6 +363,23 @@ fn standing_queries_cancel_and_the_past_remembers() {
     assert_eq!(run(&graph, "MATCH (m) RETURN m.name"), [[Value::text("m")]], "the other end stays");
 }
 
+/// For fewer rules the graph is not looked through.
+#[test]
+fn a_rule_that_is_dropped_leaves_the_others_online() {
+    let (engine, graph) = open(Arc::new(InMemory::new()), 1);
+    run(&graph, "CREATE EXPIRY prices FOR (n:Price) ON n.until");
+    run(&graph, "CREATE EXPIRY offers FOR (n:Offer) ON n.until");
+    let are_online = || run(&graph, "SHOW EXPIRIES").iter().all(|row| row[1] == Value::text("ONLINE"));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !are_online() {
+        assert!(Instant::now() < deadline, "{:?}", run(&graph, "SHOW EXPIRIES"));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    run(&graph, "DROP EXPIRY prices");
+    assert!(are_online(), "{:?}", run(&graph, "SHOW EXPIRIES"));
+    drop(engine);
+}
+
 /// More than the queue holds, all at once, and a client that goes on writing.
 #[test]
 fn many_at_once_end_in_slices() {

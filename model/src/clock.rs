@@ -100,6 +100,9 @@ impl Context for At<'_> {
     fn turns(&self) -> Option<&Cell<i64>> {
         self.clock.turns()
     }
+    fn is_kept(&self) -> bool {
+        self.context.is_kept()
+    }
     fn clock_millis(&self) -> i64 {
         self.clock.millis
     }

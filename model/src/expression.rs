@@ -225,6 +225,10 @@ pub trait Context {
     fn turns(&self) -> Option<&Cell<i64>> {
         None
     }
+    /// Whether what is made here is kept, so that it cannot follow the current time.
+    fn is_kept(&self) -> bool {
+        self.turns().is_some()
+    }
     /// Milliseconds since 1970 at the moment of asking.
     fn clock_millis(&self) -> i64 {
         self.now_millis()
@@ -338,6 +342,9 @@ impl Context for GraphFree {
     }
     fn now_millis(&self) -> i64 {
         self.now_millis
+    }
+    fn is_kept(&self) -> bool {
+        self.now_millis == 0
     }
     fn room(&self) -> usize {
         self.room

@@ -568,10 +568,12 @@ fn a_bad_name_is_told_where_it_stands() {
         let found = told(method, &format!("/api/v2/graph/quine/standingQueries/a%20b{place}"), None);
         assert!(found.contains(&of("standingQueryName")) && !found.contains("body"), "{method} {place}: {found}");
     }
-    for (method, place) in [("GET", ""), ("POST", ":pause"), ("POST", ":resume")] {
+    for (method, place) in [("GET", ""), ("DELETE", ""), ("POST", ":pause"), ("POST", ":resume")] {
         let found = told(method, &format!("/api/v2/graph/quine/ingests/a%20b{place}"), None);
         assert!(found.contains(&of("ingestName")) && !found.contains("body"), "{method} {place}: {found}");
     }
+    let found = told("DELETE", "/api/v2/graph/quine/standingQueries/one/outputs/a%20b", None);
+    assert!(found.contains(&of("outputName")), "{found}");
     // In a body it is still one of the body.
     let stream = json!({"name": "a b", "source": {"type": "NumberIterator", "limit": 1}, "query": "RETURN $that"});
     let found = told("POST", "/api/v2/graph/quine/ingests", Some(stream));

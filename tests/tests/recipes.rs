@@ -158,6 +158,32 @@ fn a_recipe_is_read_from_a_url() {
     serving.join().expect("it was asked twice");
 }
 
+/// Whoever writes as soon as weir is ready finds the queries and streams of the recipe there.
+#[test]
+fn a_recipe_has_been_started_when_weir_is_ready() {
+    let query =
+        json!({"pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n) AS id"}, "outputs": {}});
+    let stream = json!({"type": "FileIngest", "path": "nowhere.jsonl"});
+    let endless = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 1});
+    let recipe = json!({"version": 1, "title": "t", "standingQueries": [query], "ingestStreams": [stream, endless],
+        "statusQuery": {"cypherQuery": "RETURN 1"}});
+    let home = Home::new();
+    home.write("recipe.json", recipe.to_string());
+    let weir = home.start(&["-r", "recipe.json", "-Dweir.workers=1"]);
+    wait_until("the status query is told", SOON, || weir.log().contains("Status query URL is http"));
+    let log = weir.log();
+    let said = [
+        "Running Standing Query STANDING-1",
+        "Ingest Stream INGEST-1 could not be started",
+        "Running Ingest Stream INGEST-2",
+        " is ready at http",
+        "Status query URL is http",
+    ];
+    assert!(said.map(|text| log.find(text).unwrap_or(usize::MAX)).is_sorted(), "{log}");
+    weir.get("/api/v1/ingest/INGEST-2").expect(200);
+    weir.stop();
+}
+
 /// A program that ends with whoever holds it.
 struct Ends(Child);
 

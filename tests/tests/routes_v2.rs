@@ -328,6 +328,11 @@ fn v2_ingest_streams() {
                 ),
             ),
             case(
+                "GET /api/v2/system/backpressure",
+                200,
+                Is::Json(json!([{"ingests": [{"name": "endless", "rateLimit": 1}, "…", "…", "…"]}])),
+            ),
+            case(
                 "POST /api/v2/graph/quine/ingests/endless:pause",
                 200,
                 Is::Json(json!({"name": "endless", "status": "PAUSED", "settings": {"maxPerSecond": 1}})),
@@ -461,6 +466,13 @@ fn v2_standing_queries() {
                 201,
                 Is::Json(json!({"name": "three"})),
             ),
+            case(
+                "GET /api/v2/system/backpressure",
+                200,
+                Is::Json(
+                    json!([{"standingQueries": [{"name": "one", "outputs": [{"name": "hook", "hasEnrichment": true, "destinations": [{"index": 0}, {"index": 1}]}]}, "…", "…"]}]),
+                ),
+            ),
             with(
                 "POST /api/v2/graph/quine/standingQueries?propagateTo=ALL",
                 body("x", "DISTINCT_ID"),
@@ -548,7 +560,12 @@ fn v2_standing_queries() {
             case(
                 "POST /api/v2/graph/quine/standingQueries:propagate?wakeUpParallelism=0",
                 400,
-                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "…"),
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "DecodeError",
+                    "Invalid value for: query parameter wakeUpParallelism (must be at least 1)",
+                ),
             ),
             case(
                 "GET /api/v2/standing-queries/nope",

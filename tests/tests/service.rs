@@ -781,6 +781,11 @@ fn a_stream_is_paused_started_and_deleted() {
     assert_eq!(stream["stats"]["ingestedCount"], 1);
     let answer = weir.put("/api/v1/ingest/a%20b/pause").expect(400);
     assert_eq!(answer.json(), json!(["Cannot pause a failed ingest."]));
+    // The live page goes on counting.
+    let both = ended["stats"]["ingestedCount"].as_u64().map(|count| count + 1);
+    let state = || weir.get("/live/state").expect(200).json();
+    let total = || state()["history"].as_array().and_then(|rates| rates.last()?["totalRecords"].as_u64());
+    wait_until("the live page counts the records of both", SOON, || total() == both);
 }
 
 // ---- standing queries

@@ -108,6 +108,8 @@ fn clients_must_show_a_certificate_and_probes_need_not() {
     assert!(!by_command("", "").0, "without a certificate");
     let (done, _, said) = by_command("nowhere.pem", &key);
     assert!(!done && String::from_utf8_lossy(&said).contains("WEIR_CERT: nowhere.pem cannot be read"));
+    let (done, _, said) = by_command(&certificate, "");
+    assert!(!done && String::from_utf8_lossy(&said).contains("WEIR_CERT and WEIR_KEY: "), "a certificate without its key");
     let plain = |path: &str| client::send(free, "GET", path, &[], b"").expect("an answer").status;
     assert_eq!((plain(LIVENESS), plain("/api/v2/admin/readiness"), plain("/api/v2/system/config")), (204, 204, 404));
 }

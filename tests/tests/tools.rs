@@ -137,6 +137,8 @@ fn a_graph_written_as_text_and_read_again_is_the_same() {
     // What is not there, or wrong, is said; and nothing of a portion that is wrong is taken in.
     let (status, _, error) = run(&home, &["export", "none", "--url", &url, "--namespace", "nowhere"]);
     assert_eq!(status, Some(1), "{error}");
+    let (status, _, error) = run(&home, &["import", "graph.jsonl", "--url", &url, "--namespace", "nowhere"]);
+    assert_eq!((status, error.contains("there is no namespace 'nowhere' at")), (Some(1), true), "{error}");
     home.write("wrong.jsonl", "{\"type\":\"node\",\"id\":\"00000000-0000-0000-0000-000000000001\"}\n\n{\"type\":\"node\"}\n");
     let (status, _, error) = run(&home, &["import", "wrong.jsonl", "--url", &url, "--namespace", "lines"]);
     assert_eq!((status, error.contains("line 3: `id` is missing")), (Some(1), true), "{error}");

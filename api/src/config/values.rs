@@ -164,11 +164,11 @@ pub fn duration(text: &str) -> Option<Duration> {
     let number: f64 = text[..split].parse().ok()?;
     let seconds = match text[split..].trim() {
         "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1e-9,
-        "us" | "micro" | "micros" | "microsecond" | "microseconds" => 1e-6,
+        "us" | "µs" | "micro" | "micros" | "microsecond" | "microseconds" => 1e-6,
         "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1e-3,
-        "s" | "second" | "seconds" => 1.0,
-        "m" | "minute" | "minutes" => 60.0,
-        "h" | "hour" | "hours" => 3600.0,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
         "d" | "day" | "days" => 86400.0,
         _ => return None,
     };
@@ -217,7 +217,17 @@ mod tests {
 
     #[test]
     fn durations() {
-        for (text, millis) in [("10 s", 10_000), ("100ms", 100), ("2 minutes", 120_000), ("1.5 h", 5_400_000), ("250", 250)] {
+        for (text, millis) in [
+            ("10 s", 10_000),
+            ("100ms", 100),
+            ("2 minutes", 120_000),
+            ("1.5 h", 5_400_000),
+            ("250", 250),
+            ("30 sec", 30_000),
+            ("2 mins", 120_000),
+            ("1 hr", 3_600_000),
+            ("2000 µs", 2),
+        ] {
             assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(duration("ten"), None);

@@ -154,7 +154,7 @@ pub fn backpressure(app: &App) -> Json {
 fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
     let held = closed > 0 && stream.status() == Status::Running;
     let state = if held { "BACKPRESSURED" } else { "FLOWING" };
-    json!({
+    let mut shown = json!({
         "name": stream.name,
         "namespace": namespace,
         "sourceType": v2::ingest::kind(&stream.kind()),
@@ -162,16 +162,22 @@ fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
         "rate": stream.records_per_second(),
         "totalCount": stream.ingested(),
         "stages": {"source": state, "preGraphWrite": state},
-    })
+    });
+    if let Some(limit) = stream.rate_limit() {
+        shown["rateLimit"] = limit.into();
+    }
+    shown
 }
 
 fn query_state(namespace: &str, query: &Query) -> Json {
     let (waiting, counted, cancelled) = (query.waiting(), query.result_count(), query.cancellation_count());
-    let outputs = query.figures();
+    let figures = query.figures();
     // What one output has taken and another has not is counted, and waits.
-    let behind = outputs.iter().map(|(output, _)| output.behind).max().unwrap_or(0);
+    let behind = figures.iter().map(|(output, _)| output.behind).max().unwrap_or(0);
     let consumed = counted.saturating_sub(behind as u64);
-    let outputs = outputs.iter().map(|(output, holds)| {
+    // Each destination of a workflow is an output here.
+    let mut outputs: Vec<Json> = Vec::new();
+    for (output, holds) in &figures {
         let behind = output.behind > 0 || output.count(|counters| counters.waiting.load(Ordering::Relaxed)) > 0;
         let definition = query.output_settings(&output.name);
         let enriched = match &definition {
@@ -185,14 +191,20 @@ fn query_state(namespace: &str, query: &Query) -> Json {
             false => "FLOWING",
         };
         let kind = definition.as_ref().map_or("Drop".to_owned(), v2::standing::destination_kind);
-        json!({
-            "name": output.name,
-            "rate": query.results_per_second(),
-            "totalCount": output.count(|counters| counters.delivered.load(Ordering::Relaxed)),
-            "hasEnrichment": enriched,
-            "destinations": [{"index": 0, "type": kind, "state": state}],
-        })
-    });
+        let delivered = output.count(|counters| counters.delivered.load(Ordering::Relaxed));
+        let name = definition.as_ref().and_then(Output::workflow).unwrap_or(&output.name);
+        let at = outputs.iter().position(|known| known["name"] == name).unwrap_or(outputs.len());
+        if at == outputs.len() {
+            let rate = query.results_per_second();
+            outputs.push(json!({"name": name, "rate": rate, "totalCount": 0, "hasEnrichment": enriched, "destinations": []}));
+        }
+        let workflow = &mut outputs[at];
+        workflow["totalCount"] = workflow["totalCount"].as_u64().unwrap_or(0).max(delivered).into();
+        if let Some(destinations) = workflow["destinations"].as_array_mut() {
+            let index = destinations.len();
+            destinations.push(json!({"index": index, "type": kind, "state": state}));
+        }
+    }
     let ratio = waiting as f64 / RESULTS_WAITING_MAX as f64;
     json!({
         "name": query.name,
@@ -210,6 +222,6 @@ fn query_state(namespace: &str, query: &Query) -> Json {
             "productionRate": query.results_per_second(),
             "consumptionRate": query.results_per_second(),
         },
-        "outputs": outputs.collect::<Vec<_>>(),
+        "outputs": outputs,
     })
 }

@@ -656,6 +656,8 @@ pub struct StreamPressure {
     pub source_type: String,
     pub status: String,
     pub rate: f64,
+    /// Records a second, at most. There where that is bounded.
+    pub rate_limit: Option<u64>,
     pub total_count: u64,
     pub stages: StreamStages,
 }

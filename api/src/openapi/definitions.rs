@@ -6,7 +6,6 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{DESTINATIONS, SOURCES};
 
 use super::schemas::{PLACE, generator, named};
-use crate::ingest::{ErrorHandling, Transformation};
 use crate::wire::family::Family;
 use crate::wire::letters::{NO_LETTER_BOXES, ON_RESULT_ERROR};
 use crate::wire::v2;
@@ -160,9 +159,10 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
         remove(&mut definition, &without);
         notation(&mut definition, family);
         tag(&mut definition, kind);
-        let mut example =
-            v2::ingest::shown("", &sample, (&ErrorHandling::default(), &Transformation::default()), Family::Preview);
+        v2::ingest::rename_region(kind, &mut definition["properties"], family);
+        let mut example = Json::Object(v2::names::fields_to_v2(&sample, &without, Family::Preview));
         example["type"] = kind.into();
+        v2::ingest::rename_region(kind, &mut example, family);
         if v2::ingest::has_format(kind) {
             let format = if v2::ingest::is_of_files(kind) { "FileFormat" } else { "StreamFormat" };
             definition["properties"]["format"] = named(format);

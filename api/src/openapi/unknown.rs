@@ -7,6 +7,7 @@ use serde_json::{Map as JsonMap, Value as Json};
 
 use super::schemas::PLACE;
 use crate::wire::family::Family;
+use crate::wire::v2::ingest::{KINESIS_KCL, REGION_OPT};
 use crate::wire::v2::names::FIELDS;
 
 /// What is told of a body of v2 to whoever sent it.
@@ -66,10 +67,12 @@ fn resolved<'s>(all: &'s JsonMap<String, Json>, schema: &'s Json) -> Cow<'s, Jso
     Cow::Owned(whole)
 }
 
-/// A field is known by its name in v1, too.
+/// A field is known by its names in v1 and in the preview, too.
 fn property<'s>(properties: &'s JsonMap<String, Json>, name: &str) -> Option<&'s Json> {
     let other = |name: &str| FIELDS.iter().filter(move |field| field.v1 == name).find_map(|field| properties.get(field.v2));
-    properties.get(name).or_else(|| other(name))
+    let is_kcl = || properties.get("type").is_some_and(|kind| kind["const"] == KINESIS_KCL);
+    let of_preview = || properties.get("region").filter(|_| name == REGION_OPT && is_kcl());
+    properties.get(name).or_else(|| other(name)).or_else(of_preview)
 }
 
 /// The variant that the value says it is, or else the one that knows most of it.
@@ -109,6 +112,14 @@ mod tests {
             }
         }
         assert!(seen > 30, "{seen}");
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn what_the_preview_names_otherwise_is_known() {
+        let of = |kind: &str| json!({"name": "k", "source": {"type": kind, "regionOpt": "us-west-2"}, "query": "RETURN 1"});
+        assert_eq!(fields("IngestBody", &of("KinesisKCL")), [""; 0]);
+        assert_eq!(fields("IngestBody", &of("Kinesis")), [".source.regionOpt"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Recipes: one file that names streams, standing queries and a query of state, run from the command line (`-r`).
 //!
-//!     file or gallery ─ read ─> Recipe ─ run ─> queries, then streams, then a look at them every second
+//!     file or gallery ─ read ─> Recipe ─ start ─> queries, then streams; when weir is ready, a look at them every second
 //!
 //! How its parts work is the affair of those parts.
 
@@ -20,6 +20,7 @@ use self::status::status;
 use crate::app::App;
 use crate::error::chain;
 use crate::log::say;
+use crate::standing::Query;
 use crate::temporary::Temporary;
 use crate::wire::standing::StandingSettings;
 use crate::wire::style::List;
@@ -34,6 +35,13 @@ pub struct Recipe {
     standing: Vec<(String, StandingSettings)>,
     /// What the graph view offers, with words for it.
     ui: Vec<(List, &'static str, Json)>,
+    status_query: Option<String>,
+}
+
+/// What runs of a recipe.
+pub struct Started {
+    streams: Vec<Watched>,
+    queries: Vec<Arc<Query>>,
     status_query: Option<String>,
 }
 
@@ -73,9 +81,8 @@ impl Recipe {
         parents.map(|parent| if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent }).collect()
     }
 
-    /// Starts its parts, queries before streams, and reports on them until weir stops. What cannot start is said, and the
-    /// rest runs.
-    pub fn run(self, app: &Arc<App>, url: &str) {
+    /// Starts its parts, queries before streams. What cannot start is said, and the rest runs.
+    pub fn start(self, app: &Arc<App>) -> Started {
         let graph = app.engine.default_graph();
         for (kept, words, block) in &self.ui {
             let count = block.as_array().map_or(0, Vec::len);
@@ -106,7 +113,14 @@ impl Recipe {
                 Err(error) => say(format_args!("Ingest Stream {name} could not be started: {error}")),
             }
         }
-        tokio::spawn(watch(app.clone(), streams, queries));
+        Started { streams, queries, status_query: self.status_query }
+    }
+}
+
+impl Started {
+    /// Reports on its parts until weir stops.
+    pub fn follow(self, app: &Arc<App>, url: &str) {
+        tokio::spawn(watch(app.clone(), self.streams, self.queries));
         if let Some(query) = self.status_query {
             say(format_args!("Status query URL is {url}#{}", fragment(&query)));
             tokio::spawn(status(app.clone(), query));

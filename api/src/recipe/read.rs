@@ -46,6 +46,7 @@ const SOURCE_FIELDS: &[&str] = &[
     "initMessages",
     "credentials",
     "region",
+    "regionOpt",
     "bucket",
     "key",
 ];
@@ -96,9 +97,6 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
             text
         }
     };
-    if !errors.is_empty() {
-        return Err(errors);
-    }
     let mut read = Recipe {
         title: title.unwrap_or_else(|| "RECIPE".to_owned()),
         ingests: Vec::new(),
@@ -303,9 +301,17 @@ statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
 
     #[test]
     fn everything_wrong_is_said_at_once() {
-        let errors = read(format!("{DOOR_LOG}\nnope: 1\nquickQueries: 5").as_bytes(), &[]).err().expect("wrong");
+        let wrong = DOOR_LOG.replace("FileIngest", "FileIngset").replace("{type: Cypher,", "{type: Cyhper,");
+        let errors = read(format!("{wrong}\nnope: 1\nquickQueries: 5").as_bytes(), &[]).err().expect("wrong");
         let text = errors.join("\n");
-        for part in ["unknown field 'nope'", "'$in_file' is missing", "'$out-file' is missing", "'quickQueries' is a list"] {
+        for part in [
+            "unknown field 'nope'",
+            "'$in_file' is missing",
+            "'$out-file' is missing",
+            "'quickQueries' is a list",
+            "standingQueries[0]: ",
+            "ingestStreams[0]: ",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         let error = |text: &str| read(text.as_bytes(), &[]).err().expect("wrong").join("\n");

@@ -66,7 +66,7 @@ pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
 
 pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let (graph, family) = (request.graph(&app)?, request.family);
-    let name = request.name(0).to_owned();
+    let name = request.resource(0, "ingestName")?.to_owned();
     let ended = blocking({
         let name = name.clone();
         move || app.ingests.delete(&graph, &name)

@@ -84,7 +84,7 @@ pub async fn upload(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
 }
 
 fn hubs(app: &App, request: &Request) -> Result<Arc<Hubs>, ApiError> {
-    let name = request.name(1);
+    let name = request.resource(1, "outputName")?;
     standing::find(app, request)?.hubs(name).ok_or_else(|| ApiError::absent("output", name))
 }
 

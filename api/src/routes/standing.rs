@@ -12,7 +12,7 @@ use weir_model::Place;
 use super::reply::{Reply, blocking, document};
 use super::request::Request;
 use crate::app::App;
-use crate::error::{ApiError, plain};
+use crate::error::{ApiError, INVALID, plain};
 use crate::events;
 use crate::openapi::unknown;
 use crate::standing::{Follower, Query};
@@ -124,8 +124,8 @@ pub async fn add_workflow(app: Arc<App>, request: Request) -> Result<Reply, ApiE
 
 /// Another definition for an output, which goes on where it stood. Answers with it.
 pub async fn change_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let (family, name) = (request.family, request.resource(1, "outputName")?.to_owned());
     let query = find(&app, &request)?;
-    let (family, name) = (request.family, request.name(1).to_owned());
     let mut body = request.data()?;
     let new = match family {
         Family::V1 => vec![(name.clone(), Output::decode(&body).map_err(ApiError::Decode)?)],
@@ -155,8 +155,8 @@ pub async fn change_output(app: Arc<App>, request: Request) -> Result<Reply, Api
 
 /// Answers with the output as it was.
 pub async fn remove_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let (family, name) = (request.family, request.resource(1, "outputName")?.to_owned());
     let query = find(&app, &request)?;
-    let (family, name) = (request.family, request.name(1).to_owned());
     let removed = blocking({
         let name = name.clone();
         move || app.standing.remove_output(&query, &name)
@@ -186,7 +186,10 @@ fn parallelism(request: &Request, mistakes: &mut Vec<String>) {
     let count = request.integer(&["wake-up-parallelism", "wakeUpParallelism"], mistakes);
     if count.is_some_and(|count| count < 1) {
         let name = if request.family == Family::Current { "wakeUpParallelism" } else { "wake-up-parallelism" };
-        mistakes.push(format!("{name} must be at least 1"));
+        mistakes.push(match request.family {
+            Family::V1 => format!("{name} must be at least 1"),
+            _ => format!("{INVALID}query parameter {name} (must be at least 1)"),
+        });
     }
 }
 

@@ -72,7 +72,7 @@ pub async fn import(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
         return Err(ApiError::Decode(mistakes));
     }
     let moved = blocking(move || {
-        let options = CompileOptions { ids: graph.ids(), ..CompileOptions::default() };
+        let options = CompileOptions { ids: graph.ids(), open_cypher: graph.open_cypher(), ..CompileOptions::default() };
         take_in(&graph, format, &request.body, first, &options).map_err(ApiError::bad)
     });
     let moved = serde_json::to_value(moved.await?);

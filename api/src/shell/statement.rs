@@ -36,25 +36,14 @@ pub fn is_blank(text: &str) -> bool {
 pub fn marked_names(text: &str) -> Vec<(char, &str)> {
     let mut names = Vec::new();
     let mut scanner = Scanner { text, at: 0 };
-    while let Some(c) = scanner.peek() {
-        if scanner.skip_comment() {
+    while let Some((_, c)) = scanner.next_outside() {
+        if !matches!(c, ':' | '.') {
             continue;
         }
-        scanner.at += c.len_utf8();
-        match c {
-            '\'' | '"' => _ = scanner.skip_to(c, true),
-            '`' => _ = scanner.skip_to(c, false),
-            ':' | '.' => {
-                let rest = scanner.rest();
-                let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-                let start = scanner.at;
-                scanner.at += end;
-                // `1.5` has no property, and what is called is a function.
-                if rest.starts_with(|c: char| c.is_alphabetic() || c == '_') && scanner.peek() != Some('(') {
-                    names.push((c, &text[start..start + end]));
-                }
-            }
-            _ => {}
+        let name = scanner.plain_name();
+        // `1.5` has no property, and what is called is a function.
+        if name.starts_with(|c: char| c.is_alphabetic() || c == '_') && scanner.peek() != Some('(') {
+            names.push((c, name));
         }
     }
     names
@@ -90,20 +79,10 @@ pub fn open_name(text: &str) -> Option<usize> {
 pub fn parameters(text: &str) -> Vec<(Range<usize>, String)> {
     let mut found = Vec::new();
     let mut scanner = Scanner { text, at: 0 };
-    while let Some(c) = scanner.peek() {
-        if scanner.skip_comment() {
-            continue;
-        }
-        let start = scanner.at;
-        scanner.at += c.len_utf8();
-        match c {
-            '\'' | '"' => _ = scanner.skip_to(c, true),
-            '`' => _ = scanner.skip_to(c, false),
-            '$' => {
-                let name = scanner.name();
-                found.push((start..scanner.at, name));
-            }
-            _ => {}
+    while let Some((start, c)) = scanner.next_outside() {
+        if c == '$' {
+            let name = scanner.name();
+            found.push((start..scanner.at, name));
         }
     }
     found
@@ -125,19 +104,37 @@ impl<'a> Scanner<'a> {
 
     /// The place of the next `;` that ends a statement; behind it afterwards.
     fn next_end(&mut self) -> Option<usize> {
+        while let Some((at, c)) = self.next_outside() {
+            if c == ';' {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// The next character outside of comments and quotes, and its place; behind it afterwards.
+    fn next_outside(&mut self) -> Option<(usize, char)> {
         while let Some(c) = self.peek() {
             if self.skip_comment() {
                 continue;
             }
+            let start = self.at;
             self.at += c.len_utf8();
             match c {
-                ';' => return Some(self.at - 1),
                 '\'' | '"' => _ = self.skip_to(c, true),
                 '`' => _ = self.skip_to(c, false),
-                _ => {}
+                _ => return Some((start, c)),
             }
         }
         None
+    }
+
+    /// What of a name without back-ticks begins here; behind it afterwards.
+    fn plain_name(&mut self) -> &'a str {
+        let rest = self.rest();
+        let name = &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())];
+        self.at += name.len();
+        name
     }
 
     /// Whether the quote was there.
@@ -158,9 +155,7 @@ impl<'a> Scanner<'a> {
     fn name(&mut self) -> String {
         let start = self.at;
         if self.peek() != Some('`') {
-            let rest = self.rest();
-            self.at += rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-            return self.text[start..self.at].to_owned();
+            return self.plain_name().to_owned();
         }
         // Two of them are one in the name.
         while self.peek() == Some('`') {

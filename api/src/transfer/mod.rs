@@ -230,7 +230,8 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
         }
         None => {
             let store = Opened::new(settings, transfer.namespace.as_deref(), true, model)?;
-            let options = CompileOptions { ids: settings.ids, ..CompileOptions::default() };
+            let options =
+                CompileOptions { ids: settings.ids, open_cypher: store.graph.open_cypher(), ..CompileOptions::default() };
             read(&mut |portion, first| take_in(&store.graph, format, portion, first, &options))?;
             store.close()?;
         }

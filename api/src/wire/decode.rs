@@ -70,11 +70,20 @@ const YAML_BYTES_MAX: usize = 4 << 20;
 /// Each bracket is looked at again for every one that is open around it.
 const YAML_BRACKETS_MAX: usize = 256;
 
+/// The key of what an object has from others.
+const MERGED: &str = "<<";
+
+/// YAML, or JSON. That is YAML as well, but whose parser knows no pairs of escapes (`\ud83d\ude00`).
 pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
+    let text = &*unmarked(text);
+    if matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
+        && let Ok(value) = serde_json::from_slice(text)
+    {
+        return Ok(value);
+    }
     if text.len() > YAML_BYTES_MAX {
         return Err(vec![format!("ParsingFailure: YAML of more than {YAML_BYTES_MAX} bytes is not read; send JSON")]);
     }
-    let text = &*unmarked(text);
     let mut open = 0usize;
     for byte in text {
         match byte {
@@ -89,7 +98,32 @@ pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Err(vec!["ParsingFailure: exhausted input".to_owned()]);
     }
-    serde_yaml_ng::from_slice(text).map_err(|error| vec![format!("ParsingFailure: {error}")])
+    let mut value: Json = serde_yaml_ng::from_slice(text).map_err(|error| vec![format!("ParsingFailure: {error}")])?;
+    merge(&mut value);
+    Ok(value)
+}
+
+/// `<<: *other`, of one object or several: their fields, where the object has none of that name.
+fn merge(value: &mut Json) {
+    match value {
+        Json::Array(items) => items.iter_mut().for_each(merge),
+        Json::Object(map) => {
+            map.values_mut().for_each(merge);
+            let others = match map.remove(MERGED) {
+                Some(Json::Object(other)) => vec![other],
+                Some(Json::Array(items)) if items.iter().all(Json::is_object) => {
+                    items.into_iter().filter_map(|item| if let Json::Object(other) = item { Some(other) } else { None }).collect()
+                }
+                // Whoever reads the object says that there is no such field.
+                Some(other) => return drop(map.insert(MERGED.to_owned(), other)),
+                None => return,
+            };
+            for (name, value) in others.into_iter().flatten() {
+                map.entry(name).or_insert(value);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// An object whose fields are being read. Inside a tagged union clients know paths from the union on, so `path` is empty there.
@@ -296,6 +330,23 @@ mod tests {
         assert_eq!(json(b"{\"a\":1} x"), Err(vec![garbage.to_owned()]));
         assert!(json("[".repeat(100_000).as_bytes()).is_err());
         assert_eq!(yaml(b"a: [1, x]").expect("yaml"), j!({"a": [1, "x"]}));
+    }
+
+    #[test]
+    fn json_is_yaml_of_any_size_and_with_any_escape() {
+        assert_eq!(yaml(br#" {"a": "\ud83d\ude00"}"#), Ok(j!({"a": "\u{1f600}"})));
+        let long = "x".repeat(YAML_BYTES_MAX);
+        assert_eq!(yaml(j!([long]).to_string().as_bytes()), Ok(j!([long])));
+        assert!(yaml(format!("a: {long}").as_bytes()).is_err());
+        assert_eq!(yaml(b"{a: [b]}"), Ok(j!({"a": ["b"]})));
+    }
+
+    #[test]
+    fn objects_are_merged() {
+        let text = b"one: &one {a: 1, b: 1}\ntwo: &two {<<: *one, b: 2}\nboth: [{<<: [*two, {b: 4, c: 4}], a: 3}]\nodd: {<<: 5}";
+        let expected =
+            j!({"one": {"a": 1, "b": 1}, "two": {"a": 1, "b": 2}, "both": [{"a": 3, "b": 2, "c": 4}], "odd": {"<<": 5}});
+        assert_eq!(yaml(text), Ok(expected));
     }
 
     #[test]

@@ -19,6 +19,10 @@ use crate::frames::Frame;
 /// of what takes bytes; a schema in which each of sixty records has two of the one before it stands for more values than there are numbers.
 const EMPTY_VALUES_MAX: usize = 1 << 16;
 
+/// Of a decimal, without leading ones that only repeat its sign: 256 bits are the most that others write, with so many digits behind the point.
+const DECIMAL_BYTES_MAX: usize = 32;
+const SCALE_MAX: usize = 76;
+
 pub struct AvroDecoder {
     shapes: Shapes,
 }
@@ -305,18 +309,47 @@ fn split(n: i64, unit: i64) -> Option<(i64, i32)> {
     in_range.then(|| (second, nanos.rem_euclid(i128::from(NANOS_PER_SECOND)) as i32))
 }
 
-/// The text of a number in two's complement, the greatest byte first. None with more digits than 128 bits have.
+/// The text of a number in two's complement, the greatest byte first. None with more digits than 256 bits have.
 pub fn decimal(bytes: &[u8], scale: usize) -> Option<String> {
-    let mut whole = [if bytes.first().is_some_and(|byte| *byte >= 0x80) { 0xff } else { 0 }; 16];
-    whole.get_mut(16usize.checked_sub(bytes.len())?..)?.copy_from_slice(bytes);
-    let number = i128::from_be_bytes(whole);
-    let sign = if number < 0 { "-" } else { "" };
-    if scale > 64 {
+    let is_negative = bytes.first().is_some_and(|byte| *byte >= 0x80);
+    let fill = if is_negative { 0xff } else { 0 };
+    // Of a wide one most bytes say no more than its sign.
+    let bytes = &bytes[bytes.iter().take_while(|byte| **byte == fill).count()..];
+    if bytes.len() > DECIMAL_BYTES_MAX || scale > SCALE_MAX {
         return None;
     }
-    let digits = format!("{:0>width$}", number.unsigned_abs(), width = scale + 1);
+    let mut whole = [fill; 1 + DECIMAL_BYTES_MAX];
+    let start = whole.len() - bytes.len();
+    whole[start..].copy_from_slice(bytes);
+    let width = scale + 1;
+    let digits = match whole.last_chunk::<16>() {
+        Some(low) if bytes.len() < low.len() => format!("{:0>width$}", i128::from_be_bytes(*low).unsigned_abs()),
+        _ => format!("{:0>width$}", wide_digits(whole, is_negative)),
+    };
+    let sign = if is_negative { "-" } else { "" };
     let (front, back) = digits.split_at(digits.len() - scale);
     Some(if back.is_empty() { format!("{sign}{front}") } else { format!("{sign}{front}.{back}") })
+}
+
+/// Of a number that 128 bits may not hold, without its sign.
+fn wide_digits(mut number: [u8; 1 + DECIMAL_BYTES_MAX], is_negative: bool) -> String {
+    if is_negative {
+        let mut carry = true;
+        for byte in number.iter_mut().rev() {
+            (*byte, carry) = (!*byte).overflowing_add(u8::from(carry));
+        }
+    }
+    let mut digits = String::new();
+    while number.iter().any(|byte| *byte > 0) {
+        let mut rest = 0;
+        for byte in &mut number {
+            let part = (rest << 8) | u32::from(*byte);
+            *byte = (part / 10) as u8;
+            rest = part % 10;
+        }
+        digits.insert(0, char::from(b'0' + rest as u8));
+    }
+    digits
 }
 
 #[cfg(test)]

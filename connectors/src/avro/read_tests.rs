@@ -84,6 +84,24 @@ fn logical_types_are_numbers_unless_they_are_asked_for() {
 }
 
 #[test]
+fn decimals_have_up_to_256_bits() {
+    let of = |first: u8, rest: u8, width: usize| {
+        let mut bytes = vec![rest; width];
+        bytes[0] = first;
+        decimal(&bytes, 2)
+    };
+    let check = |text: Option<String>, expected: &str| assert_eq!(text.as_deref(), Some(expected));
+    check(of(0xff, 0xff, 40), "-0.01");
+    check(of(0, 0, 40), "0.00");
+    check(of(1, 0, 17), "3402823669209384634633746074317682114.56");
+    check(of(0xff, 0, 17), "-3402823669209384634633746074317682114.56");
+    let greatest = "578960446186580977117854925043439539266349923328202820197287920039565648199.67";
+    check(of(0x7f, 0xff, 32), greatest);
+    check(of(0x80, 0, 32), &format!("-{}8", &greatest[..greatest.len() - 1]));
+    assert_eq!(of(1, 0, 33), None);
+}
+
+#[test]
 fn what_does_not_fit_says_so() {
     let refused = |schema: Json, bytes: &[u8], expected: &str| {
         let problem = record(&schema, false, bytes).unwrap_err();

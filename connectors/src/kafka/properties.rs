@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
@@ -95,9 +96,31 @@ const WITHOUT_COUNTERPART: &[&str] = &[
     "metadata.max.idle.ms",
     "partitioner.adaptive.partitioning.enable",
     "partitioner.availability.timeout.ms",
+    "sasl.kerberos.ticket.renew.jitter",
+    "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.login.connect.timeout.ms",
+    "sasl.login.read.timeout.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+    "sasl.login.retry.backoff.max.ms",
+    "sasl.login.retry.backoff.ms",
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.header.urlencode",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.sub.claim.name",
+    "socket.connection.setup.timeout.max.ms",
     "ssl.enabled.protocols",
     "ssl.keymanager.algorithm",
     "ssl.protocol",
+    "ssl.provider",
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
 ];
@@ -110,8 +133,17 @@ const REFUSED: &[(&str, &str)] = &[
     ("value.serializer", "is decided by weir"),
     ("key.deserializer", "is decided by weir"),
     ("value.deserializer", "is decided by the format"),
+    ("config.providers", "would load code"),
     ("interceptor.classes", "would load code"),
+    ("partitioner.class", "would load code"),
     ("plugin.library.paths", "would load code"),
+    ("sasl.client.callback.handler.class", "would load code"),
+    ("sasl.login.callback.handler.class", "would load code"),
+    ("sasl.login.class", "would load code"),
+    ("sasl.oauthbearer.jwt.retriever.class", "would load code"),
+    ("sasl.oauthbearer.jwt.validator.class", "would load code"),
+    ("security.providers", "would load code"),
+    ("ssl.engine.factory.class", "would load code"),
     ("ssl.engine.location", "would load code"),
     ("ssl.engine.id", "would load code"),
     ("ssl.providers", "would load code"),
@@ -245,6 +277,9 @@ impl Access<'_> {
                          that file, with ssl.truststore.type=PEM",
                     );
                 }
+                if !Path::new(value).exists() {
+                    return refuse("there is no such file");
+                }
                 client.set("ssl.ca.location", value);
             }
             "ssl.truststore.type" | "ssl.truststore.password" => {}
@@ -269,6 +304,17 @@ impl Access<'_> {
             "partition.assignment.strategy" => {
                 client.set(name, strategies(value));
             }
+            "compression.gzip.level" | "compression.lz4.level" | "compression.zstd.level" => {
+                // librdkafka has one for all of them: of Java's that of the codec counts.
+                let codec = ["compression.type", "compression.codec"].into_iter().find_map(|name| self.properties.get(name));
+                if codec.is_some_and(|codec| name == format!("compression.{codec}.level")) {
+                    client.set("compression.level", value);
+                }
+            }
+            "partitioner.ignore.keys" if value.eq_ignore_ascii_case("true") => {
+                client.set("partitioner", "random");
+            }
+            "partitioner.ignore.keys" => {}
             "acks" if value.eq_ignore_ascii_case("all") => {
                 client.set(name, "all");
             }
@@ -396,7 +442,13 @@ mod tests {
         check(&[("sasl.jaas.config", jaas)], &[("sasl.mechanism", "PLAIN"), ("sasl.username", "u"), ("sasl.password", "p")]);
         let assignor = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
         check(&[("partition.assignment.strategy", assignor)], &[("partition.assignment.strategy", "cooperative-sticky")]);
-        check(&[("ssl.truststore.location", "x.pem")], &[("ssl.ca.location", "x.pem")]);
+        let authorities = tempfile::Builder::new().suffix(".pem").tempfile().unwrap();
+        let authorities = authorities.path().to_str().unwrap();
+        check(&[("ssl.truststore.location", authorities)], &[("ssl.ca.location", authorities)]);
+        check(&[("socket.connection.setup.timeout.max.ms", "30000"), ("sasl.login.retry.backoff.ms", "100")], &[]);
+        let levels = [("compression.type", "gzip"), ("compression.gzip.level", "5"), ("compression.zstd.level", "22")];
+        check(&levels, &[("compression.level", "5")]);
+        check(&[("partitioner.ignore.keys", "true")], &[("partitioner", "random")]);
         check(
             &[("ssl.keystore.location", "k"), ("ssl.keystore.type", "PEM")],
             &[("ssl.certificate.location", "k"), ("ssl.key.location", "k")],
@@ -410,8 +462,10 @@ mod tests {
             ("bootstrap.servers", "hush", "bootstrapServers"),
             ("group.id", "hush", "groupId"),
             ("plugin.library.paths", "hush", "would load code"),
+            ("sasl.login.class", "hush", "would load code"),
             ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule hush", "JndiLoginModule"),
             ("ssl.truststore.location", "hush.jks", "keytool"),
+            ("ssl.truststore.location", "hush.pem", "there is no such file"),
             ("sasl.mechanism", "GSSAPI", "Kerberos"),
             ("sasl.oauthbearer.client.secret", "hush", "OAuthBearerLogin"),
         ] {

@@ -274,7 +274,7 @@ impl Meaning {
                 Ok(Value::text(&NodeId::from_bytes(id).to_string()))
             }
             Meaning::Decimal(scale) => {
-                let text = decimal(bytes, scale).ok_or("a decimal number has more digits than 128 bits")?;
+                let text = decimal(bytes, scale).ok_or("a decimal number has more digits than 256 bits")?;
                 Ok(Value::Text(text.into()))
             }
             Meaning::Half => Ok(Value::Float(half(bytes.try_into().map_err(|_| "a number has not two bytes")?))),

@@ -152,6 +152,8 @@ impl FileIngest {
         let charset = Charset::named(&self.encoding)?;
         let as_it_is = charset == Charset::Utf8 && self.record_decoders.is_empty();
         let ends_with_lines = !matches!(self.format, FileFormat::CypherJsonObjects(_));
+        // Of a pipe nothing comes again: there is nothing to go on behind.
+        let from = from.filter(|_| opened.identity.is_some());
         self.format.reader(place, self.line_bytes_max as usize, from, |offset| {
             let stream = FileStream::behind(opened.clone(), if as_it_is { offset } else { 0 }, ends_with_lines)?;
             let stream = charset.decoded(recoded_stream(place, &self.record_decoders, Box::new(stream))?);
@@ -285,7 +287,7 @@ impl FileStream {
 
     /// Goes on behind so many bytes, behind which a line has ended.
     fn behind(opened: Arc<Opened>, offset: u64, ends_with_lines: bool) -> Result<FileStream, ConnectorError> {
-        if offset > 0 && opened.identity.is_some() {
+        if offset > 0 {
             let wrong = |problem: String| ConnectorError::Position { place: opened.place.clone(), problem };
             let length = opened.length().map_err(|error| opened.io("cannot look at the file", error))?;
             if length < offset {

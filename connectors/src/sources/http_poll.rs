@@ -6,7 +6,7 @@
 //! by the digest of what it says. With a cursor each answer says where the next one begins. The position holds all of that, so
 //! that weir goes on in the middle of an answer, too, if the server gives the same one again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use weir_model::Position;
 
@@ -130,6 +131,58 @@ impl SourceConfig for HttpPollIngest {
         let poller = Poller { client, url, place: place.clone(), definition: self.clone(), stood };
         Ok(Box::new(Feed::start(&context.runtime, &place, position, |inlet| poller.poll(inlet))))
     }
+}
+
+impl HttpPollIngest {
+    /// The records of an answer, as they are written there, and its cursor.
+    fn cut(&self, body: Vec<u8>, cut: Cut) -> Result<(Records, Option<String>), String> {
+        let records = |body, cut| Records::cut(body, cut).map_err(|problem| format!("the answer: {problem}"));
+        if self.records_at.is_none() && self.cursor_at.is_none() {
+            // What is broken as a whole is no record: the next answer may be a sound one.
+            if cut == Cut::Json && !body.trim_ascii().is_empty() {
+                serde_json::from_slice::<IgnoredAny>(&body).map_err(no_json)?;
+            }
+            return Ok((records(body, cut)?, None));
+        }
+        let whole: &RawValue = serde_json::from_slice(&body).map_err(no_json)?;
+        let found = self.cursor_at.as_ref().map(|pointer| at(whole, pointer)).transpose()?.flatten();
+        let cursor = match found.map(|found| serde_json::from_str::<Json>(found.get())).transpose().map_err(no_json)? {
+            Some(Json::String(text)) => Some(text).filter(|text| !text.is_empty()),
+            Some(Json::Number(_)) => found.map(|number| number.get().to_owned()),
+            _ => None,
+        };
+        let Some(pointer) = &self.records_at else { return Ok((records(body, cut)?, cursor)) };
+        let records = match at(whole, pointer)?.map(RawValue::get) {
+            None | Some("null") => Records::default(),
+            Some(found) => records(found.as_bytes().to_vec(), Cut::Json)?,
+        };
+        Ok((records, cursor))
+    }
+}
+
+/// What lies at a JSON Pointer.
+fn at<'a>(mut value: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>, String> {
+    for token in pointer.split('/').skip(1) {
+        let token = token.replace("~1", "/").replace("~0", "~");
+        let within = match value.get().as_bytes().first() {
+            Some(b'{') => {
+                let fields = serde_json::from_str::<HashMap<String, &RawValue>>(value.get());
+                fields.map(|fields| fields.get(&token).copied())
+            }
+            Some(b'[') => {
+                let items = serde_json::from_str::<Vec<&RawValue>>(value.get());
+                items.map(|items| token.parse().ok().and_then(|at: usize| items.get(at).copied()))
+            }
+            _ => return Ok(None),
+        };
+        let Some(found) = within.map_err(no_json)? else { return Ok(None) };
+        value = found;
+    }
+    Ok(Some(value))
+}
+
+fn no_json(error: serde_json::Error) -> String {
+    format!("the answer is no JSON: {error}")
 }
 
 /// Where the source stands.
@@ -277,7 +330,7 @@ impl Poller {
         let digest = digest(&answer.body);
         let same = self.stood.digest.as_ref() == Some(&digest);
         let Answer { etag, modified, cut, body } = answer;
-        let (records, cursor) = self.records(body, cut)?;
+        let (records, cursor) = self.definition.cut(body, cut)?;
         inlet.works();
         let done = match self.stood.part {
             Some(part) if same => part,
@@ -305,33 +358,6 @@ impl Poller {
         self.stood = next;
         Ok(if followed { Asked::More } else { Asked::Done })
     }
-
-    /// The records of an answer, and its cursor.
-    fn records(&self, body: Vec<u8>, cut: Cut) -> Result<(Records, Option<String>), String> {
-        let (records_at, cursor_at) = (&self.definition.records_at, &self.definition.cursor_at);
-        if records_at.is_none() && cursor_at.is_none() {
-            // What is broken as a whole is no record: the next answer may be a sound one.
-            if cut == Cut::Json && !body.trim_ascii().is_empty() {
-                serde_json::from_slice::<IgnoredAny>(&body).map_err(|error| format!("the answer is no JSON: {error}"))?;
-            }
-            return Ok((Records::cut(body, cut).map_err(|problem| format!("the answer: {problem}"))?, None));
-        }
-        let whole: Json = serde_json::from_slice(&body).map_err(|error| format!("the answer is no JSON: {error}"))?;
-        let cursor = cursor_at.as_ref().and_then(|at| match whole.pointer(at)? {
-            Json::String(text) if !text.is_empty() => Some(text.clone()),
-            number @ Json::Number(_) => Some(number.to_string()),
-            _ => None,
-        });
-        let Some(at) = records_at else {
-            return Ok((Records::cut(body, cut).map_err(|problem| format!("the answer: {problem}"))?, cursor));
-        };
-        let records = match whole.pointer(at) {
-            None | Some(Json::Null) => Vec::new(),
-            Some(Json::Array(items)) => items.iter().map(|item| item.to_string().into_bytes()).collect(),
-            Some(one) => vec![one.to_string().into_bytes()],
-        };
-        Ok((Records::of(records), cursor))
-    }
 }
 
 enum Failed {
@@ -346,4 +372,31 @@ fn digest(body: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(more: Json, body: &str, expected: &[&str], cursor: Option<&str>) {
+        let mut definition = json!({"url": "http://h/"});
+        definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let definition: HttpPollIngest = serde_json::from_value(definition).unwrap();
+        let (records, found) = definition.cut(body.as_bytes().to_vec(), Cut::Json).unwrap();
+        let records: Vec<_> = (0..records.len()).map(|at| std::str::from_utf8(records.get(at)).unwrap()).collect();
+        assert_eq!((records.as_slice(), found.as_deref()), (expected, cursor), "{body}");
+    }
+
+    #[test]
+    fn records_are_what_the_server_said() {
+        let items = r#"{"k": 1.3436424411240121e-164, "k": 123456789012345678901}"#;
+        let body = format!(r#"{{"a/b": [0, {{"items": [{items}, [1]]}}], "next": 12345678901234567890123, "none": null}}"#);
+        let at = |records: &str, cursor: &str| json!({"recordsAt": records, "cursorAt": cursor});
+        check(at("/a~1b/1/items", "/next"), &body, &[items, "[1]"], Some("12345678901234567890123"));
+        check(at("/a~1b/1/items/0", "/none"), &body, &[items], None);
+        check(at("/none", "/a~1b/0/0"), &body, &[], None);
+        check(at("", "/0/c"), r#"[{"c": "\u0031"}]"#, &[r#"{"c": "\u0031"}"#], Some("1"));
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use reqwest::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ struct Listener {
     url: reqwest::Url,
     place: String,
     parser: EventParser,
-    /// Of the newest event that was handed on.
+    /// Of the newest event that was handed on, or had nothing to be.
     last_id: String,
 }
 
@@ -116,8 +116,9 @@ impl Listener {
 
     async fn connection(&mut self, inlet: &Inlet) -> Result<Ended, ConnectorError> {
         let mut request = self.client.get(self.url.clone()).header(ACCEPT, "text/event-stream").header(CACHE_CONTROL, "no-store");
-        if !self.last_id.is_empty() {
-            request = request.header(LAST_EVENT_ID, self.last_id.as_bytes());
+        // One with control characters cannot be said.
+        if let Some(id) = HeaderValue::from_bytes(self.last_id.as_bytes()).ok().filter(|id| !id.is_empty()) {
+            request = request.header(LAST_EVENT_ID, id);
         }
         let answer = match http::ask(&self.place, request).await {
             Asked::Answered(answer) => answer,
@@ -157,6 +158,11 @@ impl Listener {
                 });
                 inlet.record_from(event.data, event.id.clone().into_bytes(), origin).await;
                 self.last_id = event.id;
+            }
+            // An event without data says how far the server is.
+            if self.last_id != self.parser.ended_id {
+                self.last_id.clone_from(&self.parser.ended_id);
+                inlet.stands(self.last_id.clone().into_bytes()).await;
             }
             read.map_err(|problem| ConnectorError::Framing { place: self.place.clone(), problem })?;
         }
@@ -214,7 +220,7 @@ mod tests {
         let (url, asked) = server(vec![
             says(&format!("{FINE}retry: 1\n\ndata: MQ==\nid: a1\n\ndata: Mg==\nid: a2\n\ndata: Mw==")),
             says("HTTP/1.1 503 Not Now\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
-            says(&format!("{FINE}: nothing\n\ndata: !\nid: a3\n\ndata: NA==\nid: a4\n\n")),
+            says(&format!("{FINE}: nothing\n\ndata: !\nid: a3\n\ndata: NA==\nid: a4\n\nid: a5\n\n")),
             says("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"),
         ]);
         let config = source(&url);
@@ -225,14 +231,25 @@ mod tests {
         assert!(run.finished);
         let asked = asked.join().unwrap();
         let ids: Vec<_> = asked.iter().map(|head| head.lines().find_map(|line| line.strip_prefix("last-event-id: "))).collect();
-        assert_eq!(ids, [None, Some("a2"), Some("a2"), Some("a4")]);
+        assert_eq!(ids, [None, Some("a2"), Some("a2"), Some("a5")]);
         assert!(asked[0].contains("accept: text/event-stream") && asked[0].contains("authorization: Basic "));
 
         // After a restart, too.
         let (url, asked) = server(vec![says("HTTP/1.1 204 No Content\r\n\r\n")]);
         let (_, position) = run.positions.pop().unwrap();
         assert!(self::run_from(&url, &position));
-        assert!(asked.join().unwrap()[0].contains("last-event-id: a4"));
+        assert!(asked.join().unwrap()[0].contains("last-event-id: a5"));
+    }
+
+    #[test]
+    fn an_id_that_no_header_can_say_is_left_out() {
+        let (url, asked) = server(vec![
+            says(&format!("{FINE}retry: 1\n\ndata: MQ==\nid: a\u{1}b\n\n")),
+            says("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"),
+        ]);
+        let run = run(&*source(&url), None, &Limits { wait_max: Duration::from_secs(10), ..Limits::default() }).unwrap();
+        assert!(run.finished);
+        assert!(!asked.join().unwrap()[1].contains("last-event-id"));
     }
 
     fn run_from(url: &str, position: &Position) -> bool {

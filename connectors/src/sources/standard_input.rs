@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,6 +16,7 @@ use crate::charset::Charset;
 use crate::config;
 use crate::error::ConnectorError;
 use crate::formats::FileFormat;
+use crate::frames::{Frames, Limits, Progress};
 use crate::framing::{ByteStream, Chunk};
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
@@ -45,6 +47,9 @@ pub struct StandardInputIngest {
 
 const PLACE: &str = "standard input";
 
+/// Whether this process has read any of it, so that what comes belongs to what came. The input of another process was another one.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
 impl SourceConfig for StandardInputIngest {
     fn settings(&self) -> serde_json::Value {
         crate::settings("StandardInputIngest", self)
@@ -61,11 +66,33 @@ impl SourceConfig for StandardInputIngest {
     }
 
     fn open_source(&self, _context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
-        // The input cannot go back: it goes on with what comes now, and only the count of bytes does too.
         let input = rustix::stdio::stdin().try_clone_to_owned();
         let input = input.map_err(|error| ConnectorError::io(PLACE, "cannot be opened", error))?;
-        let stream = Charset::named(&self.encoding)?.decoded(Box::new(InputStream { input: File::from(input) }));
-        self.format.reader(PLACE, self.line_bytes_max as usize, from, |_| Ok(stream))
+        self.source(File::from(input), from)
+    }
+}
+
+impl StandardInputIngest {
+    /// The input cannot go back: it goes on with what comes now.
+    fn source(&self, input: File, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let from = from.filter(|_| BEGUN.load(Ordering::Relaxed));
+        let stream = Charset::named(&self.encoding)?.decoded(Box::new(InputStream { input }));
+        let source = self.format.reader(PLACE, self.line_bytes_max as usize, from, |_| Ok(stream))?;
+        Ok(Box::new(Input { source, begins: from.is_none() }))
+    }
+}
+
+struct Input {
+    source: Box<dyn Source>,
+    /// The next batch is the first.
+    begins: bool,
+}
+
+impl Source for Input {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        let progress = self.source.next(limits, batch)?;
+        batch.begins |= std::mem::take(&mut self.begins);
+        Ok(progress)
     }
 }
 
@@ -81,7 +108,10 @@ impl ByteStream for InputStream {
         }
         match self.input.read(buffer) {
             Ok(0) => Ok(Chunk::End),
-            Ok(n) => Ok(Chunk::Bytes(n)),
+            Ok(n) => {
+                BEGUN.store(true, Ordering::Relaxed);
+                Ok(Chunk::Bytes(n))
+            }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(Chunk::Nothing),
             Err(error) => Err(ConnectorError::io(PLACE, "cannot be read", error)),
         }
@@ -94,4 +124,44 @@ pub(super) fn wait_readable(file: &impl AsFd, wait: Duration) -> bool {
     let mut polled = [PollFd::new(file, PollFlags::IN)];
     // An error of `poll` is left to the read that follows, which says what it is.
     poll(&mut polled, Some(&limit)).map_or(true, |ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::anything;
+    use crate::decode::decode;
+    use crate::stream::{RecordStream, drain};
+
+    #[test]
+    fn the_input_of_another_process_begins_anew() {
+        let format = json!({"type": "CypherCsv", "query": "RETURN 1", "headers": true});
+        let config: StandardInputIngest = serde_json::from_value(json!({"format": format})).unwrap();
+        let decoder = config.format.decoder(&anything());
+        let read = |text: &str, from: Option<&Position>, expected: &str| {
+            let (input, mut writer) = std::io::pipe().unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            drop(writer);
+            let bounds = Bounds { header: config.format.header(), ..Bounds::default() };
+            let input = File::from(OwnedFd::from(input));
+            let mut stream = RecordStream::open(bounds, from, |from| config.source(input, from)).unwrap();
+            let (mut records, mut failures, mut position) = (Vec::new(), Vec::new(), Position::default());
+            let each = |batch: &Frames| {
+                decode(&*decoder, batch, &mut records, &mut failures);
+                position = batch.position.clone();
+            };
+            drain(&mut stream, Duration::from_secs(10), each).unwrap();
+            assert_eq!(records.iter().map(weir_model::Value::shown).collect::<Vec<_>>(), [expected]);
+            position
+        };
+        let position = read("a,b\n1,2\n", None, "{ a: \"1\", b: \"2\" }");
+        let position = read("3,4\n", Some(&position), "{ a: \"3\", b: \"4\" }");
+        BEGUN.store(false, Ordering::Relaxed);
+        read("\u{feff}c,d\n5,6\n", Some(&position), "{ c: \"5\", d: \"6\" }");
+    }
 }

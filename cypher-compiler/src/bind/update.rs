@@ -155,28 +155,40 @@ impl Binder<'_> {
         self.declare(edge.variable.as_ref(), Holds::Edge)
     }
 
+    /// A node that is bound takes on the labels and properties that stand at it in a chain.
     fn create_node(&mut self, node: &NodePattern, alone: bool, writes: &mut Vec<Write>) -> Slot {
-        if let Some(variable) = &node.variable
-            && let Some(slot) = self.scope.get(&variable.text)
-        {
-            if alone || !node.labels.is_empty() || node.properties.is_some() {
-                self.error(variable.span, Code::VariableAlreadyBound, format!("Variable `{}` already declared", variable.text));
-            } else if matches!(self.draft.holds(slot), Holds::Edge | Holds::Path) {
-                let message = format!("Type mismatch: {} defined with conflicting type (expected Node)", variable.text);
-                self.error(variable.span, Code::VariableTypeConflict, message);
-            }
-            return slot;
-        }
         if node.label_expression.is_some() {
             let message = "Only labels can be created, not label expressions";
             self.error(node.span, Code::InvalidLabelExpression, message);
         }
         self.check_no_condition(node.condition.as_ref());
+        let labels: Vec<_> = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
+        if let Some(variable) = &node.variable
+            && let Some(slot) = self.scope.get(&variable.text)
+        {
+            let adds = !labels.is_empty() || node.properties.is_some();
+            if alone || (adds && self.options.open_cypher) {
+                self.already_bound(variable);
+            } else if matches!(self.draft.holds(slot), Holds::Edge | Holds::Path) {
+                let message = format!("Type mismatch: {} defined with conflicting type (expected Node)", variable.text);
+                self.error(variable.span, Code::VariableTypeConflict, message);
+            }
+            if !labels.is_empty() {
+                writes.push(Write::AddLabels { target: slot, labels });
+            }
+            if let Some(map) = &node.properties {
+                writes.push(Write::SetProperties { target: slot, value: self.expression(map), replace: false });
+            }
+            return slot;
+        }
         let properties = node.properties.as_ref().map(|map| self.expression(map));
-        let labels = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
         let slot = self.declare(node.variable.as_ref(), Holds::Node);
         writes.push(Write::CreateNode { slot, labels, properties });
         slot
+    }
+
+    fn already_bound(&mut self, variable: &Name) {
+        self.error(variable.span, Code::VariableAlreadyBound, format!("Variable `{}` already declared", variable.text));
     }
 
     fn check_no_condition(&mut self, condition: Option<&Expression>) {
@@ -258,13 +270,13 @@ impl Binder<'_> {
         let mut made = Vec::new();
         let slot = self.create_node(node, alone, &mut made);
         if let Some(at) = graph.pattern.nodes.iter().position(|other| other.slot == slot) {
+            if let (Some(variable), false) = (&node.variable, made.is_empty()) {
+                self.already_bound(variable);
+            }
             return at;
         }
         let labels = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
-        let conditions = match &node.properties {
-            Some(map) if !bound => self.property_conditions(slot, map, Binary::Same),
-            _ => Vec::new(),
-        };
+        let conditions = node.properties.as_ref().map_or(Vec::new(), |map| self.property_conditions(slot, map, Binary::Same));
         create.extend(made);
         graph.pattern.nodes.push(PatternNode { slot, bound, labels, conditions, reads: Vec::new(), reads_all: None });
         graph.pattern.nodes.len() - 1

@@ -18,8 +18,12 @@ const ZONE_KEYS: &[&str] = &["timezone", "offsetSeconds"];
 const EPOCH_KEYS: &[&str] = &["epochMillis", "epochSeconds"];
 
 /// Nothing but a zone means now, there.
+pub(super) fn is_now(map: &Map) -> bool {
+    map.len() == 1 && map.get("timezone").is_some()
+}
+
 fn now_in_zone(map: &Map, now: &DateTime) -> Result<Option<DateTime>, Failure> {
-    if map.len() != 1 || map.get("timezone").is_none() {
+    if !is_now(map) {
         return Ok(None);
     }
     Ok(zone(map)?.map(|zone| zone.show(now)))

@@ -153,6 +153,13 @@ fn make(kind: Kind, context: &dyn Context, arguments: &[Value]) -> Result<Value,
     Ok(match arguments {
         [] => kind.of(now),
         [Value::Text(text)] => kind.of_text(text).ok_or_else(|| unreadable(kind.name(), &arguments[0]))?,
+        [Value::Map(map)] if date_map::is_now(map) && context.is_kept() => {
+            let message = format!(
+                "A standing query's results follow from the graph: `{}` of a zone alone is the current time, and has no value in them",
+                kind.name()
+            );
+            return Err(Failure::new(FailureKind::InvalidArgument, message));
+        }
         [Value::Map(map)] => match kind {
             Kind::Date => Value::Date(date_map::date(map, &now)?),
             Kind::LocalTime => Value::LocalTime(date_map::local_time(map, &now)?),

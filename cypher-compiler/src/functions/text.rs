@@ -58,14 +58,15 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
         if limit > 0 && pieces.len() as i64 == limit - 1 {
             break;
         }
-        if found.end() == 0 || (found.is_empty() && found.start() == text.len()) {
+        if found.end() == 0 {
             continue;
         }
         pieces.push(&text[from..found.start()]);
         from = found.end();
     }
     pieces.push(&text[from..]);
-    while limit == 0 && pieces.len() > 1 && pieces.last().is_some_and(|piece| piece.is_empty()) {
+    // What is not split stays, be it empty.
+    while limit == 0 && from > 0 && pieces.last().is_some_and(|piece| piece.is_empty()) {
         pieces.pop();
     }
     Ok(Value::List(pieces.into_iter().map(Value::text).collect()))
@@ -240,6 +241,9 @@ mod tests {
         assert_eq!(split("a,b;;", "[,;]", 0), Ok(texts(&["a", "b"])));
         assert_eq!(split("a,b;;", "[,;]", -1), Ok(texts(&["a", "b", "", ""])));
         assert_eq!(split("a,b,c", ",", 2), Ok(texts(&["a", "b,c"])));
+        assert_eq!(split(",,", ",", 0), Ok(texts(&[])));
+        assert_eq!(split("", ",", 0), Ok(texts(&[""])));
+        assert_eq!(split("ab", "", -1), Ok(texts(&["a", "b", ""])));
         assert_eq!(split("abc", "", 0), Ok(texts(&["a", "b", "c"])));
         assert_eq!(split("", ",", 0), Ok(texts(&[""])));
     }

@@ -79,6 +79,8 @@ impl Kind {
 struct Known {
     text: String,
     value: Option<Value>,
+    /// Of a list that was written out.
+    items: Vec<Known>,
 }
 
 #[derive(Clone)]
@@ -155,7 +157,7 @@ impl Teller<'_> {
     fn literal(&mut self, value: Value) -> Known {
         let name = format!("p{}", self.parameters.len());
         self.parameters.push((Text::new(&name), value.clone()));
-        Known { text: format!("${name}"), value: Some(value) }
+        Known { text: format!("${name}"), value: Some(value), items: Vec::new() }
     }
 
     fn known(&mut self, operand: &Operand) -> Done<Known> {
@@ -168,12 +170,12 @@ impl Teller<'_> {
                 let known = operands.iter().map(|operand| self.known(operand)).collect::<Done<Vec<_>>>()?;
                 let text: Vec<&str> = known.iter().map(|known| known.text.as_str()).collect();
                 let value = known.iter().map(|known| known.value.clone()).collect::<Option<Vec<_>>>().map(Value::list);
-                Ok(Known { text: format!("[{}]", text.join(", ")), value })
+                Ok(Known { text: format!("[{}]", text.join(", ")), value, items: known })
             }
             OperandKind::IdFrom(operands) => {
                 let known = operands.iter().map(|operand| self.known(operand)).collect::<Done<Vec<_>>>()?;
                 let text: Vec<String> = known.into_iter().map(|known| known.text).collect();
-                Ok(Known { text: format!("idFrom({})", text.join(", ")), value: None })
+                Ok(Known { text: format!("idFrom({})", text.join(", ")), value: None, items: Vec::new() })
             }
         }
     }
@@ -219,18 +221,24 @@ impl Teller<'_> {
                 continue;
             }
             let known = self.known(operand)?;
-            match known.value {
-                // What is computed, or an id already.
-                None | Some(Value::Id(_)) => ids.push(known.text),
-                Some(Value::List(items)) => {
-                    for item in items.iter() {
-                        ids.push(self.id(item, operand.span)?);
-                    }
-                }
-                Some(value) => ids.push(self.id(&value, operand.span)?),
-            }
+            self.ids_of(known, operand.span, &mut ids)?;
         }
         Ok(ids)
+    }
+
+    fn ids_of(&mut self, known: Known, span: Span, ids: &mut Vec<String>) -> Done<()> {
+        match known.value {
+            _ if !known.items.is_empty() => return known.items.into_iter().try_for_each(|item| self.ids_of(item, span, ids)),
+            // What is computed, or an id already.
+            None | Some(Value::Id(_)) => ids.push(known.text),
+            Some(Value::List(items)) => {
+                for item in items.iter() {
+                    ids.push(self.id(item, span)?);
+                }
+            }
+            Some(value) => ids.push(self.id(&value, span)?),
+        }
+        Ok(())
     }
 
     fn id(&mut self, value: &Value, span: Span) -> Done<String> {

@@ -128,8 +128,10 @@ impl Parser<'_> {
     pub(super) fn show(&mut self) -> Parsed<ClauseKind> {
         let from = self.at;
         let procedure = if self.words("PROCEDURES") || self.words("PROCEDURE") {
+            self.executable()?;
             "help.procedures"
         } else if self.words("FUNCTIONS") || self.words("FUNCTION") {
+            self.executable()?;
             "help.functions"
         } else if self.words("QUERIES") || self.words("QUERY") {
             "query.running"
@@ -139,6 +141,14 @@ impl Parser<'_> {
         let span = self.span_from(from);
         let yields = if self.words("YIELD") { Some(self.yields()?) } else { None };
         Ok(ClauseKind::Call { procedure: Name { text: procedure.into(), span }, arguments: Some(Vec::new()), yields })
+    }
+
+    /// Whoever may ask may execute everything.
+    fn executable(&mut self) -> Parsed<()> {
+        if self.words("EXECUTABLE") && self.words("BY") && !self.words("CURRENT USER") {
+            self.name("the name of a user")?;
+        }
+        Ok(())
     }
 
     /// After TERMINATE: `QUERY 'id'`, or several ids after QUERIES.

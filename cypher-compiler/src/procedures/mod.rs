@@ -76,7 +76,7 @@ static TABLE: &[Row] = &[
         description: "Appends to a list property those elements that are not in it, in order, and gives the list",
         example: "CALL set.union(idFrom('page', 1), 'tags', ['a', 'b']) YIELD result RETURN result", does: Does::Graph },
     Row { signature: "create.relationship(from :: NODE, relType :: STRING, props :: MAP, to :: NODE) :: (rel :: RELATIONSHIP)", effect: Writes, idempotent: true,
-        description: "Creates a relationship whose type is computed; `props` is set on it where the graph keeps properties of relationships",
+        description: "Creates a relationship whose type is computed; `props` are its properties",
         example: "CREATE (a), (b) WITH a, b CALL create.relationship(a, 'KNOWS', {}, b) YIELD rel RETURN rel", does: Does::Graph },
     Row { signature: "create.setProperty(node :: NODE, key :: STRING, value :: ANY) :: ()", effect: Writes, idempotent: true,
         description: "Sets a property whose key is computed; null removes it",

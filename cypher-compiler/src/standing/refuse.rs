@@ -1,12 +1,14 @@
 //! What cannot be maintained in mode AnyQuery, found with its place: writes, procedures that tell of anything but the graph as it
 //! is or do more than look, chance, the current time, and parameters, which nobody would give.
 
-use weir_model::Expr;
 use weir_model::schema::Schema;
+use weir_model::{Expr, java_regex};
 
 use super::classify::changes_by_itself;
 use super::clock::HINT;
-use crate::ast::{Clause, ClauseKind, Expression, ExpressionKind, PatternPart, Projection, Query, SubqueryBody, Yield};
+use crate::ast::{
+    BinaryOperator, Clause, ClauseKind, Expression, ExpressionKind, PatternPart, Projection, Query, SubqueryBody, Yield,
+};
 use crate::bind::Draft;
 use crate::error::{Code, Diagnostic, Span};
 use crate::lexer::{self, TokenKind};
@@ -82,8 +84,14 @@ fn of_parts(parts: &[PatternPart]) -> impl Iterator<Item = &Expression> {
     })
 }
 
-/// The clauses of subqueries that are expressions.
+/// The clauses of subqueries that are expressions, and regular expressions that nobody can run.
 fn in_expression(text: &str, expression: &Expression, options: &Options, found: &mut Vec<Diagnostic>) {
+    if let ExpressionKind::Binary(BinaryOperator::Regex, _, right) = &*expression.kind
+        && let ExpressionKind::Text(regex) = &*right.kind
+        && let Err(failure) = java_regex::matches(regex, "")
+    {
+        found.push(Diagnostic::compile(text, right.span, Code::InvalidRegex, failure.message));
+    }
     let below: Vec<&Expression> = match &*expression.kind {
         ExpressionKind::Subquery { body: SubqueryBody::Query(query), .. } => return of_query(text, query, options, found),
         ExpressionKind::Subquery { body: SubqueryBody::Pattern { parts, condition }, .. } => {

@@ -405,6 +405,12 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
     }
     for (text, place, code, message) in [
         (
+            "MATCH (n) RETURN EXISTS { (n)-->(m) WHERE m.x =~ '(' } AS x",
+            "1.50",
+            "InvalidRegex",
+            "`(` is not a regular expression weir can run: unclosed group",
+        ),
+        (
             "MATCH (n) SET n.x = 1 RETURN n",
             "1.11",
             "NotMaintainable",

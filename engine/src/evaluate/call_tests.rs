@@ -132,7 +132,7 @@ fn counters_and_sets() {
 fn structure_by_computed_names() {
     let edge =
         "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 CALL create.relationship(a, 'D' + 'YN', {x: 1}, b) YIELD rel RETURN rel";
-    check(&[edge], &["[1-DYN->2 {}]"]);
+    check(&[edge], &["[1-DYN->2 {x: 1}]"]);
     check(&[edge, edge, "MATCH (a)-[r:DYN]->(b) RETURN id(a), id(b)"], &["1 | 2"]);
     let mut parallel = Session::new();
     parallel.open_cypher = true;
@@ -305,6 +305,7 @@ fn help_lists_what_can_be_called() {
         &["SHOW PROCEDURES YIELD name WHERE name STARTS WITH 'help.'"],
         &["'help.builtins'", "'help.functions'", "'help.procedures'"],
     );
+    check(&["SHOW PROCEDURES EXECUTABLE BY CURRENT USER YIELD name WHERE name = 'help.builtins'"], &["'help.builtins'"]);
 }
 
 /// A procedure that answers from a table: those rows whose first columns are the arguments.

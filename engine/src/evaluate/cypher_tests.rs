@@ -332,6 +332,18 @@ fn merging() {
 }
 
 #[test]
+fn nodes_that_are_bound_take_on_what_a_chain_says_of_them() {
+    let of = |clause: &str| format!("MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 {clause} (a:A {{k: 1}})-[:T]->(b:B)");
+    let (create, merge) = (of("CREATE"), of("MERGE"));
+    let chains = "MATCH (a:A {k: 1})-[:T]->(b:B) RETURN count(*)";
+    let set = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 SET a:A, a.k = 2, b:B CREATE (a)-[:T]->(b)";
+    check(&[&create, chains], &["1"]);
+    check(&[&merge, &merge, chains], &["1"]);
+    check(&[set, chains], &["0"]);
+    check(&[set, &(merge + " ON CREATE SET a.made = true"), "MATCH (a {k: 1}) RETURN a.made"], &["true"]);
+}
+
+#[test]
 fn foreach() {
     check(&["FOREACH (x IN [1, 2, 3] | CREATE (:N {x: x}))", "MATCH (n:N) RETURN sum(n.x)"], &["6"]);
     check(&["MATCH (n) WHERE id(n) = 1 FOREACH (x IN null | SET n.x = x) RETURN n"], &["(1 {})"]);

@@ -98,7 +98,11 @@ impl Run<'_> {
     /// A property that is null is not stored, so MERGE would not find what it made and make it again and again.
     fn check_merged(&self, create: &[Write], row: &[Value]) -> Result<(), Failure> {
         for write in create {
-            let (Write::CreateNode { properties, .. } | Write::CreateEdge { properties, .. }) = write else { continue };
+            let properties = match write {
+                Write::CreateNode { properties, .. } | Write::CreateEdge { properties, .. } => properties.as_ref(),
+                Write::SetProperties { value, .. } => Some(value),
+                _ => None,
+            };
             let null = match properties {
                 Some(Expr::Map(entries)) => {
                     let mut null = None;

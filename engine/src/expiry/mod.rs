@@ -134,13 +134,6 @@ impl Expiry {
     }
 }
 
-impl State {
-    fn changed(&mut self) {
-        self.interests = Interests::of(&self.rules);
-        self.fill = true;
-    }
-}
-
 impl Graph {
     /// When this returns, what is due already is being removed.
     pub(crate) fn create_expiry(&self, name: Option<&Text>, rule: &ExpiryRule, unless_exists: bool) -> Result<(), EngineError> {
@@ -172,7 +165,7 @@ impl Graph {
         self.parts().store.delete_metadata(&self.expiry_key(name))?;
         let mut state = expiry.lock();
         state.rules.remove(&number);
-        state.changed();
+        state.interests = Interests::of(&state.rules);
         if state.rules.is_empty() {
             expiry.on.store(false, Ordering::Release);
             state.queue.clear();
@@ -235,7 +228,8 @@ impl Graph {
         let number = state.next_rule;
         state.next_rule += 1;
         state.rules.insert(number, Arc::new(Rule::new(name, rule, self.symbols())));
-        state.changed();
+        state.interests = Interests::of(&state.rules);
+        state.fill = true;
         self.expiry().on.store(true, Ordering::Release);
     }
 

@@ -24,6 +24,8 @@ pub enum StoreError {
         path.display()
     )]
     Foreign { path: PathBuf, found: String },
+    #[error("{} is not a store of weir: it is {found}; give the path of a file that is not there yet (store.filepath), nothing was changed in this one", path.display())]
+    ForeignFile { path: PathBuf, found: &'static str },
     #[error(
         "the data directory {} was written by a newer weir (format {found}, this one knows up to {known}): use that version or a later one",
         path.display()

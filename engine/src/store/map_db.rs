@@ -144,10 +144,8 @@ impl MapDb {
         if format.as_deref().is_some_and(|format| FORMATS_BEFORE.contains(&format)) {
             return mark();
         }
-        Err(StoreError::Foreign {
-            path: self.options.path.clone(),
-            found: "a redb file that is not weir's, or a newer one".into(),
-        })
+        let found = "a redb file that is not weir's, or a newer one";
+        Err(StoreError::ForeignFile { path: self.options.path.clone(), found })
     }
 
     fn load_graphs(&mut self) -> Result<(), StoreError> {
@@ -350,7 +348,7 @@ fn unusable(path: &Path, error: redb::DatabaseError) -> StoreError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => StoreError::Locked { path: path.to_owned(), holder: None },
         DatabaseError::Storage(StorageError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
-            StoreError::Foreign { path: path.to_owned(), found: "a file of something else".into() }
+            StoreError::ForeignFile { path: path.to_owned(), found: "a file of something else" }
         }
         DatabaseError::Storage(StorageError::Corrupted(what)) => StoreError::damaged(what, shown(path)),
         other => StoreError::failed(format!("open {}", shown(path)), other),
@@ -603,7 +601,7 @@ mod tests {
         open(&path).unwrap();
         let foreign = temporary.path().join("notes.txt");
         std::fs::write(&foreign, "x".repeat(10_000)).unwrap();
-        assert!(matches!(open(&foreign), Err(StoreError::Foreign { .. })));
+        assert!(matches!(open(&foreign), Err(StoreError::ForeignFile { .. })));
         assert_eq!(std::fs::read(&foreign).unwrap(), "x".repeat(10_000).as_bytes());
         let refused = open(&temporary.path().join("a/b")).err().unwrap().to_string();
         assert!(refused.contains("create-parent-dir"), "{refused}");

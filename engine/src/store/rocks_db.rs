@@ -315,7 +315,11 @@ impl RocksDb {
         }
         let written = self.db.latest_sequence_number();
         // Others may have written since the sync, and without one unless all do.
-        let synced = if self.options.sync_all_writes { written } else { before * u64::from(sync) };
+        let synced = match () {
+            () if self.options.sync_all_writes => written,
+            () if sync => before,
+            () => 0,
+        };
         self.has_reached(Reached { written, synced, ..Reached::default() })
     }
 

@@ -156,6 +156,14 @@ impl File {
                 }
                 "package" => {
                     package = parser.word()?.to_owned();
+                    // There may be space around its dots.
+                    while let Some(more) = parser.peek().filter(|more| more.kind == Kind::Word) {
+                        if !package.ends_with('.') && !more.text.starts_with('.') {
+                            break;
+                        }
+                        package.push_str(more.text);
+                        parser.at += 1;
+                    }
                     put_bytes(2, package.as_bytes(), &mut file.descriptor);
                     parser.sign(";")?;
                 }
@@ -166,13 +174,29 @@ impl File {
                     file.messages.push(place);
                 }
                 "enum" => put_bytes(5, &parser.enumeration()?, &mut file.descriptor),
-                "service" | "extend" => parser.skip_block()?,
+                "extend" => {
+                    for (descriptor, place) in parser.extension(&package, 0)? {
+                        put_bytes(4, &descriptor, &mut file.descriptor);
+                        file.messages.push(place);
+                    }
+                }
+                "service" => parser.skip_block()?,
                 _ => return Err(wrong(token, "this begins no declaration")),
             }
         }
         put_features(50, &features, 8, &mut file.descriptor);
         Ok(file)
     }
+}
+
+/// Of hexadecimal, octal or decimal digits.
+fn integer(digits: &str) -> Option<u64> {
+    let number = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(digits, 8),
+        None => digits.parse(),
+    };
+    number.ok()
 }
 
 fn wrong(token: Token<'_>, problem: &str) -> String {
@@ -231,13 +255,8 @@ impl<'a> Parser<'a> {
     fn number(&mut self) -> Parsed<i64> {
         let minus = self.is_sign("-");
         let token = self.need()?;
-        let digits = token.text;
-        let number = match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-            Some(hexadecimal) => i64::from_str_radix(hexadecimal, 16),
-            None if digits.len() > 1 && digits.starts_with('0') => i64::from_str_radix(digits, 8),
-            None => digits.parse(),
-        };
-        let number = number.map_err(|_| wrong(token, "a number was expected"))?;
+        let number = integer(token.text).and_then(|number| i64::try_from(number).ok());
+        let number = number.ok_or_else(|| wrong(token, "a number was expected"))?;
         Ok(if minus { -number } else { number })
     }
 
@@ -278,6 +297,10 @@ impl<'a> Parser<'a> {
     fn option(&mut self, features: &mut Vec<u8>) -> Parsed<()> {
         let begun = self.at;
         if let (Some(name), true) = (self.next().filter(|token| token.kind == Kind::Word), self.is_sign("=")) {
+            if name.text == "features" && self.is_sign("{") {
+                self.feature_set(features)?;
+                return self.sign(";");
+            }
             let value = self.need()?;
             if value.kind == Kind::Word && self.is_sign(";") {
                 put_feature(name.text, value.text, features);
@@ -286,6 +309,48 @@ impl<'a> Parser<'a> {
         }
         self.at = begun;
         self.skip_statement()
+    }
+
+    /// Several at once, behind the brace, to the one that closes it. Those of languages are passed over.
+    fn feature_set(&mut self, features: &mut Vec<u8>) -> Parsed<()> {
+        while !self.is_sign("}") {
+            if self.is_sign("[") {
+                self.skip_block()?;
+            } else {
+                let name = self.word()?;
+                self.sign(":")?;
+                put_feature(&format!("features.{name}"), self.word()?, features);
+            }
+            let _ = self.is_sign(",") || self.is_sign(";");
+        }
+        Ok(())
+    }
+
+    /// Behind `extend`: its groups are messages of where it stands. Nothing else of it is wanted.
+    fn extension(&mut self, scope: &str, depth: usize) -> Parsed<Vec<(Vec<u8>, Place)>> {
+        let mut groups = Vec::new();
+        while !self.is_sign("{") {
+            self.need()?;
+        }
+        while !self.is_sign("}") {
+            let first = self.need()?;
+            let of = if matches!(first.text, "optional" | "required" | "repeated") { self.need()? } else { first };
+            match of.text {
+                ";" => {}
+                "group" => {
+                    let name = self.word()?;
+                    self.sign("=")?;
+                    self.number()?;
+                    if self.is_sign("[") {
+                        self.field_options("", &mut Vec::new())?;
+                    }
+                    self.sign("{")?;
+                    groups.push(self.message_of(name, scope, depth)?);
+                }
+                _ => self.skip_statement()?,
+            }
+        }
+        Ok(groups)
     }
 
     fn message(&mut self, scope: &str, depth: usize) -> Parsed<(Vec<u8>, Place)> {
@@ -313,7 +378,12 @@ impl<'a> Parser<'a> {
                     message.place.push(place);
                 }
                 "enum" if !self.is_field_name() => put_bytes(4, &self.enumeration()?, &mut message.descriptor),
-                "extend" => self.skip_block()?,
+                "extend" => {
+                    for (descriptor, place) in self.extension(&message.full_name, depth + 1)? {
+                        put_bytes(3, &descriptor, &mut message.descriptor);
+                        message.place.push(place);
+                    }
+                }
                 "reserved" | "extensions" => self.skip_statement()?,
                 "option" => self.option(&mut message.features)?,
                 "oneof" => {
@@ -427,8 +497,12 @@ impl<'a> Parser<'a> {
                 name.push_str(token.text);
             }
             if self.is_sign("{") {
-                self.at -= 1;
-                self.skip_block()?;
+                if name == "features" {
+                    self.feature_set(&mut features)?;
+                } else {
+                    self.at -= 1;
+                    self.skip_block()?;
+                }
             } else {
                 let minus = if self.is_sign("-") { "-" } else { "" };
                 let token = self.need()?;
@@ -445,7 +519,12 @@ impl<'a> Parser<'a> {
                             field,
                         );
                     }
-                    "default" => put_bytes(7, value.as_bytes(), field),
+                    "default" => {
+                        // Descriptors have it in decimal.
+                        let integer = integer(token.text).filter(|_| token.kind == Kind::Word);
+                        let value = integer.map_or(value, |integer| format!("{minus}{integer}"));
+                        put_bytes(7, value.as_bytes(), field);
+                    }
                     "packed" => put_number(2, u64::from(value == "true"), &mut options),
                     _ => put_feature(&name, &value, &mut features),
                 }

@@ -446,6 +446,26 @@ fn what_is_imported_is_brought_or_well_known() {
 }
 
 #[test]
+fn declarations_may_be_written_as_protoc_takes_them() {
+    let read = |text: &str| Declared::read(text, &[]).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let empty = |text: &str| shown(&read(text).at(&[0]).expect("one").decode(&[], &Wanted::All).expect("a message"));
+    let defaults = "message A { optional int32 a = 1 [default = -0x10]; optional int64 b = 2 [default = 017]; \
+        optional fixed64 c = 3 [default = 0xFFFFFFFFFFFFFFFF, (mine) = 1e-5]; optional double d = 4 [default = -25E-1]; }";
+    assert_eq!(empty(defaults), r#"{"a":-16,"b":15,"c":-1,"d":-2.5}"#);
+    let fields =
+        "message A { int32 a = 1; int32 b = 2 [features = { field_presence: EXPLICIT; [pb.cpp] { string_type: VIEW } }]; }";
+    let features = "option features = { field_presence: IMPLICIT, enum_type: CLOSED };";
+    assert_eq!(empty(&format!("edition = '2023'; {features} {fields}")), r#"{"a":0}"#);
+    let declared = read(
+        "\u{feff}package a . b .c; message A { extensions 9 to max; extend A { optional group N = 9 {} } message M {} } \
+        extend A { optional int32 group = 10 [(o) = { group: 1 }]; ; repeated group G = 11 { optional int32 x = 1; } } message B {}",
+    );
+    for (path, name) in [(&[0, 0][..], "a.b.c.A.N"), (&[0, 1], "a.b.c.A.M"), (&[1], "a.b.c.G"), (&[2], "a.b.c.B")] {
+        assert_eq!(declared.at(path).expect(name).full_name(), name);
+    }
+}
+
+#[test]
 fn what_is_no_declaration_is_refused_with_its_line() {
     let refused = |text: &str| Declared::read(text, &[]).expect_err("refused").to_string();
     assert!(refused("message A {\n int32 x = ;\n}").contains("line 2, at \";\": a number was expected"));

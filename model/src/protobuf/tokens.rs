@@ -19,6 +19,8 @@ pub enum Kind {
 
 /// Cuts a file into tokens; an error says what is wrong and where.
 pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
+    // As editors of Windows leave it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut found = Vec::new();
     let (mut at, mut line) = (0, 1);
     let bytes = text.as_bytes();
@@ -50,7 +52,7 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
                 at += length;
                 continue;
             }
-            byte if is_word(*byte) => (Kind::Word, rest.bytes().position(|byte| !is_word(byte)).unwrap_or(rest.len())),
+            byte if is_word(*byte) => (Kind::Word, word_length(rest.as_bytes())),
             byte if byte.is_ascii() => (Kind::Sign, 1),
             _ => return Err(format!("line {line}: there is a character outside of strings and comments that is not ASCII")),
         };
@@ -62,6 +64,16 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
 
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.'
+}
+
+/// The sign of an exponent belongs to its number.
+fn word_length(bytes: &[u8]) -> usize {
+    let is_number = bytes.iter().find(|byte| **byte != b'.').is_some_and(u8::is_ascii_digit);
+    let is_behind = |at: &usize| match bytes[*at] {
+        b'+' | b'-' => !is_number || !matches!(bytes[at - 1], b'e' | b'E'),
+        byte => !is_word(byte),
+    };
+    (1..bytes.len()).find(is_behind).unwrap_or(bytes.len())
 }
 
 /// With both quotes. A string ends in its line.

@@ -157,7 +157,7 @@ impl Run<'_> {
     fn query(&self, text: &str) -> Result<Answer, Raised> {
         let parameters = self.parameters.iter().map(|(name, _)| name.into()).collect();
         let procedures = self.procedures.clone();
-        let options = weir_cypher_compiler::Options { parameters, ids: IDS, procedures, ..Default::default() };
+        let options = weir_cypher_compiler::Options { parameters, ids: IDS, procedures, open_cypher: true, ..Default::default() };
         let plan = compile(text, &options).map_err(|diagnostics| at_compile_time(&diagnostics))?;
         let mut parameters = Vec::new();
         for name in &plan.parameters {

@@ -27,6 +27,10 @@ const ELSEWHERE: &[&str] = &[
 /// Counts upwards: its records have no format in v2.
 const NUMBERS: &str = "NumberIterator";
 
+/// In the preview its region has a name of its own.
+pub const KINESIS_KCL: &str = "KinesisKCL";
+pub const REGION_OPT: &str = "regionOpt";
+
 /// Those whose format is that of files; the others' records come one by one.
 const OF_FILES: [&str; 4] = ["File", "S3", "StdInput", "WebSocketFileUpload"];
 
@@ -95,6 +99,11 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
     let beside = ["type", "format", "name", "query", "parameter", "source"];
     definition
         .extend(source.entries().filter(|(name, _)| !beside.contains(&name.as_str())).map(|(name, value)| to_v1(name, value)));
+    if kind == KINESIS_KCL
+        && let Some(region) = definition.remove(REGION_OPT)
+    {
+        definition.entry("region").or_insert(region);
+    }
     for (name, value) in fields.entries() {
         let (name, value) = to_v1(name, value);
         if BESIDE.contains(&name.as_str()) {
@@ -181,7 +190,9 @@ pub fn shown(name: &str, settings: &Json, (errors, transformation): (&ErrorHandl
     }
     source.extend(fields);
     if family == Family::Preview {
-        return Json::Object(source);
+        let mut source = Json::Object(source);
+        rename_region(kind, &mut source, family);
+        return source;
     }
     let mut whole = json!({"name": name, "source": source});
     for field in ["query", "parameter"] {
@@ -199,6 +210,16 @@ pub fn shown(name: &str, settings: &Json, (errors, transformation): (&ErrorHandl
     transformation.show(&mut whole);
     errors.show(&mut whole, family);
     whole
+}
+
+/// The field as the family has it, of a source or of what describes one.
+pub fn rename_region(kind: &str, fields: &mut Json, family: Family) {
+    if (kind, family) == (KINESIS_KCL, Family::Preview)
+        && let Some(fields) = fields.as_object_mut()
+        && let Some(region) = fields.remove("region")
+    {
+        fields.insert(REGION_OPT.to_owned(), region);
+    }
 }
 
 /// What is wrong with a definition, in the names of v2.
@@ -241,6 +262,21 @@ mod tests {
             again.as_object_mut().expect("an object").remove(name);
         }
         assert_eq!(again, settings);
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn the_preview_has_another_name_for_a_region() {
+        let source = json!({"type": "KinesisKCL", "kinesisStreamName": "s", "applicationName": "a", "regionOpt": "us-west-2",
+            "format": {"type": "Json"}});
+        let (name, definition) = decode(&json!({"name": "k", "source": source, "query": "RETURN $that"})).expect("is read");
+        assert_eq!((&definition["region"], definition.get("regionOpt")), (&json!("us-west-2"), None));
+        let settings = weir_connectors::parse_source_v1(&definition).expect("a source").settings();
+        let errors = ErrorHandling::read(&definition).expect("nothing of it is there");
+        let shown = |family: Family| shown(&name, &settings, (&errors, &Transformation::default()), family);
+        let (preview, current) = (shown(Family::Preview), shown(Family::Current));
+        assert_eq!((&preview["regionOpt"], preview.get("region")), (&json!("us-west-2"), None));
+        assert_eq!(current["source"]["region"], "us-west-2");
     }
 
     #[test]

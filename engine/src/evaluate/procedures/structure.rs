@@ -30,13 +30,8 @@ pub fn create_relationship(run: &Run, procedure: &Procedure, arguments: &[Value]
     if kind.is_empty() {
         return Err(procedure.refused(arguments));
     }
-    // A graph that holds each edge once holds no properties of it that a second one could be told by: those of the
-    // service weir stands in for are ignored there.
-    let ignored = Map::default();
-    let properties = match &arguments[2] {
-        Value::Map(map) if run.environment.open_cypher => map,
-        _ => &ignored,
-    };
+    let none = Map::default();
+    let properties = if let Value::Map(map) = &arguments[2] { map } else { &none };
     let edge = run.create_edge_of([from, to], kind, properties)?;
     each(&[Value::Edge(Arc::new(edge))]).map(drop)
 }

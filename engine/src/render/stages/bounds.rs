@@ -195,6 +195,9 @@ impl Context for Bounded<'_> {
     fn now_millis(&self) -> i64 {
         self.base.now_millis()
     }
+    fn is_kept(&self) -> bool {
+        self.base.is_kept()
+    }
     fn subquery(&self, subquery: &Subquery, row: &[Value]) -> Result<Value, Failure> {
         self.base.subquery(subquery, row)
     }
