@@ -109,7 +109,7 @@ fn merge(value: &mut Json) {
         Json::Array(items) => items.iter_mut().for_each(merge),
         Json::Object(map) => {
             map.values_mut().for_each(merge);
-            let others = match map.remove(MERGED) {
+            let others = match map.shift_remove(MERGED) {
                 Some(Json::Object(other)) => vec![other],
                 Some(Json::Array(items)) if items.iter().all(Json::is_object) => {
                     items.into_iter().filter_map(|item| if let Json::Object(other) = item { Some(other) } else { None }).collect()
