@@ -373,7 +373,7 @@ fn errors() {
             "1.41 UndefinedVariable: In a WITH/RETURN with DISTINCT or an aggregation, ORDER BY can only use aggregates of the projection",
         ),
         ("CREATE (n:A), (n:B)", "1.16 VariableAlreadyBound: Variable `n` already declared"),
-        ("MERGE (n:A)-[:R]->(n:B)", "1.21 VariableAlreadyBound: Variable `n` already declared"),
+        ("MERGE (n:A)-[:R]->(n:B)", "1.20 VariableAlreadyBound: Variable `n` already declared"),
         ("MATCH (n) CREATE (n:A|B)-[:R]->()", "1.18 InvalidLabelExpression: Only labels can be created, not label expressions"),
         ("CREATE (a)-[:R]-(b)", "1.11 RequiresDirectedRelationship: Only directed relationships are supported in CREATE"),
         ("CREATE (a)-[:R|S]->(b)", "1.11 NoSingleRelationshipType: A single relationship type must be specified for CREATE"),

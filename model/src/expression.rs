@@ -289,23 +289,24 @@ pub struct GraphFree {
     ids: IdScheme,
     names: Vec<Text>,
     room: usize,
-    now_millis: i64,
+    /// None where what is made is kept.
+    now_millis: Option<i64>,
 }
 
 impl GraphFree {
     /// For constants, which are kept for as long as their plan.
     pub fn constants(ids: IdScheme) -> GraphFree {
-        GraphFree { ids, names: Vec::new(), room: 64 << 10, now_millis: 0 }
+        GraphFree { ids, names: Vec::new(), room: 64 << 10, now_millis: None }
     }
 
     /// For rows of a plan with these names.
     pub fn rows(ids: IdScheme, names: &[Text]) -> GraphFree {
-        GraphFree { ids, names: names.to_vec(), room: extent::ROOM, now_millis: 0 }
+        GraphFree { ids, names: names.to_vec(), room: extent::ROOM, now_millis: None }
     }
 
     /// The same at a moment, in milliseconds since 1970.
     pub fn at(self, now_millis: i64) -> GraphFree {
-        GraphFree { now_millis, ..self }
+        GraphFree { now_millis: Some(now_millis), ..self }
     }
 }
 
@@ -341,10 +342,10 @@ impl Context for GraphFree {
         self.ids
     }
     fn now_millis(&self) -> i64 {
-        self.now_millis
+        self.now_millis.unwrap_or_default()
     }
     fn is_kept(&self) -> bool {
-        self.now_millis == 0
+        self.now_millis.is_none()
     }
     fn room(&self) -> usize {
         self.room

@@ -139,7 +139,7 @@ mod testing {
         let function = super::find(name).unwrap_or_else(|| panic!("no function {name}"));
         assert!((function.arguments_min..=function.arguments_max).contains(&arguments.len()), "arity of {name}");
         let arguments = arguments.iter().cloned().map(Expr::Literal).collect();
-        Expr::Call { function, arguments }.evaluate(&[], &GraphFree::constants(ids))
+        Expr::Call { function, arguments }.evaluate(&[], &GraphFree::constants(ids).at(0))
     }
 }
 

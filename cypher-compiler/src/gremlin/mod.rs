@@ -98,7 +98,10 @@ mod tests {
             "x = [1, 2]; g.v().has('a', within(x)).count()",
             "MATCH (c0) WITH * WHERE c0.`a` IN [$p2, $p3] WITH count(*) AS c1 RETURN c1 AS result",
         );
-        check("x = [idFrom(1), idFrom(2)]; g.V(x)", "MATCH (c0) WHERE id(c0) IN [idFrom($p2), idFrom($p3)] RETURN c0 AS result");
+        check(
+            "x = [idFrom(1), idFrom(2)]; g.V(x)",
+            "UNWIND [idFrom($p2), idFrom($p3)] AS i MATCH (c0) WHERE id(c0) = i RETURN c0 AS result",
+        );
         check(
             "g.V().as('a').outE('K').inV().eqToVar('a').limit(n)",
             "MATCH (c0) MATCH (c0)-[c1:`K`]->() MATCH (c2) WHERE id(c2) = id(endNode(c1)) WITH * WHERE id(c2) = id(c0) WITH * LIMIT 7 RETURN c2 AS result",

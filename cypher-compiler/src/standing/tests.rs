@@ -408,7 +408,7 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
             "MATCH (n) RETURN EXISTS { (n)-->(m) WHERE m.x =~ '(' } AS x",
             "1.50",
             "InvalidRegex",
-            "`(` is not a regular expression weir can run: unclosed group",
+            "`(` is not a regular expression weir can run: a group is not closed",
         ),
         (
             "MATCH (n) SET n.x = 1 RETURN n",
