@@ -709,8 +709,8 @@ fn two_weirs_share_the_shards_of_kinesis_across_kills() {
     assert_eq!((counted(&first).0 + counted(&second).0, counted(&first).1, counted(&second).1), (put, 1, 1));
     // The second ends and gives its shards back: they need not be missed first.
     second.stop();
-    amazon.put_records("events", put..put + 1_000);
     let before = counted(&first).0;
+    amazon.put_records("events", put..put + 1_000);
     wait_until("the first one has all shards", PATIENCE, || counted(&first).0 == before + 1_000);
     first.stop();
 }
