@@ -312,6 +312,14 @@ fn errors_without_end_are_cut_short() {
 }
 
 #[test]
+fn a_chain_says_more_of_a_bound_node_in_one_graph_model_alone() {
+    for text in ["MATCH (n) CREATE (n:A)-[:R]->()", "MATCH (n) MERGE (n {x: 1})-[:R]->(m)"] {
+        let refused = |open_cypher| compile(text, &Options { open_cypher, ..options() }).err().map(|errors| errors[0].code);
+        assert_eq!((refused(false), refused(true)), (None, Some(Code::VariableAlreadyBound)), "{text}");
+    }
+}
+
+#[test]
 fn errors() {
     for (text, expected) in [
         ("MATCH (n)", "1.1 InvalidClauseComposition: Query cannot conclude with MATCH (must be RETURN or an update clause)"),

@@ -242,7 +242,6 @@ mod tests {
         assert_eq!(split("a,b;;", "[,;]", -1), Ok(texts(&["a", "b", "", ""])));
         assert_eq!(split("a,b,c", ",", 2), Ok(texts(&["a", "b,c"])));
         assert_eq!(split(",,", ",", 0), Ok(texts(&[])));
-        assert_eq!(split("", ",", 0), Ok(texts(&[""])));
         assert_eq!(split("ab", "", -1), Ok(texts(&["a", "b", ""])));
         assert_eq!(split("abc", "", 0), Ok(texts(&["a", "b", "c"])));
         assert_eq!(split("", ",", 0), Ok(texts(&[""])));

@@ -79,8 +79,8 @@ impl Kind {
 struct Known {
     text: String,
     value: Option<Value>,
-    /// Of a list that was written out.
-    items: Vec<Known>,
+    /// Of a list that was written out, each with its place.
+    items: Vec<(Known, Span)>,
 }
 
 #[derive(Clone)]
@@ -170,7 +170,11 @@ impl Teller<'_> {
                 let known = operands.iter().map(|operand| self.known(operand)).collect::<Done<Vec<_>>>()?;
                 let text: Vec<&str> = known.iter().map(|known| known.text.as_str()).collect();
                 let value = known.iter().map(|known| known.value.clone()).collect::<Option<Vec<_>>>().map(Value::list);
-                Ok(Known { text: format!("[{}]", text.join(", ")), value, items: known })
+                Ok(Known {
+                    text: format!("[{}]", text.join(", ")),
+                    value,
+                    items: known.into_iter().zip(operands.iter().map(|operand| operand.span)).collect(),
+                })
             }
             OperandKind::IdFrom(operands) => {
                 let known = operands.iter().map(|operand| self.known(operand)).collect::<Done<Vec<_>>>()?;
@@ -216,10 +220,6 @@ impl Teller<'_> {
     fn ids(&mut self, operands: &[&Operand]) -> Done<Vec<String>> {
         let mut ids = Vec::new();
         for operand in operands {
-            if let OperandKind::List(items) = &operand.kind {
-                ids.extend(self.ids(&items.iter().collect::<Vec<_>>())?);
-                continue;
-            }
             let known = self.known(operand)?;
             self.ids_of(known, operand.span, &mut ids)?;
         }
@@ -228,7 +228,9 @@ impl Teller<'_> {
 
     fn ids_of(&mut self, known: Known, span: Span, ids: &mut Vec<String>) -> Done<()> {
         match known.value {
-            _ if !known.items.is_empty() => return known.items.into_iter().try_for_each(|item| self.ids_of(item, span, ids)),
+            _ if !known.items.is_empty() => {
+                return known.items.into_iter().try_for_each(|(item, place)| self.ids_of(item, place, ids));
+            }
             // What is computed, or an id already.
             None | Some(Value::Id(_)) => ids.push(known.text),
             Some(Value::List(items)) => {

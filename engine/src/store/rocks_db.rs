@@ -315,10 +315,12 @@ impl RocksDb {
         }
         let written = self.db.latest_sequence_number();
         // Others may have written since the sync, and without one unless all do.
-        let synced = match () {
-            () if self.options.sync_all_writes => written,
-            () if sync => before,
-            () => 0,
+        let synced = if self.options.sync_all_writes {
+            written
+        } else if sync {
+            before
+        } else {
+            0
         };
         self.has_reached(Reached { written, synced, ..Reached::default() })
     }
