@@ -238,8 +238,6 @@ impl KafkaIngest {
             ("session.timeout.ms", "10000"),
             ("reconnect.backoff.max.ms", "2000"),
             ("socket.keepalive.enable", "true"),
-            // How long a broker may say nothing to a question. With the client's own minute nobody hears of a network that stalls.
-            ("socket.timeout.ms", "30000"),
         ];
         let ends = if self.ending_offset.is_some() { "true" } else { "false" };
         let needed = [
