@@ -42,14 +42,22 @@ cat >"$tree/DEBIAN/postinst" <<'POSTINST'
 set -e
 if [ "$1" = configure ]; then
   adduser --system --group --home /var/lib/weir --quiet weir
-  if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+  if [ -z "$2" ] && [ -d /var/lib/weir ]; then chmod 750 /var/lib/weir; fi
+  if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || true
+    # After an upgrade, what ran goes on as the new one.
+    if [ -n "$2" ]; then systemctl try-restart weir.service || true; fi
+  fi
 fi
 POSTINST
 cat >"$tree/DEBIAN/prerm" <<'PRERM'
 #!/bin/sh
 set -e
 # In order, which takes as long as the unit gives it. What is in /var/lib/weir stays, also when the package goes for good.
-if [ -d /run/systemd/system ] && [ "$1" != failed-upgrade ]; then systemctl stop weir.service || true; fi
+case "$1" in
+  remove | deconfigure) if [ -d /run/systemd/system ]; then systemctl stop weir.service || true; fi ;;
+esac
+if [ "$1" = remove ] && command -v systemctl >/dev/null; then systemctl --quiet disable weir.service || true; fi
 PRERM
 cat >"$tree/DEBIAN/postrm" <<'POSTRM'
 #!/bin/sh

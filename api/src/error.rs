@@ -40,7 +40,7 @@ pub enum ApiError {
     #[error("there is no such route")]
     NoRoute,
     #[error("the method is not supported")]
-    Method(&'static str),
+    Method(String),
     #[error("moved to {0}")]
     Moved(String),
     #[error("the content type {given} is not supported")]
@@ -96,7 +96,9 @@ impl ApiError {
             ApiError::Method(methods) => {
                 let mut reply =
                     plain(StatusCode::METHOD_NOT_ALLOWED, format!("HTTP method not allowed, supported methods: {methods}"));
-                reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+                if let Ok(methods) = HeaderValue::from_str(&methods) {
+                    reply.headers_mut().insert(ALLOW, methods);
+                }
                 reply
             }
             ApiError::Moved(to) => {

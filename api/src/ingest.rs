@@ -201,8 +201,9 @@ pub struct Ingests {
     context: SourceContext,
     procedures: Arc<Procedures>,
     streams: Mutex<BTreeMap<(String, String), Arc<Stream>>>,
-    /// How many records came from streams that were deleted. Changes with `streams`.
-    records_of_deleted: AtomicU64,
+    /// What the counts of the streams lack for those of this process: records of streams that were deleted, less (so it wraps) what came in
+    /// earlier processes. Changes with `streams`.
+    records_besides: AtomicU64,
     /// What there is, and what is stored of it, changes one at a time. Nothing is waited for under it: neither the world nor the end of a stream.
     changing: Mutex<()>,
 }
@@ -214,7 +215,7 @@ impl Ingests {
             context,
             procedures,
             streams: Mutex::default(),
-            records_of_deleted: AtomicU64::default(),
+            records_besides: AtomicU64::default(),
             changing: Mutex::default(),
         }
     }
@@ -252,6 +253,7 @@ impl Ingests {
             for (key, stored) in self.engine.metadata_list(&key(&graph, ""))? {
                 match self.revive(&graph, &stored, resume) {
                     Ok(stream) => {
+                        self.records_besides.fetch_sub(stream.ingested(), Ordering::Relaxed);
                         self.keep(stream.clone());
                         if stream.status() == Status::Running {
                             stream.run(&self.engine, &self.context);
@@ -297,11 +299,11 @@ impl Ingests {
         lock(&self.streams).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, stream)| stream.clone()).collect()
     }
 
-    /// How many records came from all streams, those that were deleted included.
+    /// How many records came from all streams since the start, those that were deleted included.
     pub fn records(&self) -> u64 {
         let streams = lock(&self.streams);
         let there: u64 = streams.values().map(|stream| stream.ingested()).sum();
-        there + self.records_of_deleted.load(Ordering::Relaxed)
+        there.wrapping_add(self.records_besides.load(Ordering::Relaxed))
     }
 
     /// Those of a graph that is left, in which none comes any more.
@@ -348,7 +350,7 @@ impl Ingests {
             graph.forget_source(&stream.source)?;
             let mut streams = lock(&self.streams);
             streams.remove(&(graph.name().to_owned(), name.to_owned()));
-            self.records_of_deleted.fetch_add(stream.ingested(), Ordering::Relaxed);
+            self.records_besides.fetch_add(stream.ingested(), Ordering::Relaxed);
         }
         Ok(Some(stream))
     }

@@ -73,7 +73,7 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
     }
     let since = backup.since.as_deref().map(end_of_file).transpose()?;
     let leave_out: Vec<String> = backup.leave_out.iter().map(|name| name.to_ascii_lowercase()).collect();
-    let whole = Whole::new(file);
+    let whole = Whole::private(file);
     let write = || {
         let mut out = whole.begin().map_err(|error| failed(&error))?;
         let said = match url {

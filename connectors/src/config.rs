@@ -291,4 +291,77 @@ mod tests {
             assert!(config.stored().to_string().contains("hush"), "{definition}");
         }
     }
+
+    #[test]
+    fn addresses_are_stored_whole_and_shown_without_what_may_be_secret() {
+        let registry =
+            |url: &str| json!({"type": "CypherAvro", "query": "RETURN 1", "parameter": "that", "schemaRegistry": {"url": url}});
+        let sources = [
+            ("RedisIngest", "url", json!("redis://h/0?password=hush"), json!("redis://h/0?password=****")),
+            ("NatsIngest", "servers", json!(["nats://h", "tls://h?a=hush"]), json!(["nats://h", "tls://h?a=****"])),
+            ("MqttIngest", "url", json!("mqtt://u:hush@h"), json!("mqtt://u:****@h")),
+            ("AmqpIngest", "url", json!("amqp://h/v?password=hush"), json!("amqp://h/v?password=****")),
+            ("PostgresIngest", "url", json!("postgres://h/d?password=hush"), json!("postgres://h/d?password=****")),
+            ("ReactiveStream", "format", registry("http://h/r?key=hush"), registry("http://h/r?key=****")),
+            #[cfg(feature = "aws")]
+            ("KinesisIngest", "endpoint", json!("http://u:hush@h/?key=hush"), json!("http://u:****@h/?key=****")),
+            #[cfg(feature = "aws")]
+            ("KinesisKCLIngest", "endpoint", json!("http://u:hush@h/"), json!("http://u:****@h/")),
+            #[cfg(feature = "aws")]
+            ("S3Ingest", "endpoint", json!("http://u:hush@h/"), json!("http://u:****@h/")),
+        ];
+        for (kind, option, given, shown) in sources {
+            let row = crate::SOURCES.iter().find(|row| row.name_v1 == kind).unwrap();
+            let mut definition = (row.sample)();
+            definition[option] = given.clone();
+            let config = crate::parse_source_v1(&definition).unwrap();
+            assert_eq!((&config.settings()[option], &config.stored()[option]), (&shown, &given), "{kind}");
+            let told = config.check(&crate::conformance::anything()).err().map(|refused| refused.to_string());
+            assert!(!told.unwrap_or_default().contains("hush"), "{kind}");
+        }
+        let destinations = [
+            ("WriteToRedis", "url", json!("redis://h/0?password=hush"), json!("redis://h/0?password=****")),
+            ("WriteToNats", "servers", json!(["nats://u:hush@h", "nats://h"]), json!(["nats://u:****@h", "nats://h"])),
+            ("WriteToMqtt", "url", json!("mqtt://h?password=hush"), json!("mqtt://h?password=****")),
+            ("WriteToAmqp", "url", json!("amqp://h/v?password=hush"), json!("amqp://h/v?password=****")),
+            ("WriteToElasticsearch", "urls", json!(["http://h/?key=hush"]), json!(["http://h/?key=****"])),
+            #[cfg(feature = "aws")]
+            ("WriteToKinesis", "endpoint", json!("http://u:hush@h/"), json!("http://u:****@h/")),
+            #[cfg(feature = "aws")]
+            ("WriteToS3", "endpoint", json!("http://u:hush@h/"), json!("http://u:****@h/")),
+            #[cfg(feature = "aws")]
+            ("WriteToSNS", "endpoint", json!("http://u:hush@h/"), json!("http://u:****@h/")),
+        ];
+        for (kind, option, given, shown) in destinations {
+            let row = crate::DESTINATIONS.iter().find(|row| row.name_v1 == kind).unwrap();
+            let mut definition = (row.sample)();
+            definition[option] = given.clone();
+            let config = crate::parse_destination_v1(&definition).unwrap();
+            assert_eq!((&config.settings()[option], &config.stored()[option]), (&shown, &given), "{kind}");
+            let told = config.check().err().map(|refused| refused.to_string());
+            assert!(!told.unwrap_or_default().contains("hush"), "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_reads_of_an_address_is_refused_and_not_told() {
+        let unread = "what stands behind a ? or # is not read; give it as options";
+        for (kind, option, given, problem) in [
+            ("RedisIngest", "url", json!("redis://h/0?password=hush"), unread),
+            ("RedisIngest", "url", json!("redis://h/hush"), "what stands behind the server is not the number of a database"),
+            ("NatsIngest", "servers", json!(["nats://h", "nats://h#hush"]), unread),
+            ("MqttIngest", "url", json!("mqtt://h?hush"), unread),
+            ("AmqpIngest", "url", json!("amqp://h/v#hush"), unread),
+            ("PostgresIngest", "url", json!("postgres://h/d?password=hush"), unread),
+            #[cfg(feature = "aws")]
+            ("SQSIngest", "queueUrl", json!("http://u:hush@h/?tok=hush"), "names no queue"),
+        ] {
+            let row = crate::SOURCES.iter().find(|row| row.name_v1 == kind).unwrap();
+            let mut definition = (row.sample)();
+            definition[option] = given;
+            let config = crate::parse_source_v1(&definition).unwrap();
+            let refused = config.check(&crate::conformance::anything()).unwrap_err().to_string();
+            assert_eq!(refused, format!("option `{option}`: {problem}"), "{kind}");
+        }
+    }
 }

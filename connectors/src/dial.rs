@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use crate::config::Secret;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
-use crate::http::install_tls;
+use crate::http::{install_tls, without_query};
 use crate::tcp::ask_for_life;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -77,6 +77,7 @@ impl Server {
                 "a name and password belong into `username` and `password`, where they are kept secret".to_owned(),
             ));
         }
+        without_query(field, &parsed)?;
         let host = parsed
             .host_str()
             .filter(|host| !host.is_empty())

@@ -28,7 +28,7 @@ pub enum Envelope {
 pub enum Generation {
     /// Bytes are lists of signed numbers.
     V1,
-    /// Bytes are base64.
+    /// Bytes are base64, times always have seconds.
     V2,
 }
 
@@ -96,7 +96,11 @@ impl Encoder {
 
     /// The value whose JSON is right for the generation; the value itself nearly always.
     fn notation<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
-        if self.generation == Generation::V1 && differs_in_v1(value) { Cow::Owned(of_v1(value)) } else { Cow::Borrowed(value) }
+        match self.generation {
+            Generation::V1 if differs_in_v1(value) => Cow::Owned(of_v1(value)),
+            Generation::V2 if differs_in_v2(value) => Cow::Owned(of_v2(value)),
+            _ => Cow::Borrowed(value),
+        }
     }
 }
 
@@ -136,6 +140,41 @@ fn of_v1(value: &Value) -> Value {
     }
 }
 
+fn differs_in_v2(value: &Value) -> bool {
+    match value {
+        Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_) => true,
+        Value::List(items) => items.iter().any(differs_in_v2),
+        Value::Map(map) => map.iter().any(|(_, value)| differs_in_v2(value)),
+        _ => false,
+    }
+}
+
+fn of_v2(value: &Value) -> Value {
+    match value {
+        Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_) => {
+            Value::text(&with_seconds(value.to_text()))
+        }
+        Value::List(items) => Value::list(items.iter().map(of_v2).collect()),
+        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), of_v2(value)))),
+        other => other.clone(),
+    }
+}
+
+/// A time of day as ISO formatters have it, maybe behind a date and before an offset: with seconds, and as much of a fraction as there is.
+fn with_seconds(mut text: String) -> String {
+    let minutes = text.find('T').map_or(0, |date| date + 1) + "00:00".len();
+    if !text[minutes..].starts_with(':') {
+        text.insert_str(minutes, ":00");
+    }
+    let seconds = minutes + ":00".len();
+    if text[seconds..].starts_with('.') {
+        let end = text[seconds + 1..].find(|letter: char| !letter.is_ascii_digit()).map_or(text.len(), |end| seconds + 1 + end);
+        let zeros = text[..end].len() - text[..end].trim_end_matches('0').len();
+        text.replace_range(end - zeros..end, "");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use weir_model::Tick;
@@ -170,5 +209,21 @@ mod tests {
         check(Encoder { envelope: Envelope::Bare, ..v1 }, match_of(Some(id)), data);
         let v2 = Encoder { envelope: Envelope::Bare, generation: Generation::V2, ids: IdScheme::Uuid };
         check(v2, match_of(None), &data.replace("[0,-1]", "\"AP8=\""));
+    }
+
+    #[test]
+    fn times_of_v2_have_seconds() {
+        for (short, long) in [
+            ("04:05", "04:05:00"),
+            ("04:05+01:00", "04:05:00+01:00"),
+            ("04:05:06", "04:05:06"),
+            ("04:05:06.700", "04:05:06.7"),
+            ("04:05:06.000000010Z", "04:05:06.00000001Z"),
+            ("2026-02-03T04:05", "2026-02-03T04:05:00"),
+            ("2026-02-03T04:05Z[UTC]", "2026-02-03T04:05:00Z[UTC]"),
+            ("-0044-03-15T04:05:06.100+01:00[Europe/Rome]", "-0044-03-15T04:05:06.1+01:00[Europe/Rome]"),
+        ] {
+            assert_eq!(with_seconds(short.to_owned()), long);
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use weir_model::Position;
 
 use crate::bell::{Bell, Call};
@@ -31,6 +31,9 @@ const RECORDS_WAITING_MAX: usize = 10_000;
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
+/// A connection that has lasted for so long works, also when nothing has come over it.
+const LASTS_MIN: Duration = Duration::from_secs(5);
+
 struct Item {
     /// None where there is only a position.
     bytes: Option<Vec<u8>>,
@@ -47,6 +50,27 @@ pub struct Inlet {
     room: Arc<Semaphore>,
     trouble: Trouble,
     bell: Bell,
+    known: Arc<Mutex<Known>>,
+    lasts_min: Duration,
+}
+
+/// What is known of the connection.
+#[derive(Default)]
+enum Known {
+    #[default]
+    Nothing,
+    /// It stands, and what is left is to see it last.
+    Stands(#[expect(dead_code, reason = "it is there to be dropped")] Lasting),
+    Works,
+}
+
+/// The task that sees it last. It ends when that is of no interest any more.
+struct Lasting(AbortHandle);
+
+impl Drop for Lasting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Who tells the other side what is done. The positions of its records are their numbers.
@@ -78,6 +102,9 @@ impl Inlet {
 
     /// The same of a record of which more is known than its bytes.
     pub async fn record_from(&self, bytes: Vec<u8>, position: Vec<u8>, origin: Vec<u8>) {
+        if !matches!(*self.known(), Known::Works) {
+            self.works();
+        }
         let size = bytes.len().min(BYTES_WAITING_MAX) as u32;
         let room = self.room.clone().acquire_many_owned(size).await.ok();
         // Nobody takes it any more: the task is about to end, too.
@@ -103,23 +130,58 @@ impl Inlet {
     }
 
     pub fn works(&self) {
+        *self.known() = Known::Works;
         if self.trouble.clear() {
             self.bell.ring();
         }
     }
 
+    /// A connection stands. It works when it has brought a record, or has lasted for a while: whoever lets us in may still throw us out.
+    pub fn connected(&self) {
+        let mut known = self.known();
+        if !matches!(*known, Known::Nothing) {
+            return;
+        }
+        let (shared, trouble, bell, lasts_min) = (self.known.clone(), self.trouble.clone(), self.bell.clone(), self.lasts_min);
+        let lasting = tokio::spawn(async move {
+            tokio::time::sleep(lasts_min).await;
+            let cleared = {
+                let mut known = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let lasts = matches!(*known, Known::Stands(_));
+                if lasts {
+                    *known = Known::Works;
+                }
+                // With the lock held: what is said of the end of the connection comes later, and stays.
+                lasts && trouble.clear()
+            };
+            if cleared {
+                bell.ring();
+            }
+        });
+        *known = Known::Stands(Lasting(lasting.abort_handle()));
+    }
+
     /// After a connection has ended: says why and waits, or gives the error where another one cannot help.
     pub async fn again(&self, refused: Refused, pauses: &mut Pauses) -> Result<(), ConnectorError> {
+        let worked = matches!(std::mem::take(&mut *self.known()), Known::Works);
         let Refused::Passing(problem) = refused else { return Err(refused.error(&self.trouble.place)) };
         self.trouble(&problem);
+        if worked {
+            pauses.reset();
+        }
         pauses.wait(Duration::ZERO).await;
         Ok(())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Inlet {
     /// The task has ended, in whichever way.
     fn drop(&mut self) {
+        *self.known() = Known::Nothing;
         self.bell.ring();
     }
 }
@@ -134,7 +196,8 @@ impl Feed {
         let trouble = Trouble::new(place);
         let room = Arc::new(Semaphore::new(BYTES_WAITING_MAX));
         let bell = Bell::default();
-        let inlet = Inlet { items: sender, room, trouble: trouble.clone(), bell: bell.clone() };
+        let (known, lasts_min) = (Arc::default(), LASTS_MIN);
+        let inlet = Inlet { items: sender, room, trouble: trouble.clone(), bell: bell.clone(), known, lasts_min };
         let task = runtime.spawn(run(inlet));
         Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position, bell, acknowledges: None }
     }
@@ -320,6 +383,43 @@ mod tests {
         }
         assert_eq!(progress, Progress::Finished);
         assert!(!feed.rest(Box::new(|| panic!("it has ended before"))));
+    }
+
+    #[test]
+    fn a_connection_works_when_it_has_brought_a_record_or_has_lasted() {
+        let (items, _received) = channel(10);
+        let (room, lasts_min) = (Arc::new(Semaphore::new(BYTES_WAITING_MAX)), Duration::from_millis(300));
+        let (trouble, bell, known) = (Trouble::new("here"), Bell::default(), Arc::default());
+        let inlet = Inlet { items, room, trouble: trouble.clone(), bell, known, lasts_min };
+        let mut pauses = Pauses::new();
+        runtime().block_on(async {
+            let again = async |pauses: &mut Pauses| inlet.again(Refused::Passing("a word".to_owned()), pauses).await.unwrap();
+            // Those that stand and end at once.
+            for times in [2, 4] {
+                inlet.connected();
+                again(&mut pauses).await;
+                assert_eq!((pauses.next, trouble.get().is_some()), (PAUSE_MIN * times, true));
+            }
+            inlet.connected();
+            assert!(trouble.get().is_some(), "that it stands says nothing yet");
+            inlet.record(vec![1], vec![1]).await;
+            assert_eq!(trouble.get(), None);
+            again(&mut pauses).await;
+            assert_eq!((pauses.next, trouble.get().is_some()), (PAUSE_MIN * 2, true));
+            // Nothing comes over this one, and what is said of it more than once changes nothing.
+            for waited in [200, 400] {
+                inlet.connected();
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                assert_eq!(trouble.get().is_none(), waited > 300);
+            }
+            again(&mut pauses).await;
+            assert_eq!(pauses.next, PAUSE_MIN * 2);
+            // The end of one is not taken back later.
+            inlet.connected();
+            again(&mut pauses).await;
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            assert!(trouble.get().is_some());
+        });
     }
 
     #[test]

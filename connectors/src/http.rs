@@ -87,6 +87,14 @@ pub(crate) fn url(field: &str, text: &str) -> Result<Url, ConnectorError> {
     Ok(url)
 }
 
+/// Refuses an address with a query or a fragment, for who reads neither.
+pub(crate) fn without_query(field: &str, url: &Url) -> Result<(), ConnectorError> {
+    match (url.query(), url.fragment()) {
+        (None, None) => Ok(()),
+        _ => Err(ConnectorError::config(field, "what stands behind a ? or # is not read; give it as options")),
+    }
+}
+
 /// The headers that a definition gives. Those whose values are kept elsewhere are looked up, unless only what is `known` is looked at.
 pub(crate) fn headers(given: &BTreeMap<String, Secret>, known: bool) -> Result<HeaderMap, ConnectorError> {
     let mut headers = HeaderMap::new();

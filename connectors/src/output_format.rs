@@ -170,7 +170,7 @@ impl AvroOutput {
             Some(text) => {
                 let writer = writer(text, &[], "schemaUrl")?;
                 let registered = registry::blocking(registry.register(&subject, "AVRO", text))?;
-                (registered.map_err(|failed| failed.told(&subject))?, writer)
+                (registered.map_err(|failed| registry.told(failed, &subject))?, writer)
             }
             None => {
                 let found = latest(&registry, &subject, "AVRO")?;
@@ -192,7 +192,7 @@ fn subject(given: &Option<String>, usual: Option<String>) -> Result<String, Conn
 }
 
 fn latest(registry: &Registry, subject: &str, kind: &str) -> Result<Registration, ConnectorError> {
-    let found = registry::blocking(registry.latest(subject))?.map_err(|failed| failed.told(subject))?;
+    let found = registry::blocking(registry.latest(subject))?.map_err(|failed| registry.told(failed, subject))?;
     if found.kind == kind {
         return Ok(found);
     }

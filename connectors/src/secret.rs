@@ -115,11 +115,34 @@ pub fn with_secrets<T>(write: impl FnOnce() -> T) -> T {
     if NOTATION.get() == Notation::Marked { write() } else { noted(Notation::Whole, write) }
 }
 
-/// `serialize_with` for an optional address that may have a password in it: that is masked where secrets are.
-pub fn address<S: Serializer>(address: &Option<String>, out: S) -> Result<S::Ok, S::Error> {
-    match address {
-        Some(text) if NOTATION.get() != Notation::Whole => out.serialize_some(&crate::http::without_password(text)),
-        other => other.serialize(out),
+/// An address, or several, or none.
+pub trait Address: Serialize {
+    fn masked(&self) -> Self;
+}
+
+impl Address for String {
+    fn masked(&self) -> String {
+        crate::http::without_password(self)
+    }
+}
+
+impl<A: Address> Address for Option<A> {
+    fn masked(&self) -> Option<A> {
+        self.as_ref().map(A::masked)
+    }
+}
+
+impl<A: Address> Address for Vec<A> {
+    fn masked(&self) -> Vec<A> {
+        self.iter().map(A::masked).collect()
+    }
+}
+
+/// `serialize_with` for addresses that may have passwords in them: these are masked where secrets are.
+pub fn address<A: Address, S: Serializer>(address: &A, out: S) -> Result<S::Ok, S::Error> {
+    match NOTATION.get() {
+        Notation::Whole => address.serialize(out),
+        Notation::Masked | Notation::Marked => address.masked().serialize(out),
     }
 }
 

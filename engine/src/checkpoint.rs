@@ -17,6 +17,7 @@ use crate::arrangement::pages;
 use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::history::batches;
 use crate::history::run::{Index, Indexing, NamesOf, Run, decode_index, nameless};
 use crate::loading::Loading;
 use crate::memory::{attend, holds_graph};
@@ -151,7 +152,10 @@ fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<bool, En
             }
         });
         let mut chunks = Indexing::new(&mut pages, nodes);
-        let info = match store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next) {
+        let mut all = chunks.by_ref().chain(batches::of_entries(&entries));
+        let written = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut all }, &next);
+        drop(all);
+        let info = match written {
             // It was dropped meanwhile, and there is nothing more to be written.
             Err(StoreError::NoSuchGraph(_)) => return Ok(true),
             written => written?,

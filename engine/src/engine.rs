@@ -37,7 +37,7 @@ use crate::pause::PAUSED;
 use crate::render::HubBounds;
 use crate::render::aside::Asides;
 use crate::scheduling;
-use crate::standing::StandingState;
+use crate::standing::{BEGUN, StandingState};
 use crate::store::{Backup, Copied, Delivered, Entry, GraphId, GraphInfo, Part, Progress, Since, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
 use crate::together::Together;
@@ -596,7 +596,9 @@ impl Loaded {
     /// Of what was logged before, every output has all results, and every sum of a pause and of what is held. An output is in the log from its beginning on; what a checkpoint knows of one that
     /// had not come as far as the checkpoint itself is of a query that never came to be.
     fn needs_from(&self, upto: Tick) -> Tick {
-        let is_over = |output: &Text, position: &Position| [PAUSED, HELD].contains(&output.as_str()) && position.0.is_empty();
+        // That there is a beginning needs nothing; the outputs that have not got past it do.
+        let is_over =
+            |output: &Text, position: &Position| [PAUSED, HELD, BEGUN].contains(&output.as_str()) && position.0.is_empty();
         let counts = |key: &(QueryId, Text), tick: Tick| tick >= upto || self.logged.contains(key);
         let known = self.delivered.iter().filter(|(key, (tick, position))| counts(key, *tick) && !is_over(&key.1, position));
         known.map(|(_, (tick, _))| *tick).min().unwrap_or(Tick::MAX)

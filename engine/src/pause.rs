@@ -272,6 +272,32 @@ impl Pauses {
     }
 }
 
+/// The first results of a query that some output had not got before a restart: all that there was before a tick, summed up again. Nothing of it
+/// is kept, for the log is needed from there on as long as that is so.
+pub(crate) struct First {
+    until: Tick,
+    net: Net,
+}
+
+impl First {
+    pub fn new(until: Tick) -> First {
+        First { until, net: Net::default() }
+    }
+
+    /// Takes what is of earlier ticks out of a batch, and puts in the sum where that is complete. True when it was.
+    fn pass(&mut self, batch: &mut ResultBatch, cancellations: bool) -> bool {
+        let of_first = |result: &ResultRow| result.tick < self.until;
+        let (first, later): (Vec<_>, Vec<_>) = std::mem::take(&mut batch.rows).into_iter().partition(of_first);
+        first.into_iter().for_each(|result| self.net.add(result.row, if result.positive { 1 } else { -1 }));
+        let is_complete = batch.upper >= self.until;
+        if is_complete {
+            self.net.tell(Tick(self.until.0 - 1), cancellations, &mut batch.rows);
+        }
+        batch.rows.extend(later);
+        is_complete
+    }
+}
+
 impl StandingQuery {
     /// From now on results are summed up and not handed out. False when that is so already.
     pub fn pause(&self) -> Result<bool, EngineError> {
@@ -366,6 +392,13 @@ impl StandingQuery {
     /// What is of a pause stays here, and what one has held back comes with its end. Then what is held from the beginning stays.
     pub(crate) fn pass(&self, batch: &mut ResultBatch) -> Result<(), EngineError> {
         let state = self.state();
+        if state.has_first.load(Ordering::SeqCst) {
+            let mut first = state.first.lock().unwrap_or_else(|e| e.into_inner());
+            if first.as_mut().is_none_or(|first| first.pass(batch, self.cancellations())) {
+                *first = None;
+                state.has_first.store(false, Ordering::SeqCst);
+            }
+        }
         let (has_pauses, has_held) = (state.has_pauses.load(Ordering::SeqCst), state.has_held.load(Ordering::SeqCst));
         if !has_pauses && !has_held {
             // Some were wanted, and are no longer.

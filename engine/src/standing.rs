@@ -18,7 +18,7 @@ use crate::error::EngineError;
 use crate::held::{HELD, Held};
 use crate::inbox::Inbox;
 use crate::latency::Latency;
-use crate::pause::{PAUSED, Pauses};
+use crate::pause::{First, PAUSED, Pauses};
 use crate::render::aside::{LeftOut, Pace};
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
@@ -27,6 +27,9 @@ use crate::store::Delivered;
 
 /// Where it is kept from which result on those who follow the query may ask for results again: among its outputs, under a name that none has.
 const FOLLOWED: &str = "\u{0}followed";
+
+/// Where it is kept before which tick what there is makes up the first results, until all outputs have these: among the outputs, under a name that none has.
+pub const BEGUN: &str = "\u{0}begun";
 
 /// Which of the matches that exist at installation are results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +90,11 @@ pub struct StandingState {
     pub pace: Arc<Pace>,
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
+    /// The tick of `BEGUN`, as long as the store knows of it.
+    begun: Mutex<Option<Tick>>,
+    /// Says without a lock whether there are some.
+    pub has_first: AtomicBool,
+    pub(crate) first: Mutex<Option<First>>,
     pub latency: Latency,
     /// Says without a lock whether there are any.
     pub has_pauses: AtomicBool,
@@ -97,11 +105,23 @@ pub struct StandingState {
     pub(crate) held: Mutex<Held>,
 }
 
+/// Before which tick what there is makes up the first results.
+#[derive(Clone, Copy)]
+struct Begun {
+    tick: Tick,
+    /// Some output has not all of them.
+    is_awaited: bool,
+}
+
 impl StandingState {
     /// Everything before this has been delivered by every output; None while there is no output.
     pub fn delivered_by_all(&self) -> Option<Tick> {
         let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
         delivered.values().map(|(tick, _)| *tick).min()
+    }
+
+    fn begun(&self) -> MutexGuard<'_, Option<Tick>> {
+        self.begun.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// The same of those that deliver somewhere.
@@ -139,6 +159,7 @@ impl Graph {
         let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
+        let begun = self.recovered_begin(&standing);
         let pauses = match standing.start {
             Start::Resume => self.recovered_pauses(standing.id),
             Start::Summed => Pauses::from_the_beginning(),
@@ -146,12 +167,21 @@ impl Graph {
         };
         let held = if standing.start == Start::Resume { self.recovered_held(standing.id) } else { Held::default() };
         let holds = standing.start == Start::Now || held.is_active();
-        let cancellations_until = if standing.cancellations || holds { Tick::MAX } else { pauses.cancellations_until() };
+        let first = begun.filter(|begun| begun.is_awaited).map(|begun| First::new(begun.tick));
+        let is_first_awaited = first.is_some();
+        let cancellations_until = match begun {
+            _ if standing.cancellations || holds => Tick::MAX,
+            Some(begun) => pauses.cancellations_until().max(begun.tick),
+            None => pauses.cancellations_until(),
+        };
         let state = Arc::new(StandingState {
             inbox: Arc::default(),
             backfill: Arc::default(),
             pace: Arc::new(Pace::new(standing.id, standing.plan.source.as_str().into(), self.ids())),
             delivered: Mutex::default(),
+            begun: Mutex::new(begun.map(|begun| begun.tick)),
+            has_first: AtomicBool::new(is_first_awaited),
+            first: Mutex::new(first),
             latency: Latency::default(),
             has_pauses: AtomicBool::new(!pauses.is_empty()),
             pauses: Mutex::new(pauses),
@@ -173,19 +203,23 @@ impl Graph {
             for output in &standing.outputs {
                 let from = match standing.start {
                     Start::Now => (installed, Position::default()),
-                    Start::WholeGraph | Start::Summed => (Tick::ZERO, Position::default()),
+                    // The last tick that there was: its results are all that there is.
+                    Start::WholeGraph => (Tick(installed.0.saturating_sub(1)), Position::default()),
+                    Start::Summed => (Tick::ZERO, Position::default()),
                     Start::Resume => self.recovered(standing.id, output).unwrap_or((Tick::ZERO, Position::default())),
                 };
                 known.insert(output.clone(), from);
             }
             let followed = self.recovered(standing.id, &Text::new(FOLLOWED)).filter(|_| standing.start == Start::Resume);
             known.extend(followed.map(|followed| (Text::new(FOLLOWED), followed)));
-            if standing.start == Start::Now {
-                *state.held() = Held::begun(installed);
+            match standing.start {
+                Start::Now => *state.held() = Held::begun(installed),
+                Start::WholeGraph if !standing.outputs.is_empty() => *state.begun() = Some(installed.max(Tick(1))),
+                _ => {}
             }
             let baseline = match standing.start {
                 Start::Now | Start::WholeGraph | Start::Summed => Baseline::Report,
-                Start::Resume if state.held().wants_rest() => Baseline::Report,
+                Start::Resume if state.held().wants_rest() || is_first_awaited => Baseline::Report,
                 Start::Resume => {
                     // What is not in the sum of a pause is not known either, however far the outputs are: these are told nothing of it, and get past it.
                     // What an empty graph answers comes at the very first tick.
@@ -232,12 +266,22 @@ impl Graph {
             for output in &standing.outputs {
                 query.log_frontier(output);
             }
+            if let Some(tick) = *query.state.begun() {
+                self.committer().note_delivered(begun_at(query.id, tick));
+            }
             match standing.start {
                 Start::Now => query.log_held()?,
                 _ => self.committer().log_delivered()?,
             }
         }
         Ok(query)
+    }
+
+    fn recovered_begin(&self, standing: &Standing) -> Option<Begun> {
+        let of = |output: &Text| self.recovered(standing.id, output).map(|(tick, _)| tick);
+        let tick = of(&Text::new(BEGUN)).filter(|_| standing.start == Start::Resume)?;
+        let mut ends = standing.outputs.iter().map(|output| of(output).unwrap_or_default()).chain(of(&Text::new(FOLLOWED)));
+        Some(Begun { tick, is_awaited: ends.any(|end| end < tick) })
     }
 
     /// How often a thread looks for progress.
@@ -252,10 +296,12 @@ impl Graph {
             let outputs: Vec<Text> = state.delivered.lock().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect();
             let pauses = state.pauses().is_recorded().then(|| Text::new(PAUSED));
             let held = state.held().is_recorded().then(|| Text::new(HELD));
+            let begun = state.begun().map(|_| Text::new(BEGUN));
             outputs
                 .into_iter()
                 .chain(pauses)
                 .chain(held)
+                .chain(begun)
                 .for_each(|output| self.committer().note_delivered(Delivered::gone(query, output)));
         }
     }
@@ -446,6 +492,17 @@ impl StandingQuery {
         if rows {
             self.log_frontier(output);
         }
+        self.forget_begin();
+    }
+
+    /// Nothing of the first results is found again from here on. That outputs have them is in the log no later than that.
+    fn forget_begin(&self) {
+        let mut begun = self.state.begun();
+        if begun.is_some_and(|begun| self.state.delivered_by_all().is_none_or(|tick| tick >= begun)) {
+            *begun = None;
+            self.log_frontiers();
+            self.graph.committer().note_delivered(Delivered::gone(self.id, Text::new(BEGUN)));
+        }
     }
 
     /// The log is needed from here on for this query.
@@ -483,6 +540,7 @@ impl StandingQuery {
     pub fn remove_output(&self, output: &str) {
         if self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).remove(output).is_some() {
             self.graph.committer().note_delivered(Delivered::gone(self.id, output.into()));
+            self.forget_begin();
         }
     }
 
@@ -497,4 +555,8 @@ impl StandingQuery {
             self.graph.committer().note_delivered(Delivered { query: self.id, output: output.into(), tick, position });
         }
     }
+}
+
+fn begun_at(query: QueryId, tick: Tick) -> Delivered {
+    Delivered { query, output: Text::new(BEGUN), tick, position: Position::default() }
 }

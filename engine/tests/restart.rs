@@ -175,6 +175,78 @@ fn nothing_is_lost_and_nothing_is_repeated() {
     }
 }
 
+/// However often the process ends before an output has them, the first results are the same again: all that there was when the query came, at the tick before
+/// it, and then what came of each record.
+#[test]
+fn first_results_are_of_the_graph_that_there_was() {
+    const BEFORE: usize = 120;
+    for seed in [1181783497276652981, 88172645463325252, 5] {
+        let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        let records = random_records(seed, 200, &scratch.default_graph());
+        let (plans, mut random) = (plans(), Random(seed));
+        let expected = expected(&plans, &records, &scratch);
+        let directory = tempfile::tempdir().unwrap();
+        let (mut ticks, mut begun): (Vec<Tick>, _) = (Vec::new(), Tick::ZERO);
+        let mut before: Vec<File> = plans.iter().map(|_| File::default()).collect();
+        for life in 0..5 {
+            let engine = open(directory.path(), 1 + random.below(3) as usize);
+            let graph = engine.default_graph();
+            share_symbols(&scratch.default_graph(), &graph);
+            let apply = |ticks: &mut Vec<Tick>, until: usize| {
+                while ticks.len() < until {
+                    ticks.push(Tick(graph.apply(records[ticks.len()].clone(), 1).unwrap().0 - 1));
+                }
+                graph.wait_durable(graph.next()).unwrap();
+            };
+            let queries = if life == 0 {
+                engine.start().unwrap();
+                apply(&mut ticks, BEFORE / 2);
+                if random.below(2) == 0 {
+                    checkpoint::make(&graph, graph.durable()).unwrap();
+                }
+                apply(&mut ticks, BEFORE);
+                begun = graph.next();
+                install(&engine, &plans, Start::WholeGraph, &[OUTPUT])
+            } else {
+                let queries = install(&engine, &plans, Start::Resume, &[OUTPUT]);
+                engine.start().unwrap();
+                queries
+            };
+            let until = ticks.len() + 15;
+            apply(&mut ticks, until);
+            let needed = queries.iter().filter_map(StandingQuery::needs_from).min().unwrap();
+            checkpoint::make(&graph, needed).unwrap();
+            for (query, before) in queries.iter().zip(&mut before) {
+                let mut file = File::default();
+                deliver(query, &mut file, ticks[until - 1].next(), |_| false);
+                assert_eq!(file.lines[..before.lines.len()], before.lines, "life {life} of seed {seed}");
+                *before = file;
+            }
+            same_graph(&graph, &records[..until]);
+            if random.below(2) == 0 {
+                engine.shutdown().unwrap();
+            }
+        }
+        for (index, file) in before.iter().enumerate() {
+            let mut found: BTreeMap<Tick, Rows> = BTreeMap::new();
+            for (tick, positive, row) in &file.lines {
+                *found.entry(*tick).or_default().entry(row.clone()).or_default() += if *positive { 1 } else { -1 };
+            }
+            let mut there = Rows::default();
+            for (row, count) in expected[index].range(..BEFORE).flat_map(|(_, rows)| rows) {
+                *there.entry(row.clone()).or_default() += count;
+            }
+            there.retain(|_, count| *count != 0);
+            let what = QUERIES[index].1;
+            assert_eq!(found.remove(&Tick(begun.0 - 1)).unwrap_or_default(), there, "{what}: first results of seed {seed}");
+            for (record, tick) in ticks.iter().enumerate().skip(BEFORE) {
+                assert_eq!(found.remove(tick), expected[index].get(&record).cloned(), "{what}: record {record} of seed {seed}");
+            }
+            assert!(found.is_empty(), "results at ticks that no record has: {found:?}");
+        }
+    }
+}
+
 /// After the end of a process, what all outputs have of the log is read as if a checkpoint had taken it in. Where there were no results to deliver, an
 /// entry takes along how far that is known of those before it.
 #[test]
@@ -281,7 +353,7 @@ fn of_what_is_gone_nothing_is_kept() {
         Ingester::new(graph.clone(), write.clone()).ingest(&record, Some(("source", Position(vec![7])))).unwrap();
         queries.iter().for_each(|query| query.set_delivered(OUTPUT, Tick(7), Position(vec![1]), true));
         if life == 0 {
-            assert_eq!(kept(), (4, 1), "of two queries with two outputs, and of a source");
+            assert_eq!(kept(), (6, 1), "of two queries with two outputs and a beginning, and of a source");
         } else if life == 1 {
             graph.drop_standing(queries[1].id());
             queries[0].remove_output("another");

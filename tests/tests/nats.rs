@@ -137,6 +137,32 @@ fn a_consumer_keeps_what_is_not_durable_and_streams_may_share_it() {
 }
 
 #[test]
+fn a_consumer_that_is_deleted_is_made_anew_with_all_that_is_there() {
+    let Some((server, mut client)) = start("consumers of NATS that are deleted") else { return };
+    client.add_stream("events", "events", json!({}));
+    client.add("events", 0..5);
+    let home = Home::new();
+    let mut weir = home.start(RESUME);
+    let source =
+        json!({"type": "Nats", "format": {"type": "Json"}, "servers": [url(&server)], "stream": "events", "consumer": "weir"});
+    weir.post(STREAMS, &json!({"name": "events", "source": source, "query": COUNT})).expect(201);
+    let consumers = |client: &mut Client| client.ask("STREAM.INFO.events", &json!({}))["state"]["consumer_count"].as_u64();
+    wait_until("there is a consumer", PATIENCE, || consumers(&mut client) == Some(1));
+    // It begins with what comes from then on.
+    client.add("events", 5..10);
+    wait_until("what is new is read", PATIENCE, || counted(&weir).0 == 5);
+    client.ask("CONSUMER.DELETE.events.weir", &json!({}));
+    client.add("events", 10..15);
+    wait_until("all is read while weir runs", PATIENCE, || counted(&weir).0 == 15);
+    weir.stop();
+    client.ask("CONSUMER.DELETE.events.weir", &json!({}));
+    client.add("events", 15..20);
+    weir = home.start(RESUME);
+    wait_until("all is read after a restart", PATIENCE, || counted(&weir).0 == 20);
+    weir.stop();
+}
+
+#[test]
 fn results_go_out_with_tls_and_logins_and_come_in_again() {
     let Some((server, mut client)) = start("results to streams of NATS") else { return };
     client.add_stream("results", "results.>", json!({}));

@@ -154,10 +154,64 @@ fn values_keep_their_types_and_tell_what_was_before() {
     weir.stop();
 }
 
+#[test]
+fn a_publication_that_was_made_anew_is_said_to_be_later_than_the_slot() {
+    let Some(server) = start("publications of PostgreSQL that are made anew") else { return };
+    make_items(&server);
+    let weir = Home::new().start(&[]);
+    let source =
+        with(access(&server), json!({"type": "Postgres", "publication": "weir", "slot": "s1", "format": {"type": "Json"}}));
+    weir.post(STREAMS, &json!({"name": "items", "source": source, "query": COUNT})).expect(201);
+    wait_until("the slot is made", PATIENCE, || {
+        sql(&server, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 's1' AND active") == "1"
+    });
+    add(&server, 0..1);
+    wait_until("a change is read", PATIENCE, || counted(&weir).0 == 1);
+    sql(&server, "DROP PUBLICATION weir");
+    add(&server, 1..2);
+    sql(&server, "CREATE PUBLICATION weir FOR TABLE items");
+    wait_until("the stream says what to do", PATIENCE, || {
+        message(&weir, "items").contains("as of the place where the slot s1 stands; where it was made anew since, drop the slot")
+    });
+    weir.stop();
+}
+
+#[test]
+fn a_snapshot_has_the_columns_of_changes_and_every_year_is_read() {
+    let Some(server) = start("generated columns and years of PostgreSQL") else { return };
+    sql(
+        &server,
+        "CREATE TABLE priced (id int PRIMARY KEY, price int, twice int GENERATED ALWAYS AS (price * 2) STORED, day date, at timestamptz, \
+         local timestamp, night time, over date); \
+         INSERT INTO priced VALUES (1, 5, DEFAULT, '0044-03-15 BC', '0044-03-15 13:00:00+01 BC', '12345-01-01', '24:00', 'infinity'); \
+         CREATE PUBLICATION weir FOR TABLE priced",
+    );
+    let weir = Home::new().start(&[]);
+    let source = with(
+        access(&server),
+        json!({"type": "Postgres", "publication": "weir", "slot": "s1", "snapshot": true, "format": {"type": "Json"}}),
+    );
+    let query = "CREATE (c:Change) SET c.operation = $that.operation, c.row = toJson($that.row), \
+        c.years = [date($that.row.day).year, datetime($that.row.at).year, localdatetime($that.row.local).year]";
+    weir.post(STREAMS, &json!({"name": "changes", "source": source, "query": query})).expect(201);
+    let changes = || weir.rows("MATCH (c:Change) RETURN c.row, c.years ORDER BY c.operation");
+    wait_until("the row is read", PATIENCE, || changes().len() == 1);
+    sql(&server, "UPDATE priced SET price = 6");
+    wait_until("the change is read", PATIENCE, || changes().len() == 2);
+    for (change, price) in changes().iter().zip([5, 6]) {
+        let row: Json = serde_json::from_str(change[0].as_str().expect("a text")).expect("JSON");
+        let expected = json!({"id": 1, "price": price, "day": "-0043-03-15", "at": "-0043-03-15T12:00:00Z",
+            "local": "+12345-01-01T00:00:00", "night": "24:00:00", "over": "infinity"});
+        assert_eq!((row, &change[1]), (expected, &json!([-43, -43, 12_345])));
+    }
+    weir.stop();
+}
+
 /// A standing query of numbers, whose results go to these.
 fn numbers_to(weir: &Weir, destinations: Json) -> String {
     let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
-    let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS value, \"it's\" AS words"});
+    let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id \
+        RETURN n.value AS value, toString(n.value) AS digits, \"it's\" AS words"});
     let output = json!({"name": "out", "resultEnrichment": enrichment, "destinations": destinations});
     let query = json!({"name": "numbers", "pattern": pattern, "includeCancellations": true, "outputs": [output]});
     weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).text()
@@ -169,18 +223,22 @@ fn results_are_rows_once_across_kills_of_either_side() {
     sql(
         &server,
         "CREATE TABLE alerts (id text PRIMARY KEY, value int CHECK (value % 10 <> 3), words text, positive bool); \
-         GRANT ALL ON alerts TO weir",
+         CREATE TABLE documents (id text PRIMARY KEY, words jsonb, same json, digits jsonb, value jsonb); \
+         GRANT ALL ON alerts, documents TO weir",
     );
     let home = Home::new();
     let mut weir = home.start(RESUME);
     let to = |more: Json| with(with(access(&server), json!({"type": "Postgres"})), more);
     let insert = |positive: bool| json!({"sql": format!("INSERT INTO alerts VALUES ($1, $2, $3, {positive}) ON CONFLICT DO NOTHING"), "parameters": ["id", "/data/value", "/data/words"]});
+    let documents = json!({"sql": "INSERT INTO documents VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+        "parameters": ["id", "/data/words", "/data/words", "/data/digits", "/data/value"]});
     let created = numbers_to(
         &weir,
         json!([
             to(json!({"table": "public.results", "tls": true, "certificateAuthorities": server.authority()})),
             to(json!({"table": "matches", "rows": "Matches"})),
             to(json!({"statement": insert(true), "cancellation": insert(false)})),
+            to(json!({"statement": documents})),
         ]),
     );
     assert!(created.contains("Secret(****)") && !created.contains("geheim"), "{created}");
@@ -193,7 +251,7 @@ fn results_are_rows_once_across_kills_of_either_side() {
     set_numbers(&weir, 150..200);
     let count = |of: &str| server.ask("ask", &format!("SELECT count(*) FROM {of}"));
     wait_until("all results are there", PATIENCE, || {
-        count("results") == "200" && count("matches") == "200" && count("alerts") == "180"
+        count("results") == "200" && count("matches") == "200" && count("alerts") == "180" && count("documents") == "200"
     });
     let whole = sql(
         &server,
@@ -201,6 +259,10 @@ fn results_are_rows_once_across_kills_of_either_side() {
     );
     assert_eq!(whole, "200|200|t|t");
     assert_eq!(sql(&server, "SELECT count(*), min(words), sum(value) FROM alerts"), format!("180|it's|{}", 19_900 - 1_960));
+    // Texts stay texts in columns of JSON.
+    let same =
+        "words = '\"it''s\"' AND same::text = '\"it''s\"' AND digits = to_jsonb(value::text) AND jsonb_typeof(value) = 'number'";
+    assert_eq!(count(&format!("documents WHERE {same}")), "200");
 
     // Cancellations: rows of their own, rows that go, and what the definition says.
     for value in 0..50 {

@@ -112,7 +112,7 @@ fn v2_system() {
             case("DELETE /api/v2/namespaces/abc", 200, content(json!("abc"))),
             case("DELETE /api/v2/namespaces/abc", 200, content(json!("abc"))),
             case("GET /api/v2/nope", 404, Is::Text(NOT_FOUND)),
-            case("POST /api/v2/admin/liveness", 405, Is::Text("HTTP method not allowed")),
+            case("POST /api/v2/admin/liveness", 405, Is::Text("HTTP method not allowed, supported methods: GET")),
             Case {
                 request: "POST /api/v2/namespaces",
                 content_type: "text/csv",

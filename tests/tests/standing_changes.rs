@@ -689,6 +689,63 @@ fn after_a_restart_each_output_goes_on_where_it_stood() {
     weir.stop();
 }
 
+/// Whatever led to it: how the graph came to be what it was when the query came is no result of it.
+#[test]
+fn first_results_that_nobody_took_are_the_same_after_a_restart() {
+    let home = Home::new();
+    let mut weir = home.start(&["-Dweir.id.type=long"]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/none");
+    endpoint.answer_with(503, Duration::ZERO);
+    for k in 0..20 {
+        weir.rows(&format!("MATCH (n) WHERE id(n) = {} SET n:L, n.v = {k}", k % 3));
+    }
+    let queries = [
+        ("rows", "AnyQuery", "MATCH (n:L) RETURN n.v AS v", vec![json!({"v": 17}), json!({"v": 18}), json!({"v": 19})]),
+        ("sum", "AnyQuery", "MATCH (n:L) RETURN count(*) AS c, sum(n.v) AS s", vec![json!({"c": 3, "s": 54})]),
+        ("values", "MultipleValues", "MATCH (n:L) RETURN n.v AS v", vec![json!({"v": 17}), json!({"v": 18}), json!({"v": 19})]),
+        ("ids", "DistinctId", "MATCH (n:L) RETURN DISTINCT id(n) AS id", (0..3).map(|id| json!({"id": id})).collect()),
+    ];
+    for (name, mode, query, _) in &queries {
+        let output = json!({"type": "PostToEndpoint", "url": format!("http://{}/{name}", endpoint.address()), "parallelism": 1,
+            "structure": {"type": "WithTick"}, "onResultError": {"type": "Retry"}});
+        let pattern = json!({"type": "Cypher", "mode": mode, "query": query});
+        let body =
+            json!({"pattern": pattern, "startFrom": "WholeGraph", "includeCancellations": false, "outputs": {"hook": output}});
+        weir.post(&format!("/api/v1/query/standing/{name}"), &body).expect(201);
+    }
+    // What comes of later changes comes behind it.
+    weir.rows("MATCH (n) WHERE id(n) = 0 SET n.v = 30");
+    wait_until("all are tried", RESULTS_MAX, || endpoint.received() >= 2 * queries.len());
+    let tried = endpoint.take();
+    for again in [true, false] {
+        match again {
+            true => weir.kill(),
+            false => weir.stop(),
+        }
+        weir = home.start(&["-Dweir.id.type=long"]);
+        wait_until("all are tried again", RESULTS_MAX, || endpoint.received() >= 2 * queries.len());
+    }
+    endpoint.take();
+    endpoint.answer_with(200, Duration::ZERO);
+    let later = |name: &str| usize::from(name != "ids");
+    let all: usize = queries.iter().map(|(name, _, _, first)| first.len() + later(name)).sum();
+    wait_until("all have come", RESULTS_MAX, || endpoint.received() >= all);
+    sleep(Duration::from_millis(300));
+    let came = endpoint.take();
+    for (name, _, _, first) in &queries {
+        let of = |requests: &[(String, Json)]| -> Vec<Json> {
+            requests.iter().filter(|(path, _)| path == &format!("/{name}")).map(|(_, body)| body.clone()).collect()
+        };
+        let rows = of(&came);
+        let data: Vec<Json> = rows.iter().map(|row| row["data"].clone()).collect();
+        assert_eq!((&data[..first.len()], rows.len()), (&first[..], first.len() + later(name)), "{name}: {rows:?}");
+        let ticks = rows[..first.len()].iter().map(|row| row["meta"]["tick"].as_str().expect("a tick"));
+        assert!(ticks.clone().all(|tick| Some(tick) == ticks.clone().next()), "{name}: at one tick: {rows:?}");
+        assert_eq!(of(&tried)[0], rows[0], "{name}: what was tried before the restart");
+    }
+    weir.stop();
+}
+
 /// What has not been answered for as long as an output gets for its end is not waited for again.
 #[test]
 fn a_query_whose_destination_hangs_is_deleted_at_once() {

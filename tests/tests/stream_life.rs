@@ -177,6 +177,10 @@ fn what_a_stream_has_read_is_known_after_a_restart() {
         (&stream(&weir, "push")["stats"]["ingestedCount"], &stream(&weir, "push")["failedRecords"]["count"]),
         (&json!(4), &json!(2))
     );
+    // What came before it is no news of this one.
+    let state = || weir.get("/live/state").expect(200).json();
+    let total = || state()["history"].as_array().and_then(|rates| rates.last()?["totalRecords"].as_u64());
+    wait_until("the live page counts since the start", PATIENCE, || total() == Some(2));
     weir.stop();
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::process::{Command, Output};
 
 use serde_json::{Value as Json, json};
@@ -52,6 +52,9 @@ fn a_store_is_checked_backed_up_and_restored_into_another_kind() {
     assert!(out.contains("nothing is damaged"), "{out}");
     let (code, out, error) = run(&home, &["backup", "graph.backup", "-Dweir.store.filepath=one"]);
     assert_eq!(code, Some(0), "{out}{error}");
+    // Secrets of streams are in both.
+    let mode = |name: &str| fs::metadata(home.file(name)).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!((mode("one"), mode("graph.backup")), (0o700, 0o600));
     let map_db = ["-Dweir.store.type=map-db", "-Dweir.store.filepath=two.weir"];
     let (code, out, error) = run(&home, &["restore", "graph.backup", map_db[0], map_db[1]]);
     assert_eq!(code, Some(0), "{out}{error}");

@@ -31,11 +31,12 @@ pub struct When {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyRecord {
-    /// The stream; null where it was a query.
-    pub ingest: Option<String>,
+    /// The stream.
+    pub ingest: String,
+    /// Among those that could be decoded.
     pub place_in_batch: u64,
     /// Where the source stood after the batch, as the source writes it.
-    pub position_after_batch: Option<Json>,
+    pub position_after_batch: Json,
 }
 
 /// A fact that a match rests on: a label or a property of a node, an edge, a property of an edge.
@@ -54,7 +55,7 @@ pub struct WhyFact {
     pub to: Option<String>,
     /// Null where history does not reach back.
     pub since: Option<When>,
-    /// Null where a checkpoint has taken it out of the log.
+    /// Null where no stream brought it, or not since history begins.
     pub record: Option<WhyRecord>,
 }
 

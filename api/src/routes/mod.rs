@@ -219,17 +219,20 @@ pub fn find(method: &Method, path: &str, upgrade: bool) -> Option<(&'static Rout
 /// What is said where no row fits: a wrong method, a path with a slash too many, or nothing there.
 fn no_route(request: &http::Request<Incoming>, family: Family) -> ApiError {
     const METHODS: &str = "POST, GET, PUT, DELETE";
-    const METHODS_V2: &str = "POST, GET, PUT, PATCH, DELETE";
     let (method, path) = (request.method(), request.uri().path());
-    let is_there = |path: &str| ROUTES.iter().any(|route| matches(route.path, path).is_some());
+    let at = |path: &str| ROUTES.iter().filter(|route| matches(route.path, path).is_some()).collect::<Vec<_>>();
     if family == Family::V1 && (method == Method::HEAD || method == Method::OPTIONS) {
-        return ApiError::Method(METHODS);
+        return ApiError::Method(METHODS.to_owned());
     }
-    if family.is_v2() && is_there(path) {
-        return ApiError::Method(METHODS_V2);
+    let there = at(path);
+    if family.is_v2() && !there.is_empty() {
+        let mut methods: Vec<&str> = there.iter().map(|route| route.method.as_str()).collect();
+        methods.sort_unstable();
+        methods.dedup();
+        return ApiError::Method(methods.join(", "));
     }
     match path.strip_suffix('/') {
-        Some(shorter) if is_there(shorter) => {
+        Some(shorter) if !at(shorter).is_empty() => {
             let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
             let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
             ApiError::Moved(format!("http://{host}{shorter}{query}"))

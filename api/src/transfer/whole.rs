@@ -4,15 +4,21 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write, stderr, stdout};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// So many links in a row lead somewhere; the system allows no more, either.
 const LINKS_MAX: usize = 40;
 
+const FOR_ALL: u32 = 0o666;
+const FOR_OWNER: u32 = 0o600;
+
 pub struct Whole {
     file: PathBuf,
     /// None where it is written straight.
     unfinished: Option<PathBuf>,
+    /// The rights it is made with, less what the process may not give.
+    mode: u32,
 }
 
 impl Whole {
@@ -21,11 +27,16 @@ impl Whole {
         // Whatever the standard output leads to, it was opened already.
         let is_open = |place: PathBuf| place == Path::new("/dev") || place.starts_with("/proc");
         if is_other || fs::canonicalize(file.parent().unwrap_or(file)).is_ok_and(is_open) {
-            return Whole { file: file.to_owned(), unfinished: None };
+            return Whole { file: file.to_owned(), unfinished: None, mode: FOR_ALL };
         }
         let file = destination(file);
         let unfinished = Some(beside(&file, "part"));
-        Whole { file, unfinished }
+        Whole { file, unfinished, mode: FOR_ALL }
+    }
+
+    /// One with secrets in it.
+    pub fn private(file: &Path) -> Whole {
+        Whole { mode: FOR_OWNER, ..Whole::new(file) }
     }
 
     /// Where it is until it is complete; none where it cannot be read again.
@@ -35,7 +46,7 @@ impl Whole {
 
     pub fn begin(&self) -> io::Result<BufWriter<File>> {
         let opened = match &self.unfinished {
-            Some(unfinished) => File::create(unfinished),
+            Some(unfinished) => OpenOptions::new().write(true).create(true).truncate(true).mode(self.mode).open(unfinished),
             None => OpenOptions::new().write(true).open(&self.file),
         };
         opened.map(BufWriter::new)

@@ -419,11 +419,8 @@ fn when(tick: Tick) -> Json {
 }
 
 fn record_json(record: OfRecord) -> Json {
-    let (stream, position) = match record.source {
-        Some((name, position)) => (Json::from(stream_name(&name)), position_json(&position)),
-        None => (Json::Null, Json::Null),
-    };
-    json!({"ingest": stream, "placeInBatch": record.place, "positionAfterBatch": position})
+    let OfRecord { place, batch } = record;
+    json!({"ingest": stream_name(&batch.source), "placeInBatch": place, "positionAfterBatch": position_json(&batch.position)})
 }
 
 /// The engine knows a stream by its name and the time it was created at.

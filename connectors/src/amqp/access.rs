@@ -10,11 +10,13 @@ use crate::dial::{Certificates, Server};
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
+use crate::secret;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AmqpAccess {
     /// The server and the virtual host, as `amqp://host:5672/name`, or with `amqps` for TLS. Without a name it is the one that is called `/`.
+    #[serde(serialize_with = "secret::address")]
     pub url: String,
     /// Who logs in; `guest` when not given.
     #[serde(default = "guest")]

@@ -99,20 +99,19 @@ impl Reader {
         tokio::spawn(self.keeper.clone().keep());
         let mut pauses = Pauses::new();
         loop {
-            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            let Err(refused) = self.connection(&inlet).await;
             inlet.again(refused, &mut pauses).await?;
         }
     }
 
     /// Reads from one connection until it ends.
-    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
+    async fn connection(&self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect().await?;
         self.keeper.connected(connection.writer.clone(), Waiting::connected);
         connection.ask(frame::QOS, Method::default().u32(0).u16(self.prefetch).u8(0), frame::QOS_OK).await?;
         let consume = Method::default().u16(0).word(&self.queue).word("").u8(0).long(&[]);
         connection.ask(frame::CONSUME, consume, frame::CONSUME_OK).await?;
-        inlet.works();
-        pauses.reset();
+        inlet.connected();
         loop {
             match connection.event(Instant::now() + SILENCE_MAX).await? {
                 Some(Event::Message(number, body)) => {

@@ -18,6 +18,7 @@ use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
 use crate::origin;
 use crate::recoding::RecordDecoder;
+use crate::secret;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Reads the data of records from the shards of a stream of Kinesis.
@@ -43,7 +44,7 @@ pub struct KinesisIngest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
     /// The address of another server that speaks the protocol, instead of Amazon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
     /// Where the reading begins.
     #[serde(default)]

@@ -24,6 +24,7 @@ use crate::framing::Skipped;
 use crate::parquet::Spool;
 use crate::recoded_stream::recoded_stream;
 use crate::recoding::RecordDecoder;
+use crate::secret;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -52,7 +53,7 @@ pub struct S3Ingest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
     /// The address of another server that speaks the protocol, instead of Amazon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
     /// Bytes of the longest record; a longer one ends the stream.
     #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]

@@ -20,6 +20,7 @@ use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::secret;
 
 static SNS: Service = Service { name: "sns", target: "", content_type: "application/x-www-form-urlencoded" };
 /// Of the protocol.
@@ -37,7 +38,7 @@ pub struct WriteToSns {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
     /// The address of another server that speaks the protocol, instead of Amazon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
     /// The ARN of the topic.
     pub topic: String,

@@ -83,7 +83,7 @@ fn delete_read_messages() -> bool {
 pub fn service_of(queue_url: &str) -> Result<Url, ConnectorError> {
     let mut url = http::url("queueUrl", queue_url)?;
     if url.path().trim_matches('/').is_empty() {
-        return Err(ConnectorError::config("queueUrl", format!("{queue_url} names no queue")));
+        return Err(ConnectorError::config("queueUrl", "names no queue"));
     }
     url.set_path("/");
     url.set_query(None);

@@ -30,6 +30,7 @@ use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::output_format::OutputFormat;
 use crate::rate::RateLimiter;
+use crate::secret;
 
 /// What Kinesis takes in one request.
 const RESULTS_MAX: u32 = 500;
@@ -48,7 +49,7 @@ pub struct WriteToKinesis {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
     /// The address of another server that speaks the protocol, instead of Amazon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
     /// The stream.
     pub stream_name: String,

@@ -27,7 +27,7 @@ use crate::destination::{Destination, DestinationConfig, DestinationContext, Wri
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
-use crate::moment;
+use crate::{moment, secret};
 
 /// Between two tries to store what is due while nothing comes.
 const AGAIN_MIN: Duration = Duration::from_millis(200);
@@ -64,7 +64,7 @@ pub struct WriteToS3 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
     /// The address of another server that speaks the protocol, instead of Amazon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
     /// What is around the data of a result.
     #[serde(default)]

@@ -25,7 +25,7 @@ use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::result_ids::Ids;
-use crate::{http, moment};
+use crate::{http, moment, secret};
 
 /// Of an answer: some hundred bytes for each of the documents.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -41,6 +41,7 @@ const FILTER: &str = "filter_path=items.*._id,items.*.status,items.*.error.type,
 #[serde(rename_all = "camelCase")]
 pub struct WriteToElasticsearch {
     /// The servers of a cluster, with http or https; asked in turn when one does not answer.
+    #[serde(serialize_with = "secret::address")]
     pub urls: Vec<String>,
     /// The index. `{yyyy}`, `{MM}`, `{dd}` and `{HH}` are the year, month, day and hour at which the result came to be, in UTC: `results-{yyyy}.{MM}`.
     pub index: String,
@@ -99,6 +100,7 @@ impl WriteToElasticsearch {
                 let problem = "a name and password belong into `username` and `password`, where they are kept secret";
                 return Err(ConnectorError::config("urls", problem));
             }
+            http::without_query("urls", &url)?;
             hosts.check(&url)?;
             // An error says that such an address has no path; it begins with http.
             if let Ok(mut path) = url.path_segments_mut() {
@@ -150,9 +152,10 @@ impl DestinationConfig for WriteToElasticsearch {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         self.check()?;
         let urls = self.urls(&context.hosts)?;
-        let hosts: Vec<&str> = urls.iter().filter_map(Url::host_str).collect();
+        let server = |url: &Url| Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?));
+        let servers: Vec<String> = urls.iter().filter_map(server).collect();
         Ok(Box::new(Bulk {
-            place: format!("Elasticsearch at {}", hosts.join(", ")),
+            place: format!("Elasticsearch at {}", servers.join(", ")),
             index: IndexName::read(&self.index)?,
             definition: self.clone(),
             client: self.client()?,
@@ -551,6 +554,10 @@ mod tests {
         }
         assert!(problem(json!({"urls": []})).contains("is empty"));
         assert!(problem(json!({"urls": ["http://u:p@h"]})).contains("kept secret"));
+        for url in ["http://h/?pipeline=hush", "http://h/#hush"] {
+            let problem = problem(json!({"urls": ["http://a", url]}));
+            assert_eq!(problem, "option `urls`: what stands behind a ? or # is not read; give it as options");
+        }
         assert!(problem(json!({"username": "u"})).contains("option `password`"));
         assert!(problem(json!({"password": "p"})).contains("option `username`"));
         assert!(problem(json!({"username": "u", "password": "p", "apiKey": "k"})).contains("option `apiKey`"));

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use crate::config::{self, Secret};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
-use crate::http;
+use crate::{http, secret};
 
 /// A token without a lifetime is fetched again after this.
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
@@ -47,7 +47,7 @@ pub struct OAuthBearer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
     /// Where the token comes from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub token_endpoint_url: Option<String>,
 }
 
@@ -127,13 +127,14 @@ impl OAuthBearer {
     }
 
     async fn fetch(&self) -> Result<OAuthToken, String> {
-        let url = self.token_endpoint_url.as_deref().unwrap_or_default();
+        let url = self.url().map_err(|error| error.to_string())?;
+        let place = http::shown(&url);
         let encoded = |text: &str| -> String { text.bytes().map(form_byte).collect() };
         let mut body = "grant_type=client_credentials".to_owned();
         if let Some(scope) = &self.scope {
             body += &format!("&scope={}", encoded(scope));
         }
-        let secret = self.client_secret.get().map_err(|problem| format!("no token from {url}: {problem}"))?;
+        let secret = self.client_secret.get().map_err(|problem| format!("no token from {place}: {problem}"))?;
         let client = http::patient_client().map_err(|error| error.to_string())?;
         let request = client
             .post(url)
@@ -141,16 +142,16 @@ impl OAuthBearer {
             .header("content-type", "application/x-www-form-urlencoded")
             .timeout(Duration::from_secs(10))
             .body(body);
-        let failed = |error: reqwest::Error| format!("no token from {url}: {}", http::chain(&error.without_url()));
+        let failed = |error: reqwest::Error| format!("no token from {place}: {}", http::chain(&error.without_url()));
         let answer = request.send().await.map_err(failed)?;
         let status = answer.status();
-        let unread = |problem: String| format!("no token from {url}: {problem}");
+        let unread = |problem: String| format!("no token from {place}: {problem}");
         let answer = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(unread)?;
         let answer: Json = serde_json::from_slice(&answer).map_err(|error| unread(error.to_string()))?;
         let Some(token) = answer["access_token"].as_str().filter(|_| status.is_success()) else {
             // Servers say why in `error`; anything else of the answer might be secret.
             let why = answer["error"].as_str().unwrap_or("it holds no access_token");
-            return Err(format!("no token from {url}: it answered {status}: {why}"));
+            return Err(format!("no token from {place}: it answered {status}: {why}"));
         };
         let life = answer["expires_in"].as_u64().map_or(TOKEN_LIFE, Duration::from_secs);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -10,6 +10,7 @@ use crate::dial::{Certificates, Server};
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
+use crate::secret;
 
 /// The broker hears something at least so often, or it takes weir for gone.
 pub const ALIVE_SECONDS: u16 = 30;
@@ -18,6 +19,7 @@ pub const ALIVE_SECONDS: u16 = 30;
 #[serde(rename_all = "camelCase")]
 pub struct MqttAccess {
     /// The broker, as `mqtt://host:1883`, or with `mqtts` for TLS.
+    #[serde(serialize_with = "secret::address")]
     pub url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,

@@ -106,13 +106,13 @@ impl Reader {
         tokio::spawn(self.keeper.clone().keep());
         let mut pauses = Pauses::new();
         loop {
-            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            let Err(refused) = self.connection(&inlet).await;
             inlet.again(refused, &mut pauses).await?;
         }
     }
 
     /// Reads from one connection until it ends.
-    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
+    async fn connection(&self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let (mut connection, kept) = self.login.connect(&self.definition.client_id, false).await?;
         self.keeper.connected(connection.writer.clone(), |waiting| waiting.connected(kept));
         // Again on each connection: a broker that was told before changes nothing by it.
@@ -128,8 +128,7 @@ impl Reader {
                         return Err(Refused::Passing(format!("the broker does not let us read the topic {topic}")));
                     }
                     subscribed = true;
-                    inlet.works();
-                    pauses.reset();
+                    inlet.connected();
                 }
                 Some(Packet::Publish(message)) => {
                     if let Some(record) = self.keeper.took(|waiting, record| waiting.took(record, &message)) {

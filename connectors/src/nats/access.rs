@@ -10,11 +10,13 @@ use crate::config::Secret;
 use crate::dial::{Certificates, Server};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
+use crate::secret;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NatsAccess {
     /// The servers, tried in this order: `nats://host:4222`, or with `tls` for TLS.
+    #[serde(serialize_with = "secret::address")]
     pub servers: Vec<String>,
     /// Who logs in with a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -60,7 +60,8 @@ pub struct NatsIngest {
     /// Only messages of these subjects, which may have stars; all when not given.
     #[serde(default)]
     pub subjects: Vec<String>,
-    /// A durable consumer of the stream that keeps what is done, made where there is none. Without it weir keeps that itself, exactly.
+    /// A durable consumer of the stream that keeps what is done, made where there is none; one that is gone later is made anew, with
+    /// all that is there. Without it weir keeps that itself, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
     /// Where the stream begins: with what comes from now on, or with the oldest message that is there.
@@ -110,6 +111,7 @@ impl SourceConfig for NatsIngest {
         let login = self.access.login(&context.hosts)?;
         let place = format!("stream {} of {}", self.stream, login.place);
         let keeper = self.consumer.is_some().then(Arc::<Keeper<Waiting>>::default);
+        let had_consumer = from.is_some_and(|position| !position.0.is_empty());
         let stood = match from.filter(|position| keeper.is_none() && !position.0.is_empty()) {
             None => None,
             Some(position) => Some(Stood::read(&position.0).ok_or_else(|| ConnectorError::Position {
@@ -119,7 +121,7 @@ impl SourceConfig for NatsIngest {
         };
         let position = stood.as_ref().map(Stood::position).unwrap_or_default();
         let told = keeper.clone();
-        let reader = Reader { login, place: place.clone(), definition: self.clone(), stood, keeper };
+        let reader = Reader { login, definition: self.clone(), stood, keeper, had_consumer };
         let feed = Feed::start(&context.runtime, &place, position, |inlet| reader.read(inlet));
         Ok(Box::new(match told {
             Some(keeper) => feed.acknowledged_by(keeper),
@@ -151,10 +153,11 @@ impl Stood {
 
 struct Reader {
     login: Login,
-    place: String,
     definition: NatsIngest,
     stood: Option<Stood>,
     keeper: Option<Arc<Keeper<Waiting>>>,
+    /// The consumer that is named was there before, in this life or an earlier one.
+    had_consumer: bool,
 }
 
 impl Reader {
@@ -164,29 +167,35 @@ impl Reader {
         }
         let mut pauses = Pauses::new();
         loop {
-            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            let Err(refused) = self.connection(&inlet).await;
             inlet.again(refused, &mut pauses).await?;
         }
     }
 
     /// Reads from one connection until it ends.
-    async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
+    async fn connection(&mut self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect().await?;
         let consumer = match &self.keeper {
             Some(keeper) => {
                 let (name, created) = self.durable_consumer(&mut connection).await?;
                 keeper.connected(connection.writer.clone(), |waiting| waiting.connected(&created));
+                if !std::mem::replace(&mut self.had_consumer, true) {
+                    // That there was one is known then, also when nothing comes before a restart.
+                    inlet.stands(0_u64.to_le_bytes().to_vec()).await;
+                }
                 name
             }
             None => self.own_consumer(&mut connection, inlet).await?,
         };
-        self.messages(connection, &consumer, inlet, pauses).await
+        self.messages(connection, &consumer, inlet).await
     }
 
     async fn stream_info(&self, connection: &mut Connection) -> Result<Json, Refused> {
         let asked = ask(connection, &self.login.prefix, &format!("STREAM.INFO.{}", self.definition.stream), None).await;
         asked.map_err(|failed| match failed {
-            Failed::Refused { number: STREAM_NOT_FOUND, .. } => Refused::Passing(format!("there is no {}", self.place)),
+            Failed::Refused { number: STREAM_NOT_FOUND, .. } => {
+                Refused::Passing(format!("there is no stream {}", self.definition.stream))
+            }
             other => other.into(),
         })
     }
@@ -256,7 +265,13 @@ impl Reader {
         let info = match ask(connection, &self.login.prefix, &format!("CONSUMER.INFO.{of_it}"), None).await {
             Ok(info) => info,
             Err(Failed::Refused { number: CONSUMER_NOT_FOUND, .. }) => {
-                let policy = if self.definition.start_from == NatsStart::Latest { "new" } else { "all" };
+                if self.had_consumer {
+                    let place = &self.login.place;
+                    tracing::warn!("{place}: the consumer {name} is gone, and is made anew with all that the stream holds");
+                }
+                // Nobody can tell what the one that is gone had given.
+                let from_now_on = self.definition.start_from == NatsStart::Latest && !self.had_consumer;
+                let policy = if from_now_on { "new" } else { "all" };
                 let config = self.config(
                     &name,
                     json!({
@@ -271,7 +286,7 @@ impl Reader {
                 })?
             }
             Err(Failed::Refused { number: STREAM_NOT_FOUND, .. }) => {
-                return Err(Refused::Passing(format!("there is no {}", self.place)));
+                return Err(Refused::Passing(format!("there is no stream {}", self.definition.stream)));
             }
             Err(other) => return Err(other.into()),
         };
@@ -284,13 +299,7 @@ impl Reader {
         Ok((name, info["created"].as_str().unwrap_or_default().to_owned()))
     }
 
-    async fn messages(
-        &mut self,
-        mut connection: Connection,
-        consumer: &str,
-        inlet: &Inlet,
-        pauses: &mut Pauses,
-    ) -> Result<Infallible, Refused> {
+    async fn messages(&mut self, mut connection: Connection, consumer: &str, inlet: &Inlet) -> Result<Infallible, Refused> {
         let subject = format!("{}.CONSUMER.MSG.NEXT.{}.{consumer}", self.login.prefix, self.definition.stream);
         // No message may be longer than what is asked for, or none would come.
         let bytes_max = PULL_BYTES.max(connection.greeting.max_payload.saturating_add(64 << 10));
@@ -308,12 +317,10 @@ impl Reader {
             }
             let message = connection.message(Instant::now() + SILENCE_MAX).await?;
             let Some(message) = message else { return Err(Refused::Passing("the server says nothing any more".to_owned())) };
-            inlet.works();
-            pauses.reset();
             let Some(place) = message.reply.as_deref().and_then(Place::of) else {
                 match message.status() {
-                    // It is there.
-                    Some((100, _)) => {}
+                    // It is there, and has been for a while in which nothing came.
+                    Some((100, _)) => inlet.works(),
                     // What was asked for is over: after its time, or because the one who served it has gone.
                     Some((404 | 408, _)) => pulls.retain(|(inbox, _)| *inbox != message.subject),
                     Some((409, "Batch Completed" | "Leadership Change" | "Message Size Exceeds MaxBytes")) => {

@@ -9,11 +9,13 @@ use crate::dial::{Certificates, Server};
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
+use crate::secret;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostgresAccess {
     /// The server and the database, as `postgres://host:5432/database`. Without a database it is the one that is called like the user.
+    #[serde(serialize_with = "secret::address")]
     pub url: String,
     /// Who logs in.
     pub username: String,
@@ -50,9 +52,6 @@ impl PostgresAccess {
         let rest = rest.ok_or_else(|| wrong("the URL must begin with postgres://"))?;
         let url = format!("{}://{rest}", if self.tls { ENCRYPTED } else { "postgres" });
         let (server, url) = Server::of("url", &url, ("postgres", ENCRYPTED), 5432, &self.certificates, hosts)?;
-        if url.query().is_some() || url.fragment().is_some() {
-            return Err(wrong("what stands behind a ? or # is not read; give it as options"));
-        }
         if self.username.is_empty() || !is_name(&self.username) {
             return Err(ConnectorError::config("username", "is no name of a user: 1 to 63 bytes"));
         }

@@ -39,6 +39,18 @@ const SLOT_TIME_MAX: Duration = Duration::from_secs(60);
 /// Between two rows of a table that is read as a whole.
 const ROW_TIME_MAX: Duration = Duration::from_secs(300);
 
+/// SQLSTATE of what is not there.
+const UNDEFINED_OBJECT: &str = "42704";
+
+/// The tables of publications, with the columns that changes may have. Before version 18 changes have no generated columns, whatever the
+/// view says; since then the view is right. Before version 12 there are none.
+const TABLES: &str = "SELECT to_jsonb(t) || jsonb_build_object('columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) \
+    FROM pg_catalog.pg_attribute a \
+    JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE n.nspname = t.schemaname AND c.relname = t.tablename AND a.attnum > 0 AND NOT a.attisdropped \
+    AND (current_setting('server_version_num')::int >= 180000 OR coalesce(to_jsonb(a) ->> 'attgenerated', '') = ''))) \
+    FROM pg_catalog.pg_publication_tables t";
+
 /// Reads what changes in tables of PostgreSQL.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -175,13 +187,13 @@ impl Reader {
         tokio::spawn(self.keeper.clone().keep());
         let mut pauses = Pauses::new();
         loop {
-            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            let Err(refused) = self.connection(&inlet).await;
             inlet.again(refused, &mut pauses).await?;
         }
     }
 
     /// Reads from one connection until it ends.
-    async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
+    async fn connection(&mut self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect(true).await?;
         let system = self.system(&mut connection).await?;
         self.publication(&mut connection).await?;
@@ -201,14 +213,14 @@ impl Reader {
             exported = Some(self.make_slot(&mut connection).await?);
         }
         if stood.beginning {
-            self.rows(&stood, exported.as_deref(), inlet, pauses).await?;
+            self.rows(&stood, exported.as_deref(), inlet).await?;
             stood.beginning = false;
         }
         if self.stood.as_ref() != Some(&stood) {
             inlet.stands(stood.position(self.last)).await;
             self.stood = Some(stood.clone());
         }
-        self.changes(connection, stood, inlet, pauses).await
+        self.changes(connection, stood, inlet).await
     }
 
     async fn system(&self, connection: &mut Connection) -> Result<u64, Refused> {
@@ -271,21 +283,18 @@ impl Reader {
 
     /// Reads all rows of the tables, as they were when the slot was made, or, if that moment is over, as they are now: then changes that these rows
     /// have in them already come once more.
-    async fn rows(&mut self, stood: &Stood, exported: Option<&str>, inlet: &Inlet, pauses: &mut Pauses) -> Result<(), Refused> {
+    async fn rows(&mut self, stood: &Stood, exported: Option<&str>, inlet: &Inlet) -> Result<(), Refused> {
         let mut connection = self.login.connect(false).await?;
         connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ANSWER_TIME_MAX).await?;
         if let Some(exported) = exported {
             connection.query(&format!("SET TRANSACTION SNAPSHOT {}", literal(exported)), ANSWER_TIME_MAX).await?;
         }
-        let publication = literal(&self.definition.publication);
-        let sql = format!(
-            "SELECT to_jsonb(t) FROM pg_catalog.pg_publication_tables t WHERE pubname = {publication} ORDER BY schemaname, tablename"
-        );
+        let sql = format!("{TABLES} WHERE pubname = {} ORDER BY schemaname, tablename", literal(&self.definition.publication));
         for row in connection.query(&sql, ANSWER_TIME_MAX).await? {
             let shown = row.into_iter().next().flatten().ok_or_else(broken)?;
             let shown: Json = serde_json::from_str(&shown).map_err(|_| broken())?;
             let (sql, table) = selection(&shown).ok_or_else(broken)?;
-            self.table(&mut connection, &sql, table, stood, inlet, pauses).await?;
+            self.table(&mut connection, &sql, table, stood, inlet).await?;
         }
         Ok(())
     }
@@ -297,7 +306,6 @@ impl Reader {
         mut table: Table,
         stood: &Stood,
         inlet: &Inlet,
-        pauses: &mut Pauses,
     ) -> Result<(), Refused> {
         let mut bytes = Vec::new();
         message::put_query(sql, &mut bytes);
@@ -308,8 +316,7 @@ impl Reader {
             match message.kind {
                 b'T' => {
                     table.columns = columns(&message.body).ok_or_else(broken)?;
-                    inlet.works();
-                    pauses.reset();
+                    inlet.connected();
                 }
                 b'D' => {
                     let cells = row(&message.body).ok_or_else(broken)?.into_iter();
@@ -332,13 +339,7 @@ impl Reader {
         }
     }
 
-    async fn changes(
-        &mut self,
-        mut connection: Connection,
-        mut stood: Stood,
-        inlet: &Inlet,
-        pauses: &mut Pauses,
-    ) -> Result<Infallible, Refused> {
+    async fn changes(&mut self, mut connection: Connection, mut stood: Stood, inlet: &Inlet) -> Result<Infallible, Refused> {
         let PostgresIngest { slot, publication, .. } = &self.definition;
         let names = literal(&name(publication));
         let sql = format!("START_REPLICATION SLOT {} LOGICAL 0/0 (proto_version '1', publication_names {names})", name(slot));
@@ -348,12 +349,11 @@ impl Reader {
         let answer = connection.answer(Instant::now() + SILENCE_MAX).await?;
         match answer.kind {
             b'W' => {}
-            b'E' => return Err(Failed::Said(Said::read(&answer.body)).into()),
+            b'E' => return Err(no_changes(&self.definition, Said::read(&answer.body))),
             _ => return Err(broken().into()),
         }
         self.keeper.connected(connection.writer.clone(), Waiting::connected);
-        inlet.works();
-        pauses.reset();
+        inlet.connected();
         let mut tables = Tables::default();
         let mut transaction: Option<(Transaction, u64)> = None;
         loop {
@@ -362,7 +362,7 @@ impl Reader {
             let mut fields = Fields(&message.body);
             match message.kind {
                 b'd' => {}
-                b'E' => return Err(Failed::Said(Said::read(&message.body)).into()),
+                b'E' => return Err(no_changes(&self.definition, Said::read(&message.body))),
                 b'c' | b'C' => return Err(Refused::Passing("the server has ended the stream of changes".to_owned())),
                 _ => return Err(broken().into()),
             }
@@ -431,13 +431,22 @@ impl Reader {
     }
 }
 
+/// Why the server tells no changes: it looks the publication up as of the place where the slot stands.
+fn no_changes(PostgresIngest { slot, publication, .. }: &PostgresIngest, said: Said) -> Refused {
+    if !said.of_class(UNDEFINED_OBJECT) {
+        return Failed::Said(said).into();
+    }
+    let hint = "drop the slot, delete this ingest stream and create it anew, with another snapshot if need be";
+    let problem = format!("there is no publication {publication} as of the place where the slot {slot} stands");
+    Refused::Passing(format!("{problem}; where it was made anew since, {hint}. The server says: {}", said.words))
+}
+
 /// How a table is read that a publication has, of which it may have some columns and some rows.
 fn selection(shown: &Json) -> Option<(String, Table)> {
     let (schema, table) = (shown["schemaname"].as_str()?, shown["tablename"].as_str()?);
-    let columns = match &shown["attnames"] {
-        Json::Array(columns) => columns.iter().map(|column| Some(name(column.as_str()?))).collect::<Option<Vec<_>>>()?.join(", "),
-        _ => "*".to_owned(),
-    };
+    let wanted = |column: &Json| shown["attnames"].as_array().is_none_or(|wanted| wanted.contains(column));
+    let columns = shown["columns"].as_array().into_iter().flatten().filter(|column| wanted(column));
+    let columns = columns.map(|column| Some(name(column.as_str()?))).collect::<Option<Vec<_>>>()?.join(", ");
     let filter = shown["rowfilter"].as_str().map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
     let sql = format!("SELECT {columns} FROM {}.{}{filter}", name(schema), name(table));
     Some((sql, Table { schema: schema.to_owned(), name: table.to_owned(), columns: Vec::new() }))
@@ -478,11 +487,34 @@ mod tests {
     }
 
     #[test]
+    fn a_publication_that_was_made_anew_is_told_from_what_else_the_server_says() {
+        let definition = json!({"url": "postgres://h/d", "username": "u", "publication": "p", "slot": "s"});
+        let definition: PostgresIngest = serde_json::from_value(definition).unwrap();
+        let told = |code: &str| {
+            let said = Said { code: code.to_owned(), words: "no (…)".to_owned(), fatal: true };
+            match no_changes(&definition, said) {
+                Refused::Passing(problem) => problem,
+                other => panic!("{other:?}"),
+            }
+        };
+        let told_of_it = told("42704");
+        for part in ["there is no publication p as of the place where the slot s stands", "drop the slot", "no (…)"] {
+            assert!(told_of_it.contains(part), "{told_of_it}");
+        }
+        assert_eq!(told("57P01"), "the server says: no (…)");
+    }
+
+    #[test]
     fn a_table_is_read_as_it_is_published() {
         let sql = |shown: Json| selection(&shown).map(|(sql, _)| sql);
-        let published = json!({"schemaname": "public", "tablename": "a\"b", "attnames": ["id", "x y"], "rowfilter": "(id > 3)"});
+        let published = json!({"schemaname": "public", "tablename": "a\"b", "rowfilter": "(id > 3)",
+            "attnames": ["id", "x y", "sum"], "columns": ["id", "name", "x y"]});
         assert_eq!(sql(published).unwrap(), "SELECT \"id\", \"x y\" FROM \"public\".\"a\"\"b\" WHERE (id > 3)");
-        assert_eq!(sql(json!({"schemaname": "s", "tablename": "t"})).unwrap(), "SELECT * FROM \"s\".\"t\"");
+        let whole = json!({"schemaname": "s", "tablename": "t", "columns": ["id", "name"]});
+        assert_eq!(sql(whole).unwrap(), "SELECT \"id\", \"name\" FROM \"s\".\"t\"");
+        // A table may have no columns at all.
+        let bare = json!({"schemaname": "s", "tablename": "t", "attnames": null, "columns": null});
+        assert_eq!(sql(bare).unwrap(), "SELECT  FROM \"s\".\"t\"");
         assert_eq!(sql(json!({})), None);
     }
 }

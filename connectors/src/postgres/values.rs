@@ -8,7 +8,8 @@ const BYTEA: u32 = 17;
 const INTEGERS: [u32; 4] = [20, 21, 23, 26];
 const FLOATS: [u32; 2] = [700, 701];
 const NUMERIC: u32 = 1700;
-const JSON: [u32; 2] = [114, 3802];
+pub const JSON: [u32; 2] = [114, 3802];
+const DATE: u32 = 1082;
 const TIMESTAMP: u32 = 1114;
 const TIMESTAMP_TZ: u32 = 1184;
 
@@ -27,7 +28,7 @@ const ARRAYS: [(u32, u32); 21] = [
     (3807, 3802),
     (1115, TIMESTAMP),
     (1185, TIMESTAMP_TZ),
-    (1182, 1082),
+    (1182, DATE),
     (1183, 1083),
     (1187, 1186),
     (1009, 25),
@@ -57,8 +58,8 @@ pub fn put(kind: u32, text: &str, out: &mut Vec<u8>) {
         // There is JSON of PostgreSQL that has no value here, as a number of a thousand digits.
         _ if JSON.contains(&kind) => json::parse(text.as_bytes()).is_ok(),
         BYTEA => return write_string(text.strip_prefix("\\x").unwrap_or(text), out),
-        TIMESTAMP => return write_string(&moment(text, ""), out),
-        TIMESTAMP_TZ => return write_string(&moment(text, "Z"), out),
+        DATE | TIMESTAMP => return write_string(moment(text, "").as_deref().unwrap_or(text), out),
+        TIMESTAMP_TZ => return write_string(moment(text, "Z").as_deref().unwrap_or(text), out),
         _ => {
             let element = ARRAYS.iter().find(|(array, _)| *array == kind);
             let start = out.len();
@@ -97,14 +98,25 @@ fn is_exact(text: &str) -> bool {
     }
 }
 
-/// A moment as ISO 8601 has it. One before Christ or without end stays as it is.
-fn moment(text: &str, zone: &str) -> String {
-    let time = text.strip_suffix("+00").unwrap_or(text);
-    match time.split_once(' ') {
-        Some((date, time)) if !time.contains(' ') && time.starts_with(|c: char| c.is_ascii_digit()) => {
-            format!("{date}T{time}{zone}")
+/// A day or a moment as ISO 8601 has it: 1 BC is the year 0, and years before that and those of more than four digits have a sign.
+/// None of what is neither, as `infinity`.
+fn moment(text: &str, zone: &str) -> Option<String> {
+    let (text, before_christ) = text.strip_suffix(" BC").map_or((text, false), |text| (text, true));
+    let (year, rest) = text.split_once('-')?;
+    let year: i64 = year.parse().ok()?;
+    let year = if before_christ { 1 - year } else { year };
+    let sign = match year {
+        ..0 => "-",
+        10_000.. => "+",
+        _ => "",
+    };
+    let date = |month_and_day: &str| format!("{sign}{:04}-{month_and_day}", year.abs());
+    match rest.split_once(' ') {
+        None => Some(date(rest)),
+        Some((rest, time)) if !time.contains(' ') && time.starts_with(|c: char| c.is_ascii_digit()) => {
+            Some(format!("{}T{}{zone}", date(rest), time.strip_suffix("+00").unwrap_or(time)))
         }
-        _ => text.to_owned(),
+        _ => None,
     }
 }
 
@@ -186,7 +198,21 @@ mod tests {
         check(TIMESTAMP, "2026-11-23 01:02:03.5", "\"2026-11-23T01:02:03.5\"");
         check(TIMESTAMP_TZ, "2026-11-23 01:02:03+00", "\"2026-11-23T01:02:03Z\"");
         check(TIMESTAMP_TZ, "infinity", "\"infinity\"");
-        check(TIMESTAMP, "0044-03-15 00:00:00 BC", "\"0044-03-15 00:00:00 BC\"");
+    }
+
+    #[test]
+    fn years_of_other_than_four_digits_have_a_sign() {
+        check(DATE, "2026-11-23", "\"2026-11-23\"");
+        check(DATE, "0044-03-15 BC", "\"-0043-03-15\"");
+        check(DATE, "0001-01-01 BC", "\"0000-01-01\"");
+        check(DATE, "12345-01-01", "\"+12345-01-01\"");
+        check(DATE, "9999-12-31", "\"9999-12-31\"");
+        check(DATE, "-infinity", "\"-infinity\"");
+        check(TIMESTAMP, "0044-03-15 12:00:00.25 BC", "\"-0043-03-15T12:00:00.25\"");
+        check(TIMESTAMP, "294276-12-31 23:59:59.999999", "\"+294276-12-31T23:59:59.999999\"");
+        check(TIMESTAMP_TZ, "4713-01-01 00:00:00+00 BC", "\"-4712-01-01T00:00:00Z\"");
+        check(TIMESTAMP, "2026-11-23 noon", "\"2026-11-23 noon\"");
+        check(1182, "{\"0044-03-15 BC\",infinity,NULL}", r#"["-0043-03-15","infinity",null]"#);
     }
 
     /// As texts are written.

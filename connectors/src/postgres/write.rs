@@ -10,6 +10,7 @@ use weir_model::Position;
 use super::access::{Login, PostgresAccess, is_name};
 use super::connection::{Connection, Failed, literal, name};
 use super::message::{self, Said, broken};
+use super::values;
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::ends::{ANSWER_TIME_MAX, Refused, Writer};
@@ -140,6 +141,8 @@ struct OwnTable {
 struct Statement {
     sql: String,
     parameters: Vec<Parameter>,
+    /// The numbers of their types; none before the server has told them.
+    kinds: Vec<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -164,7 +167,8 @@ impl Plan {
             ));
         }
         let table = parts.into_iter().map(name).collect::<Vec<_>>().join(".");
-        let statement = |sql: String, parameters: &[Parameter]| Statement { sql, parameters: parameters.to_vec() };
+        let statement =
+            |sql: String, parameters: &[Parameter]| Statement { sql, parameters: parameters.to_vec(), kinds: Vec::new() };
         use Parameter::{Data, Id, Positive, ResultId, Tick};
         let (columns, matches, cancellations) = match rows {
             PostgresRows::Changes => {
@@ -196,6 +200,13 @@ impl Plan {
             _ => ("match", &self.matches),
         }
     }
+
+    fn statement_mut(&mut self, positive: bool) -> &mut Statement {
+        match &mut self.cancellations {
+            Some(statement) if !positive => statement,
+            _ => &mut self.matches,
+        }
+    }
 }
 
 impl Statement {
@@ -216,32 +227,40 @@ impl Statement {
             ))),
         };
         let parameters = given.parameters.iter().map(parameter).collect::<Result<_, _>>()?;
-        Ok(Statement { sql: given.sql.clone(), parameters })
+        Ok(Statement { sql: given.sql.clone(), parameters, kinds: Vec::new() })
     }
 
     /// The values for a result. An error says why there are none.
     fn values(&self, result: &Outgoing, id: &str) -> Result<Vec<Option<String>>, String> {
         let body: Json = serde_json::from_slice(&result.body).map_err(|error| format!("the result is not JSON: {error}"))?;
-        let value = |parameter: &Parameter| match parameter {
-            Parameter::Id => Some(id.to_owned()),
-            Parameter::Tick => Some(result.mark.to_string()),
-            Parameter::Positive => Some(result.positive.to_string()),
-            Parameter::ResultId => result.id.map(|id| id.to_string()),
-            // Null is a value of JSON, too.
-            Parameter::Data => Some(body["data"].to_string()),
-            Parameter::Pointer(pointer) => body.pointer(pointer).and_then(text),
+        let value = |(index, parameter): (usize, &Parameter)| {
+            let is_json = self.kinds.get(index).is_some_and(|kind| values::JSON.contains(kind));
+            match parameter {
+                Parameter::Id => Some(words(id, is_json)),
+                Parameter::Tick => Some(result.mark.to_string()),
+                Parameter::Positive => Some(result.positive.to_string()),
+                Parameter::ResultId => result.id.map(|id| words(&id.to_string(), is_json)),
+                // Null is a value of JSON, too.
+                Parameter::Data => Some(body["data"].to_string()),
+                Parameter::Pointer(pointer) => body.pointer(pointer).and_then(|value| text(value, is_json)),
+            }
         };
-        Ok(self.parameters.iter().map(value).collect())
+        Ok(self.parameters.iter().enumerate().map(value).collect())
     }
 }
 
-/// A value as the server reads it, whatever type it wants.
-fn text(value: &Json) -> Option<String> {
+/// A value as the server reads it.
+fn text(value: &Json, is_json: bool) -> Option<String> {
     match value {
         Json::Null => None,
-        Json::String(text) => Some(text.clone()),
+        Json::String(text) => Some(words(text, is_json)),
         other => Some(other.to_string()),
     }
+}
+
+/// A text as the server reads it. All that is not JSON is read without quotes, whatever type it is to have.
+fn words(text: &str, is_json: bool) -> String {
+    if is_json { Json::from(text).to_string() } else { text.to_owned() }
 }
 
 struct Writing {
@@ -269,7 +288,7 @@ impl Writing {
     }
 
     /// Has the statements read, once for all results of the connection.
-    async fn prepare(&self, connection: &mut Connection) -> Result<(), Refused> {
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Refused> {
         for positive in [true, false] {
             let (called, statement) = self.plan.statement(positive);
             if !positive && self.plan.cancellations.is_none() {
@@ -280,12 +299,14 @@ impl Writing {
             message::put_sync(&mut bytes);
             connection.writer.send(&bytes).await?;
             let deadline = Instant::now() + ANSWERS_TIME_MAX;
-            let mut failed = None;
+            let (mut kinds, mut failed) = (Vec::new(), None);
             loop {
                 let answer = connection.answer(deadline).await?;
                 match answer.kind {
                     b't' => {
-                        let wanted = Fields(&answer.body).u16().ok_or_else(broken)?;
+                        let mut fields = Fields(&answer.body);
+                        let wanted = fields.u16().ok_or_else(broken)?;
+                        kinds = (0..wanted).map(|_| fields.u32()).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
                         let given = statement.parameters.len();
                         if usize::from(wanted) != given {
                             let problem =
@@ -301,6 +322,7 @@ impl Writing {
             if let Some(failed) = failed {
                 return Err(failed);
             }
+            self.plan.statement_mut(positive).kinds = kinds;
         }
         Ok(())
     }
@@ -452,6 +474,20 @@ mod tests {
         let data = r#"{"a/b":"it's","list":[1.5,null]}"#;
         assert_eq!(values, ["i", "9", "true", &match_id.to_string(), data].map(|text| Some(text.to_owned())));
         assert!(plan.statement(true).1.values(&Outgoing::default(), "i").is_err_and(|problem| problem.contains("is not JSON")));
+    }
+
+    #[test]
+    fn texts_are_quoted_where_json_is_wanted() {
+        let parameters = ["id", "/data/text", "/data/text", "/data/digits", "/data/list", "/data/number", "/data/none", "tick"];
+        let mut plan = definition(json!({"statement": {"sql": "SELECT $1", "parameters": parameters}})).unwrap();
+        let statement = plan.statement_mut(true);
+        statement.kinds = vec![3802, 25, 114, 3802, 3802, 3802, 3802, 114];
+        let body = br#"{"data":{"text":"it's \"a\"","digits":"123","list":["a",{"b":1}],"number":1.5,"none":null}}"#.to_vec();
+        let result = Outgoing { body, positive: true, mark: 9, id: None };
+        let (quoted, list) = (r#""it's \"a\"""#, r#"["a",{"b":1}]"#);
+        let expected = ["\"i\"", "it's \"a\"", quoted, "\"123\"", list, "1.5", "", "9"];
+        let expected = expected.map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()));
+        assert_eq!(statement.values(&result, "i").unwrap(), expected);
     }
 
     #[test]

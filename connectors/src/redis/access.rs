@@ -8,11 +8,13 @@ use crate::config::Secret;
 use crate::dial::{Certificates, Server};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
+use crate::secret;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedisAccess {
     /// The server, as `redis://host:6379/0`, or with `rediss` for TLS. The number is that of the database, 0 when not given.
+    #[serde(serialize_with = "secret::address")]
     pub url: String,
     /// Who logs in; with a password alone, the user that Redis calls `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +41,8 @@ impl RedisAccess {
         let database = match url.path().trim_start_matches('/') {
             "" => 0,
             number => {
-                number.parse().map_err(|_| ConnectorError::config("url", format!("{number} is not the number of a database")))?
+                let problem = "what stands behind the server is not the number of a database";
+                number.parse().map_err(|_| ConnectorError::config("url", problem))?
             }
         };
         if self.username.is_some() && self.password.is_none() {

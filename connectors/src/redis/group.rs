@@ -184,7 +184,7 @@ impl Member {
     async fn read(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
         let mut pauses = Pauses::new();
         while !self.told.has_ended() {
-            if let Err(refused) = self.connection(&inlet, &mut pauses).await {
+            if let Err(refused) = self.connection(&inlet).await {
                 inlet.again(refused, &mut pauses).await?;
             }
         }
@@ -192,7 +192,7 @@ impl Member {
     }
 
     /// Reads from one connection until it ends, or the stream does.
-    async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Result<(), Refused> {
+    async fn connection(&mut self, inlet: &Inlet) -> Result<(), Refused> {
         let mut connection = self.login.connect().await?;
         self.join(&mut connection).await?;
         // The name stays, also when nothing comes before a restart.
@@ -201,8 +201,7 @@ impl Member {
         while !self.told.has_ended() {
             self.tend(&mut connection).await?;
             let entries = self.next(&mut connection).await?;
-            inlet.works();
-            pauses.reset();
+            inlet.connected();
             self.hand_on(&mut connection, inlet, entries).await?;
         }
         // What is not heard is taken over by others after their time, or read again by this one.

@@ -239,6 +239,7 @@ fn options_that_do_not_go_together_are_refused() {
         (json!({"group": ""}), "`group`: is empty"),
         (json!({"claimAfterSeconds": 0}), "`consumer`: is missing"),
         (json!({"claimAfterSeconds": 86_401}), "`claimAfterSeconds`: a day"),
+        (json!({"group": null, "recordDecoders": ["Gzip"]}), "`recordDecoders`: goes with a field only"),
     ] {
         let definition = merged(json!({"type": "RedisIngest", "url": "redis://h", "key": "k", "group": "g"}), more);
         let refused = parse_source_v1(&definition).unwrap().check(&anything()).unwrap_err().to_string();

@@ -4,12 +4,14 @@
 //! back until there is one. Entries that did not fit into a batch wait for the next.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use tokio::runtime::Handle;
+use tokio::time::timeout_at;
 use weir_model::Position;
 
 use super::access::{Login, RedisAccess};
@@ -74,7 +76,7 @@ pub struct RedisIngest {
     /// Entries a second, at most; all that come when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a record before it is read, in this order; nothing when not given.
+    /// What is undone to a record before it is read, in this order; nothing when not given. With `field` only.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }
@@ -123,6 +125,10 @@ impl SourceConfig for RedisIngest {
             return Err(ConnectorError::config("key", "is empty"));
         }
         self.check_group()?;
+        if self.field.is_none() && !self.record_decoders.is_empty() {
+            let problem = "goes with a field only: without one the record is JSON already";
+            return Err(ConnectorError::config("recordDecoders", problem));
+        }
         self.access.login(&context.hosts)?;
         self.decoder(context).map(|_| ())
     }
@@ -145,6 +151,7 @@ impl SourceConfig for RedisIngest {
             key: self.key.clone().into_bytes(),
             field: self.field.clone().map(String::into_bytes),
             runtime: context.runtime.clone(),
+            connecting: None,
             connection: None,
             asked: None,
             received: from.clone(),
@@ -157,12 +164,17 @@ impl SourceConfig for RedisIngest {
     }
 }
 
+/// Gives a connection, and where the stream begins if that is asked.
+type Connecting = Pin<Box<dyn Future<Output = Result<(Connection, Option<Vec<u8>>), Refused>> + Send>>;
+
 struct Entries {
     place: String,
     login: Login,
     key: Vec<u8>,
     field: Option<Vec<u8>>,
     runtime: Handle,
+    /// What is under way until there is one, also between two calls.
+    connecting: Option<Connecting>,
     connection: Option<Connection>,
     /// When the request was sent that is under way.
     asked: Option<Instant>,
@@ -182,23 +194,19 @@ impl Entries {
     async fn receive(&mut self, deadline: Instant) -> Result<(), Refused> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.login.connect().await?,
-        };
-        let after = match &self.received {
-            Some(id) => id.clone(),
-            None => {
-                let newest = newest(connection.ask(&[b"XREVRANGE", &self.key, b"+", b"-", b"COUNT", b"1"]).await?)?;
-                self.out.clone_from(&newest);
-                self.received.insert(newest).clone()
-            }
+            None => match self.connect(deadline).await? {
+                Some(connection) => connection,
+                None => return Ok(()),
+            },
         };
         let asked = match self.asked {
             Some(asked) => asked,
             None => {
                 let (count, wait) = (self.count.get().to_string(), HELD_BACK.as_millis().to_string());
+                let after = self.received.as_deref().unwrap_or(b"0-0");
                 let mut command = Vec::new();
                 let parts: [&[u8]; 8] =
-                    [b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", wait.as_bytes(), b"STREAMS", &self.key, &after];
+                    [b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", wait.as_bytes(), b"STREAMS", &self.key, after];
                 put_command(&parts, &mut command);
                 connection.writer.send(&command).await?;
                 *self.asked.insert(Instant::now())
@@ -213,16 +221,31 @@ impl Entries {
                     self.received = Some(last.id.clone());
                 }
                 self.waiting.extend(entries);
+                // Not before: a server that lets us in may still not answer.
+                self.trouble.clear();
+                self.pause = PAUSE_MIN;
             }
             None if asked.elapsed() > ANSWER_TIME_MAX => {
                 return Err(Refused::Passing("the server does not answer any more".to_owned()));
             }
             None => {}
         }
-        self.trouble.clear();
-        self.pause = PAUSE_MIN;
         self.connection = Some(connection);
         Ok(())
+    }
+
+    /// A connection, if there is one until then; with it, it is known where the stream begins.
+    async fn connect(&mut self, deadline: Instant) -> Result<Option<Connection>, Refused> {
+        let (login, key, asks) = (&self.login, &self.key, self.received.is_none());
+        let connecting = self.connecting.get_or_insert_with(|| Box::pin(connected(login.clone(), key.clone(), asks)));
+        let Ok(made) = timeout_at(deadline.into(), connecting.as_mut()).await else { return Ok(None) };
+        self.connecting = None;
+        let (connection, newest) = made?;
+        if let Some(newest) = newest {
+            self.out.clone_from(&newest);
+            self.received = Some(newest);
+        }
+        Ok(Some(connection))
     }
 
     fn hand_on(&mut self, limits: &Limits, batch: &mut Frames) {
@@ -269,6 +292,16 @@ impl Source for Entries {
     }
 }
 
+/// What `Connecting` gives.
+async fn connected(login: Login, key: Vec<u8>, asks: bool) -> Result<(Connection, Option<Vec<u8>>), Refused> {
+    let mut connection = login.connect().await?;
+    if !asks {
+        return Ok((connection, None));
+    }
+    let newest = newest(connection.ask(&[b"XREVRANGE", &key, b"+", b"-", b"COUNT", b"1"]).await?)?;
+    Ok((connection, Some(newest)))
+}
+
 /// The id of the newest entry, or what is before all of them.
 fn newest(reply: Reply) -> Result<Vec<u8>, Refused> {
     let Reply::List(entries) = refused(reply)? else {
@@ -281,5 +314,46 @@ fn newest(reply: Reply) -> Result<Vec<u8>, Refused> {
             _ => Err(Refused::Passing("an entry has no id".to_owned())),
         },
         Some(_) => Err(Refused::Passing("an entry has no id".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::anything;
+    use crate::parse_source_v1;
+
+    #[test]
+    fn a_server_that_says_nothing_holds_nobody_up_and_what_it_says_late_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let definition = json!({"type": "RedisIngest", "url": url, "password": "x", "key": "k", "field": "f"});
+        let mut stream = parse_source_v1(&definition).unwrap().open(&anything(), None).unwrap();
+        let (limits, mut batch) = (Limits { wait_max: Duration::from_millis(50), ..Limits::default() }, Frames::default());
+        let mut next = || {
+            let begun = Instant::now();
+            stream.next(&limits, &mut batch).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+            assert_eq!(stream.trouble(), None);
+            (!batch.is_empty()).then(|| batch.get(0).bytes.to_vec())
+        };
+        assert_eq!(next(), None);
+        let (mut server, _) = listener.accept().unwrap();
+        let entries = "*1\r\n*2\r\n$1\r\nk\r\n*1\r\n*2\r\n$3\r\n7-0\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n";
+        // To the login, to where the stream begins, and to what is new.
+        for answer in ["+OK\r\n", "*0\r\n", entries] {
+            for _ in 0..3 {
+                assert_eq!(next(), None);
+            }
+            server.write_all(answer.as_bytes()).unwrap();
+        }
+        let begun = Instant::now();
+        let record = std::iter::repeat_with(next).find(|record| record.is_some() || begun.elapsed() > Duration::from_secs(10));
+        assert_eq!(record.flatten(), Some(b"v".to_vec()));
     }
 }

@@ -8,6 +8,7 @@
 mod source;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -19,7 +20,7 @@ use serde_json::{Value as Json, json};
 use crate::config::Secret;
 use crate::error::{ConnectorError, Fault};
 use crate::host_policy::HostPolicy;
-use crate::http;
+use crate::{http, secret};
 
 pub use source::{Kind, Registered};
 
@@ -35,6 +36,9 @@ const REFERENCES_MAX: usize = 200;
 /// For one question.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// What registries call it when a subject, a version or a schema is not there. Another 404 is that of something else which answers there.
+const ABSENT: RangeInclusive<u64> = 40_401..=40_403;
+
 /// The first byte of a record.
 pub const MAGIC: u8 = 0;
 
@@ -42,6 +46,7 @@ pub const MAGIC: u8 = 0;
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SchemaRegistry {
     /// Where it is, with http or https: what stands before `/subjects` and `/schemas`.
+    #[serde(serialize_with = "secret::address")]
     pub url: String,
     /// Who asks, with `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +66,10 @@ impl SchemaRegistry {
                 "url",
                 "a name and password belong into `username` and `password`, where they are kept secret",
             ));
+        }
+        // A query goes along with each question.
+        if url.fragment().is_some() {
+            return Err(ConnectorError::config("url", "what stands behind a # is not read"));
         }
         if self.token.is_some() && (self.username.is_some() || self.password.is_some()) {
             return Err(ConnectorError::config("token", "goes in the place of `username` and `password`; give one of the two"));
@@ -88,19 +97,8 @@ pub struct Registration {
 pub enum Failed {
     /// The registry has no such thing.
     Absent(String),
-    /// Asking again may help.
+    /// Asking again may help. What it says comes behind where the registry is.
     Passing(String),
-}
-
-impl Failed {
-    /// As the error of a definition.
-    pub fn told(self, place: &str) -> ConnectorError {
-        let (problem, fault, retryable) = match self {
-            Failed::Absent(problem) => (problem, Fault::User, false),
-            Failed::Passing(problem) => (problem, Fault::World, true),
-        };
-        ConnectorError::World { place: place.to_owned(), problem, fault, retryable, source: None }
-    }
 }
 
 /// Asks a registry.
@@ -121,6 +119,14 @@ impl Registry {
         Ok(Registry { client: http::fetching_client(hosts)?, definition: definition.clone(), url, place })
     }
 
+    /// What a question about a subject came to, as the error of a definition.
+    pub fn told(&self, failed: Failed, subject: &str) -> ConnectorError {
+        match failed {
+            Failed::Absent(problem) => http::refusal(subject, problem),
+            Failed::Passing(problem) => ConnectorError::passing(&self.place, problem),
+        }
+    }
+
     /// The schema with this number.
     pub async fn schema(&self, id: u32) -> Result<Registration, Failed> {
         let answer = self.ask(self.client.get(self.at(&["schemas", "ids", &id.to_string()])), &format!("schema {id}")).await?;
@@ -138,7 +144,7 @@ impl Registry {
         let body = json!({"schema": text, "schemaType": kind}).to_string();
         let request = self.client.post(self.at(&["subjects", subject, "versions"])).header(CONTENT_TYPE, MEDIA_TYPE).body(body);
         let answer = self.ask(request, &format!("subject {subject}")).await?;
-        number(&answer, "id").ok_or_else(|| self.odd("the number of the schema"))
+        number(&answer, "id").ok_or_else(|| odd("the number of the schema"))
     }
 
     async fn version(&self, subject: &str, version: &str) -> Result<Json, Failed> {
@@ -148,9 +154,9 @@ impl Registry {
 
     /// With all that it refers to.
     async fn registration(&self, id: Option<u32>, answer: Json) -> Result<Registration, Failed> {
-        let id = id.or_else(|| number(&answer, "id")).ok_or_else(|| self.odd("the number of the schema"))?;
+        let id = id.or_else(|| number(&answer, "id")).ok_or_else(|| odd("the number of the schema"))?;
         let kind = answer["schemaType"].as_str().unwrap_or("AVRO").to_owned();
-        let text = self.text(&answer)?;
+        let text = text_of(&answer)?;
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
         let mut open = references(&answer);
@@ -165,17 +171,9 @@ impl Registry {
             }
             let answer = self.version(&subject, &version).await?;
             open.extend(references(&answer));
-            found.push((name, self.text(&answer)?));
+            found.push((name, text_of(&answer)?));
         }
         Ok(Registration { id, kind, text, references: found })
-    }
-
-    fn text(&self, answer: &Json) -> Result<String, Failed> {
-        answer["schema"].as_str().map(str::to_owned).ok_or_else(|| self.odd("a schema"))
-    }
-
-    fn odd(&self, missing: &str) -> Failed {
-        Failed::Passing(format!("the answer of {} has not {missing}; is the URL that of a schema registry?", self.place))
     }
 
     fn at(&self, path: &[&str]) -> Url {
@@ -192,7 +190,7 @@ impl Registry {
         let place = &self.place;
         let kept = |secret: &Secret| {
             let value = secret.get().map(|value| value.into_owned());
-            value.map_err(|problem| Failed::Passing(format!("{place} cannot be asked: {problem}")))
+            value.map_err(|problem| Failed::Passing(format!("it cannot be asked: {problem}")))
         };
         let request = match (username, token) {
             (Some(username), _) => request.basic_auth(username, password.as_ref().map(kept).transpose()?),
@@ -200,23 +198,29 @@ impl Registry {
             (None, None) => request,
         };
         let failed =
-            |error: reqwest::Error| Failed::Passing(format!("{place} cannot be asked: {}", http::chain(&error.without_url())));
+            |error: reqwest::Error| Failed::Passing(format!("it cannot be asked: {}", http::chain(&error.without_url())));
         let answered = request.header(ACCEPT, MEDIA_TYPE).timeout(ANSWER_TIME_MAX).send().await.map_err(failed)?;
         let status = answered.status();
         let body = http::whole(answered, ANSWER_BYTES_MAX).await;
-        let body = body.map_err(|problem| Failed::Passing(format!("{place} does not answer in full: {problem}")))?;
+        let body = body.map_err(|problem| Failed::Passing(format!("it does not answer in full: {problem}")))?;
         let answer: Json = serde_json::from_slice(&body).unwrap_or_default();
         let said = answer["message"].as_str().map(|said| format!(": {said}")).unwrap_or_default();
         match status {
             status if status.is_success() => Ok(answer),
-            StatusCode::NOT_FOUND => Err(Failed::Absent(format!("{what} is not in {place}{said}"))),
+            StatusCode::NOT_FOUND if answer["error_code"].as_u64().is_some_and(|code| ABSENT.contains(&code)) => {
+                Err(Failed::Absent(format!("{what} is not in {place}{said}")))
+            }
+            StatusCode::NOT_FOUND => {
+                let problem = format!("it answered {status} about {what}{said}; is this the URL of a registry?");
+                Err(Failed::Passing(problem))
+            }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Failed::Passing(format!(
-                "{place} answered {status}{said}; check `username` and `password`, or `token`, and what they may read"
+                "it answered {status}{said}; check `username` and `password`, or `token`, and what they may read"
             ))),
             StatusCode::CONFLICT => Err(Failed::Absent(format!(
                 "{place} refuses the schema of {what}, which is not compatible with those before it{said}"
             ))),
-            status if http::may_pass(status) => Err(Failed::Passing(format!("{place} answered {status}{said}"))),
+            status if http::may_pass(status) => Err(Failed::Passing(format!("it answered {status}{said}"))),
             status => Err(Failed::Absent(format!("{place} answered {status} about {what}{said}"))),
         }
     }
@@ -238,6 +242,14 @@ pub fn blocking<T: Send>(ask: impl Future<Output = T> + Send) -> Result<T, Conne
             })
         })
     })
+}
+
+fn odd(missing: &str) -> Failed {
+    Failed::Passing(format!("the answer has not {missing}; is this the URL of a registry?"))
+}
+
+fn text_of(answer: &Json) -> Result<String, Failed> {
+    answer["schema"].as_str().map(str::to_owned).ok_or_else(|| odd("a schema"))
 }
 
 fn number(answer: &Json, name: &str) -> Option<u32> {

@@ -113,6 +113,23 @@ fn a_batch_is_held_until_its_schemas_are_there() {
 }
 
 #[test]
+fn that_a_schema_is_not_there_is_for_the_registry_to_say() {
+    let (url, serving) = registry(vec![
+        ("404 Not Found", json!("default backend - 404")),
+        ("404 Not Found", json!({"error_code": 404, "message": "no such path"})),
+        ("404 Not Found", json!({"error_code": 40403, "message": "Schema not found"})),
+    ]);
+    let (values, failures, said) = read(AVRO, &definition(&url), &[&[0, 0, 0, 0, 7, 84]]);
+    let waited = |message: &str| {
+        let place = format!("the schema registry at {url}");
+        format!("{place}: it answered 404 Not Found about schema 7{message}; is this the URL of a registry?")
+    };
+    assert_eq!(said, [waited(""), waited(": no such path")]);
+    assert_eq!((values.len(), failures), (0, vec![format!("schema 7 is not in the schema registry at {url}: Schema not found")]));
+    serving.join().unwrap();
+}
+
+#[test]
 fn schemas_bring_those_they_refer_to() {
     let other = json!({"type": "record", "name": "o.Other", "fields": [{"name": "x", "type": "int"}]}).to_string();
     let main = json!({"type": "record", "name": "Main", "fields": [{"name": "other", "type": "o.Other"}]}).to_string();
@@ -193,6 +210,7 @@ fn definitions_that_go_against_themselves_are_refused() {
     check(avro(json!({"schemaUrl": "x", "schemaRegistry": {"url": "http://h"}})), "goes not with schemaRegistry");
     check(at(json!({"url": "nowhere"})), "option `format.schemaRegistry.url`");
     check(at(json!({"url": "http://u:p@h"})), "belong into `username` and `password`");
+    check(at(json!({"url": "http://h/#hush"})), "what stands behind a # is not read");
     check(at(json!({"username": "u", "token": "t"})), "option `format.schemaRegistry.token`");
     check(at(json!({"password": "p"})), "option `format.schemaRegistry.username`");
     let protobuf = json!({"type": "CypherProtobuf", "query": "RETURN 1", "typeName": "T", "schemaRegistry": {"url": "http://h"}});

@@ -351,6 +351,10 @@ fn foreach() {
 
 #[test]
 fn failures() {
+    check_fails(
+        &["UNWIND [true, 5] AS x WITH x WHERE x RETURN x"],
+        "Expected type(s) Bool but got value 5 of type Integer in a condition",
+    );
     check_fails(&["MATCH (n) WHERE id(n) = 1 SET n.a = 1 SET n.b = 1 / 0"], "");
     check_fails(&["UNWIND [1, 'x'] AS x MATCH (n) WHERE id(n) = 1 SET n.v = x SET x.y = 1"], "");
     check_fails(&["RETURN 1 AS x SKIP $that"], "SKIP");

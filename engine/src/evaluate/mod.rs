@@ -48,6 +48,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::arithmetic::mismatch;
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Slot, Write};
 use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
@@ -396,11 +397,6 @@ fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> Result<bool,
         Value::Boolean(answer) => Ok(*answer),
         Value::Null => Ok(false),
         Value::List(items) => Ok(!items.is_empty()),
-        other => Err(mismatch("Boolean", other, "a condition")),
+        other => Err(mismatch("Bool", other, "a condition")),
     }
-}
-
-fn mismatch(expected: &str, got: &Value, place: &str) -> Failure {
-    let message = format!("Expected type(s) {expected} but got a value of type {} in {place}", got.type_name());
-    Failure::new(FailureKind::TypeMismatch, message)
 }

@@ -6,6 +6,7 @@
 //! Nothing is kept for it on the path of a record: entries and pages hold every version with its tick anyway. How far back
 //! they do is the horizon: what only earlier moments could see is dropped when runs are merged.
 
+pub mod batches;
 pub mod cache;
 mod changes;
 pub mod erased;
@@ -285,7 +286,9 @@ impl History {
         let (nodes, names) = names(&self.shelf, &pieces).map_err(lost)?;
         let mut merging = Merging::new(&self.shelf, pieces, names, (bottom, horizon.0), erased, stop)?;
         let mut chunks = Indexing::new(&mut merging, nodes);
-        let new = NewRun { first, upper, chunks: &mut chunks };
+        let batches = batches::of_runs(&self.shelf, merged, horizon);
+        let mut all = chunks.by_ref().chain(batches);
+        let new = NewRun { first, upper, chunks: &mut all };
         let info = self.shelf.store.replace_runs(self.shelf.graph, &old, new)?;
         let run = Run::stored(&info, chunks.index);
         self.lock().runs.splice(window, [Arc::new(run)]);
@@ -380,7 +383,7 @@ mod tests {
     use crate::store::RunInfo;
 
     fn of_bytes(bytes: u64) -> Arc<Run> {
-        let info = RunInfo { id: RunId(0), first: Tick::ZERO, upper: Tick::ZERO, chunks: [0; 3], bytes };
+        let info = RunInfo { id: RunId(0), first: Tick::ZERO, upper: Tick::ZERO, chunks: Default::default(), bytes };
         Arc::new(Run::stored(&info, Index::default()))
     }
 

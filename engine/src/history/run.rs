@@ -20,6 +20,8 @@ pub struct Run {
     pub bytes: u64,
     /// It holds what was there before the newest version of each fact; runs of format 2 do not.
     pub has_past: bool,
+    /// How many chunks say what sources brought.
+    pub batches: u64,
     place: Place,
     index: Index,
 }
@@ -51,7 +53,8 @@ pub enum Trouble {
 
 impl Run {
     pub fn stored(info: &RunInfo, index: Index) -> Run {
-        Run { first: info.first, upper: info.upper, bytes: info.bytes, has_past: true, place: Place::Stored(info.id), index }
+        let (place, batches) = (Place::Stored(info.id), info.chunks[Part::Batches as usize]);
+        Run { first: info.first, upper: info.upper, bytes: info.bytes, has_past: true, batches, place, index }
     }
 
     /// One of format 2.
@@ -63,7 +66,7 @@ impl Run {
         let bytes = parts.iter().flatten().map(|chunk| chunk.bytes() as u64).sum();
         let firsts = parts.each_ref().map(|part| part.iter().map(|chunk| chunk.ids()[0]).collect());
         let index = Index { firsts, ..Index::default() };
-        Run { first, upper, bytes, has_past: true, place: Place::Held(parts), index }
+        Run { first, upper, bytes, has_past: true, batches: 0, place: Place::Held(parts), index }
     }
 
     pub fn id(&self) -> Option<RunId> {

@@ -29,13 +29,14 @@ use super::since::{Since, checksum_of};
 use super::{GraphId, GraphInfo, Part, Store, StoreError, encode, records};
 use crate::history::erased::{prefix, rewritten_key, times_rewritten};
 
-pub(super) const TITLE: &[u8; 16] = b"weir backup 4\n\0\n";
+pub(super) const TITLE: &[u8; 16] = b"weir backup 5\n\0\n";
 
 /// Of one that goes on from another.
-pub(super) const TITLE_MORE: &[u8; 16] = b"weir backup +4\n\0";
+pub(super) const TITLE_MORE: &[u8; 16] = b"weir backup +5\n\0";
 
-/// The same before, with entries as format 5 of directories has them, and with chunks as formats 4 and 3 do.
-pub(super) const TITLES_BEFORE: [[&[u8; 16]; 2]; 3] = [
+/// The same before, without what sources brought, with entries as format 5 of directories has them, and with chunks as formats 4 and 3 do.
+pub(super) const TITLES_BEFORE: [[&[u8; 16]; 2]; 4] = [
+    [b"weir backup 4\n\0\n", b"weir backup +4\n\0"],
     [b"weir backup 3\n\0\n", b"weir backup +3\n\0"],
     [b"weir backup 2\n\0\n", b"weir backup +2\n\0"],
     [b"weir backup 1\n\0\n", b"weir backup +1\n\0"],
@@ -102,7 +103,7 @@ impl<'a> Backup<'a> {
         }
         for run in store.runs(info.id)?.into_iter().filter(|run| run.upper > from) {
             self.block(b'r', &[run.first.0.to_le_bytes(), run.upper.0.to_le_bytes()].concat())?;
-            for part in [Part::Newest, Part::Older, Part::Index] {
+            for part in Part::ALL {
                 store.read_run(info.id, run.id, part, &mut |chunk| {
                     self.copied.chunks += 1;
                     self.block(b'c', &[&[part as u8], chunk].concat())

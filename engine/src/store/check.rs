@@ -6,6 +6,7 @@ use weir_model::mutation::Kind;
 use super::{GraphInfo, Part, RunInfo, Store, StoreError};
 use crate::arrangement::chunk::Chunk;
 use crate::arrangement::numbering::Marks;
+use crate::history::batches;
 use crate::history::run::decode_index;
 
 /// What was found.
@@ -96,6 +97,22 @@ impl Checking<'_> {
         if matches!(index, Some(None)) {
             self.wrong(place, "an index that is not one");
         }
+        let (mut count, mut problems) = (0, Vec::new());
+        let read = self.store.read_run(info.id, run.id, Part::Batches, &mut |bytes| {
+            let batches = batches::decode(bytes);
+            let is_of_run = |batches: &Vec<_>| {
+                batches.iter().all(|batch: &batches::Batch| run.first <= batch.first && batch.upper <= run.upper)
+            };
+            if !batches.as_ref().is_some_and(is_of_run) {
+                problems.push(format!("chunk {count} does not tell what sources brought"));
+            }
+            count += 1;
+            Ok(())
+        });
+        self.checked.chunks += count;
+        let place_of_batches = format!("{place}, batches");
+        self.note(&place_of_batches, read);
+        problems.iter().for_each(|problem| self.wrong(&place_of_batches, problem));
         for (part, name) in [(Part::Newest, "newest"), (Part::Older, "older")] {
             let place = format!("{place}, {name} versions");
             let (mut firsts, mut last, mut problems) = (Vec::new(), None, Vec::new());

@@ -7,14 +7,15 @@
 //!
 //! Knows nothing of what the store puts there.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
 
 /// Of everything below the directory. Raised when an older weir could not read what this one writes.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// The oldest format this weir reads; what it writes into such a directory makes that one of `FORMAT`.
 const OLDEST: u32 = 2;
@@ -157,7 +158,10 @@ fn create(path: &Path, create_parent: bool) -> Result<(), StoreError> {
         let hint = "create it, or set store.create-parent-dir = true";
         return Err(refused(path, "the directory above it does not exist".into(), hint));
     }
-    fs::create_dir_all(path).map_err(|error| refused(path, format!("it cannot be created ({error})"), PERMISSIONS))
+    let made = parent.map_or(Ok(()), fs::create_dir_all);
+    // Secrets of streams are among the data.
+    let made = made.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(path));
+    made.map_err(|error| refused(path, format!("it cannot be created ({error})"), PERMISSIONS))
 }
 
 /// Leaves alone what is not ours, before anything is written.
@@ -226,6 +230,8 @@ fn must_be_locked(locked: Result<(), TryLockError>, file: &mut File, path: &Path
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn open(path: &Path) -> Result<Directory, StoreError> {
@@ -284,6 +290,7 @@ mod tests {
         let refusal = open(&path).unwrap_err().to_string();
         assert!(refusal.contains("create-parent-dir"), "{refusal}");
         Directory::open(&path, "rocks-db", true).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700, "for weir's user alone");
     }
 
     #[test]

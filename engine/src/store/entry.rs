@@ -127,7 +127,7 @@ pub fn encode(entry: &Entry, after: Tick, out: &mut Vec<u8>) -> Result<(), Store
 }
 
 /// None where they would not become shorter.
-fn pack(bytes: &[u8]) -> Option<Vec<u8>> {
+pub fn pack(bytes: &[u8]) -> Option<Vec<u8>> {
     if bytes.len() < PACKED_FROM {
         return None;
     }
@@ -139,7 +139,7 @@ fn pack(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The inverse, of what was so many bytes.
-fn unpack(packed: &[u8], length: u64) -> Result<Vec<u8>, Wrong> {
+pub fn unpack(packed: &[u8], length: u64) -> Result<Vec<u8>, Wrong> {
     const WRONG: Wrong = "mutations that cannot be unpacked";
     if zstd::decompressed_size(packed) != Some(length) {
         return Err(WRONG);

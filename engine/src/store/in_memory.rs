@@ -38,7 +38,7 @@ struct Kept {
 }
 
 /// By part.
-type Chunks = [Vec<Vec<u8>>; 3];
+type Chunks = [Vec<Vec<u8>>; Part::ALL.len()];
 
 impl InMemory {
     pub fn new() -> InMemory {
@@ -80,7 +80,7 @@ impl Held {
 }
 
 fn gather(run: NewRun<'_>) -> Result<(RunInfo, Chunks), StoreError> {
-    let mut info = RunInfo { id: RunId(0), first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
+    let mut info = RunInfo { id: RunId(0), first: run.first, upper: run.upper, chunks: Default::default(), bytes: 0 };
     let mut chunks = Chunks::default();
     for chunk in run.chunks {
         let (part, mut bytes) = chunk?;

@@ -32,10 +32,10 @@ const PAGES: Definition = TableDefinition::new("pages");
 const META: Definition = TableDefinition::new("meta");
 
 /// Of the format of the tables: under the key of this name in `META`, unsealed.
-const FORMAT: &[u8] = b"weir-map-db-4";
+const FORMAT: &[u8] = b"weir-map-db-5";
 
 /// Those before, whose entries were not packed, whose chunks held whole values, and at first were not compressed: read, and made one of `FORMAT`.
-const FORMATS_BEFORE: [&[u8]; 3] = [b"weir-map-db-3", b"weir-map-db-2", b"weir-map-db-1"];
+const FORMATS_BEFORE: [&[u8]; 4] = [b"weir-map-db-4", b"weir-map-db-3", b"weir-map-db-2", b"weir-map-db-1"];
 
 /// Memory for what was read.
 const CACHE_BYTES: usize = 64 << 20;
@@ -265,7 +265,7 @@ impl MapDb {
     fn write_run(&self, graph: GraphId, run: NewRun<'_>) -> Result<(RunInfo, Vec<Sealed>), StoreError> {
         self.must_be_live(graph)?;
         let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
-        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
+        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: Default::default(), bytes: 0 };
         let (mut waiting, mut bytes) = (Vec::new(), 0);
         for chunk in run.chunks {
             let (part, chunk) = chunk?;

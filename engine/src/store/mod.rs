@@ -44,8 +44,9 @@ use crate::memory::at_most;
 use crate::scheduling::breathe;
 
 pub use backup::{Backup, Copied, back_up};
+pub use bytes::{Reader, put_block};
 pub use check::{Checked, check};
-pub use entry::{Delivered, EncodedEntry, Entry, LogReader, encode};
+pub use entry::{Delivered, EncodedEntry, Entry, LogReader, encode, pack, unpack};
 pub use error::StoreError;
 pub use in_memory::InMemory;
 #[cfg(feature = "map-db")]
@@ -114,8 +115,14 @@ pub enum Part {
     Newest,
     /// What only the past needs.
     Older,
-    /// Where to find what in the other two.
+    /// Where to find what in the two before.
     Index,
+    /// Which ticks sources brought.
+    Batches,
+}
+
+impl Part {
+    pub const ALL: [Part; 4] = [Part::Newest, Part::Older, Part::Index, Part::Batches];
 }
 
 /// A run of pages: versions of facts from ticks in `first..upper`.
@@ -125,7 +132,7 @@ pub struct RunInfo {
     pub first: Tick,
     pub upper: Tick,
     /// How many there are of each part.
-    pub chunks: [u64; 3],
+    pub chunks: [u64; Part::ALL.len()],
     pub bytes: u64,
 }
 

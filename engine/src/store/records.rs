@@ -41,8 +41,8 @@ pub fn take_graph(id: GraphId, bytes: &[u8]) -> Result<GraphInfo, Wrong> {
 }
 
 pub fn put_run(run: &RunInfo) -> Vec<u8> {
-    let [newest, older, index] = run.chunks;
-    [run.first.0, run.upper.0, newest, run.bytes, older, index].iter().flat_map(|number| number.to_le_bytes()).collect()
+    let [newest, older, index, batches] = run.chunks;
+    [run.first.0, run.upper.0, newest, run.bytes, older, index, batches].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 pub fn take_run(id: RunId, bytes: &[u8]) -> Result<RunInfo, Wrong> {
@@ -51,8 +51,10 @@ pub fn take_run(id: RunId, bytes: &[u8]) -> Result<RunInfo, Wrong> {
     let [newest, bytes] = [reader.u64()?, reader.u64()?];
     // Runs of format 2 have one part, and no index of it.
     let [older, index] = if reader.0.is_empty() { [0, 0] } else { [reader.u64()?, reader.u64()?] };
+    // Those before format 7 do not say what sources brought.
+    let batches = if reader.0.is_empty() { 0 } else { reader.u64()? };
     reader.end()?;
-    Ok(RunInfo { id, first, upper, chunks: [newest, older, index], bytes })
+    Ok(RunInfo { id, first, upper, chunks: [newest, older, index, batches], bytes })
 }
 
 pub fn put_progress(progress: &Progress) -> Vec<u8> {

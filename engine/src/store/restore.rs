@@ -16,7 +16,9 @@ use super::entry::LogReader;
 use super::since::{Since, checksum_of};
 use super::{EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, Store, StoreError, encode, records};
 use crate::arrangement::pages;
+use crate::history::batches;
 use crate::history::erased::{read_times, rewritten_key};
+use crate::history::run::Indexing;
 
 /// Entries are written to the store in groups of about this size.
 const GROUP_BYTES: usize = 8 << 20;
@@ -113,11 +115,11 @@ fn scan(from: &mut dyn Source) -> Result<Scanned, StoreError> {
     let mut title = [0; TITLE.len()];
     let unreadable = |error| StoreError::failed("read the backup", error);
     from.seek(SeekFrom::Start(0)).map_err(unreadable)?;
-    from.read_exact(&mut title).map_err(|_| StoreError::damaged("not a backup of weir", "the backup"))?;
+    from.read_exact(&mut title).map_err(|_| wrong("not a backup of weir"))?;
     let [whole, more] = [0, 1].map(|form| TITLES_BEFORE.map(|titles| titles[form]));
     let goes_on = title == *TITLE_MORE || more.contains(&&title);
     if !goes_on && title != *TITLE && !whole.contains(&&title) {
-        return Err(StoreError::damaged("not a backup of weir, or one of a newer version", "the backup"));
+        return Err(wrong("not a backup of weir, or one of a newer version"));
     }
     let mut blocks = Blocks::new(from, TITLE.len() as u64);
     let since = match blocks.next_of(b'b')? {
@@ -275,7 +277,8 @@ impl Writing<'_> {
         let pages = pages::run(&group);
         let nodes = pages.ids();
         let mut pages = pages.map(|chunk| Ok((Part::Newest, chunk)));
-        let mut chunks = crate::history::run::Indexing::new(&mut pages, nodes);
+        let chunks = Indexing::new(&mut pages, nodes);
+        let mut chunks = chunks.chain(batches::of_entries(&group));
         let progress = Progress { upto: upper, ..Progress::default() };
         self.store.checkpoint(self.new, NewRun { first, upper, chunks: &mut chunks }, &progress).map(drop)
     }
@@ -371,12 +374,8 @@ impl Blocks<'_> {
 
     fn chunk(&mut self) -> Result<Option<(Part, Vec<u8>)>, StoreError> {
         let Some(mut bytes) = self.next_of(b'c')? else { return Ok(None) };
-        let part = match bytes.first() {
-            Some(0) => Part::Newest,
-            Some(1) => Part::Older,
-            Some(2) => Part::Index,
-            _ => return Err(wrong("a chunk of unknown kind")),
-        };
+        let part = bytes.first().and_then(|part| Part::ALL.get(usize::from(*part)));
+        let part = *part.ok_or_else(|| wrong("a chunk of unknown kind"))?;
         bytes.remove(0);
         Ok(Some((part, bytes)))
     }

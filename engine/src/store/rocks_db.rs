@@ -380,9 +380,9 @@ impl RocksDb {
 
     /// Writes the chunks of a run; a small one goes into the batch that will complete it.
     fn write_run(&self, graph: GraphId, id: RunId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<RunInfo, StoreError> {
-        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
+        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: Default::default(), bytes: 0 };
         // By part: keys within a file ascend, and files do not overlap.
-        let mut waiting: [Waiting; 3] = Default::default();
+        let mut waiting: [Waiting; Part::ALL.len()] = Default::default();
         let mut files = IncomingFiles { store: self, run: id, paths: Vec::new() };
         for chunk in run.chunks {
             let (part, chunk) = chunk?;

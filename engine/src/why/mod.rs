@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use weir_model::expression::Failure;
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot};
-use weir_model::{Expr, GraphFree, NodeId, Position, Text, Tick, Value};
+use weir_model::{Expr, GraphFree, NodeId, Text, Tick, Value};
 
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::history::batches::{self, Batch};
 use crate::store::StoreError;
 use crate::view::EdgeRef;
 use search::{Around, Search};
@@ -154,8 +155,7 @@ pub enum ReasonOf {
 pub struct OfRecord {
     /// Its place in its batch.
     pub place: u64,
-    /// Where the source stood after the batch; none for writes that came from no source.
-    pub source: Option<(Text, Position)>,
+    pub batch: Batch,
 }
 
 /// The patterns that a standing query is maintained by.
@@ -299,26 +299,27 @@ impl Graph {
         Ok(reasons)
     }
 
-    /// Which records ticks were given to, as far back as the log reaches: None for those that a checkpoint has taken out of it.
+    /// Which records ticks were given to: None for those that no source brought, or before history begins.
     pub fn records_of(&self, ticks: &[Tick]) -> Result<Vec<Option<OfRecord>>, EngineError> {
-        let mut found = vec![None; ticks.len()];
-        let Some(last) = ticks.iter().max() else { return Ok(found) };
-        let store = &self.parts().store;
-        let from = store.progress(self.id())?.upto;
-        let read = store.read_log(self.id(), from, &mut |entry| {
-            if entry.first > *last {
-                return Err(StoreError::Stopped);
-            }
-            for (tick, found) in ticks.iter().zip(&mut found) {
-                if entry.first <= *tick && *tick < entry.upper {
-                    *found = Some(OfRecord { place: tick.0 - entry.first.0, source: entry.sources.first().cloned() });
+        let Some(last) = ticks.iter().max() else { return Ok(Vec::new()) };
+        let store = &*self.parts().store;
+        let mut of_log: Vec<Batch> = Vec::new();
+        if store.progress(self.id())?.upto <= *last {
+            let read = store.read_log(self.id(), Tick::ZERO, &mut |entry| {
+                if entry.first > *last {
+                    return Err(StoreError::Stopped);
                 }
-            }
-            Ok(())
-        });
-        match read {
-            Ok(()) | Err(StoreError::Stopped) => Ok(found),
-            Err(error) => Err(error.into()),
+                of_log.extend(Batch::of(&entry).filter(|batch| ticks.iter().any(|tick| batch.holds(*tick))));
+                Ok(())
+            });
+            read.or_else(|error| if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) })?;
         }
+        // A checkpoint may have taken some out of the log just now, so runs are looked at last.
+        let of_runs = batches::find(store, self.id(), ticks)?;
+        let of_tick = |(tick, of_run): (&Tick, Option<Batch>)| {
+            let batch = of_run.or_else(|| of_log.iter().find(|batch| batch.holds(*tick)).cloned())?;
+            Some(OfRecord { place: tick.0 - batch.first.0, batch })
+        };
+        Ok(ticks.iter().zip(of_runs).map(of_tick).collect())
     }
 }

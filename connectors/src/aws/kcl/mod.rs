@@ -33,6 +33,7 @@ use crate::formats::StreamFormat;
 use crate::names::of_this_machine;
 use crate::origin;
 use crate::recoding::RecordDecoder;
+use crate::secret;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Reads the data of records from those shards of a stream of Kinesis that fall to it: several that have the same
@@ -59,7 +60,7 @@ pub struct KinesisKclIngest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
     /// The address of another server that speaks the protocols of Kinesis and DynamoDB, instead of Amazon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
     /// Where the reading of shards begins that nobody of this application has read.
     #[serde(default)]
