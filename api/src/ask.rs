@@ -19,7 +19,7 @@ pub const REFUSED: u8 = 1;
 /// Of the command line. Its parser uses the same.
 pub const USAGE: u8 = 2;
 /// weir could not be asked.
-pub const UNREACHABLE: u8 = 3;
+const UNREACHABLE: u8 = 3;
 /// Ctrl-C, as shells have it.
 pub const INTERRUPTED: u8 = 130;
 

@@ -7,7 +7,7 @@ mod rows;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -16,6 +16,7 @@ use weir_connectors::http;
 
 use crate::error::chain;
 use crate::wire::diagnostic::HEADER;
+use weir_model::lock::lock;
 
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
@@ -249,7 +250,7 @@ impl Client {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = lock(&self.connections);
         if connections.used.elapsed() > IDLE_MAX {
             *connections = Connections::new()?;
         }

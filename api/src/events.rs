@@ -19,6 +19,7 @@ use weir_connectors::Encoder;
 
 use crate::outputs::Sent;
 use crate::standing::{Follower, News};
+use weir_model::lock::lock;
 
 /// Events waiting for one listener. A listener that is slower loses events rather than slow the graph.
 const WAITING_MAX: usize = 1024;
@@ -46,23 +47,26 @@ pub struct Hub {
 
 impl Hub {
     pub fn is_heard(&self) -> bool {
-        !self.listeners.lock().unwrap_or_else(|e| e.into_inner()).is_empty()
+        lock(&self.listeners).iter().any(|listener| !listener.is_closed())
     }
 
     pub fn send(&self, live: Live) {
-        let mut listeners = self.listeners.lock().unwrap_or_else(|e| e.into_inner());
+        let mut listeners = lock(&self.listeners);
         listeners.retain(|listener| !matches!(listener.try_send(live.clone()), Err(mpsc::error::TrySendError::Closed(_))));
     }
 
     pub fn listen(&self) -> mpsc::Receiver<Live> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        self.listeners.lock().unwrap_or_else(|e| e.into_inner()).push(sender);
+        let mut listeners = lock(&self.listeners);
+        // Where nothing is sent for long, this is when those who have gone are seen.
+        listeners.retain(|listener| !listener.is_closed());
+        listeners.push(sender);
         receiver
     }
 
     /// Ends all streams.
     pub fn close(&self) {
-        self.listeners.lock().unwrap_or_else(|e| e.into_inner()).clear();
+        lock(&self.listeners).clear();
     }
 }
 
@@ -163,5 +167,20 @@ impl Stream for Events {
             Poll::Ready(_) => Poll::Ready(Some(Ok(Event::default().data("")))),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_gone_is_let_go_of_though_nothing_is_sent() {
+        let hub = Hub::default();
+        (0..3).for_each(|_| drop(hub.listen()));
+        assert!(!hub.is_heard());
+        let _one = hub.listen();
+        assert!(hub.is_heard());
+        assert_eq!(lock(&hub.listeners).len(), 1);
     }
 }

@@ -20,6 +20,7 @@ use weir_connectors::{ConnectorError, Intake, RecordQuery, SOURCES, SourceConfig
 use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared, RESULTS_WAITING_MAX};
 use weir_model::Text;
+use weir_model::lock::lock;
 
 pub use errors::ErrorHandling;
 pub use transformation::Transformation;
@@ -61,6 +62,9 @@ const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// For so long a pause is not answered while a batch takes effect, or a record of it.
 const PAUSE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// What is told of a stream of which a thread has panicked.
+const BUG: &str = "the stream ended through a bug in weir; the log has the details";
 
 /// How many failed records are kept to be looked at; the count goes on.
 const FAILURES_KEPT_MAX: usize = 100;
@@ -136,6 +140,8 @@ pub struct Stream {
     changed: Condvar,
     /// Its end is waited for by one after another.
     joining: Mutex<()>,
+    /// It is stored by one after another, each time as it is then: the last word is the newest.
+    storing: Mutex<()>,
     records: Meter,
     bytes: Meter,
     started: SystemTime,
@@ -168,7 +174,7 @@ struct State {
     /// What keeps dead letters from their destination.
     undelivered: Option<String>,
     /// Results that nobody has taken keep it from changing the graph.
-    held: bool,
+    waits_for_results: bool,
     ended_after: Option<Duration>,
     failed_records: u64,
     kept: Vec<KeptRecord>,
@@ -184,15 +190,15 @@ impl State {
 
     /// Why it does not get on, or has ended.
     fn message(&self) -> Option<String> {
-        let held = || {
-            self.held.then(|| {
+        let waits = || {
+            self.waits_for_results.then(|| {
                 format!(
                     "waits: a standing query has more than {RESULTS_WAITING_MAX} results that an output has not taken; `holdsIngest` in its status says which"
                 )
             })
         };
         let known = self.message.as_ref().or(self.undelivered.as_ref()).cloned();
-        known.or_else(held).or_else(|| self.trouble.clone()).or_else(|| self.notice.clone())
+        known.or_else(waits).or_else(|| self.trouble.clone()).or_else(|| self.notice.clone())
     }
 }
 
@@ -418,7 +424,7 @@ impl Stream {
             trouble: None,
             notice: None,
             undelivered: None,
-            held: false,
+            waits_for_results: false,
             ended_after: None,
             failed_records: past.failed_records,
             kept: past.kept,
@@ -437,6 +443,7 @@ impl Stream {
             halts: AtomicBool::new(false),
             changed: Condvar::new(),
             joining: Mutex::default(),
+            storing: Mutex::default(),
             records: Meter::from(past.records),
             bytes: Meter::from(past.bytes),
             started: past.started.map_or_else(SystemTime::now, |millis| UNIX_EPOCH + Duration::from_millis(millis)),
@@ -531,7 +538,11 @@ impl Stream {
     ) {
         let (stream, engine) = (self.clone(), engine.clone());
         let named = weir_connectors::thread::named("ingest", &self.name);
-        match named.spawn(move || pump::run(&stream, &engine, &context, rested)) {
+        let run = move || {
+            let _end = EndIfPanics { stream: &stream, engine: &engine };
+            pump::run(&stream, &engine, &context, rested);
+        };
+        match named.spawn(run) {
             Ok(handle) => place.thread = Some(handle),
             Err(error) => self.end(Status::Failed, Some(format!("no thread could be started: {error}"))),
         }
@@ -553,6 +564,8 @@ impl Stream {
         if !resting.rest(call) {
             return Some(resting);
         }
+        // What has changed since it was looked at, when nobody could be called for it.
+        self.note_trouble(resting.trouble());
         *place = Place { thread: None, resting: Some(resting) };
         None
     }
@@ -599,7 +612,7 @@ impl Stream {
         let Place { thread, resting } = std::mem::take(&mut *lock(&self.place));
         drop(resting);
         if thread.is_some_and(|thread| thread.join().is_err()) {
-            self.end(Status::Failed, Some("the stream ended through a bug in weir; the log has the details".to_owned()));
+            self.end(Status::Failed, Some(BUG.to_owned()));
         }
     }
 
@@ -655,7 +668,7 @@ impl Stream {
     }
 
     /// Waits so long. False when it is to end.
-    fn rest(&self, pause: Duration) -> bool {
+    fn wait_unless_stopping(&self, pause: Duration) -> bool {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, pause, |state| state.stopping.is_none());
         waited.unwrap_or_else(|e| e.into_inner()).0.stopping.is_none()
@@ -674,10 +687,10 @@ impl Stream {
     fn wait_for_room(&self) -> bool {
         let room = self.graph.wait_for_room_while(|| {
             let mut state = self.lock();
-            state.held = true;
+            state.waits_for_results = true;
             state.may_finish()
         });
-        self.lock().held = false;
+        self.lock().waits_for_results = false;
         room
     }
 
@@ -737,6 +750,7 @@ impl Stream {
     }
 
     fn store(&self, engine: &Engine) -> Result<(), weir_engine::EngineError> {
+        let _one = lock(&self.storing);
         let mut settings = self.config.stored();
         self.errors.store(&mut settings);
         self.transformation.show(&mut settings);
@@ -760,6 +774,13 @@ impl Stream {
         });
         drop(state);
         engine.set_metadata(&key(&self.graph, &self.name), Some(stored.to_string().as_bytes()))
+    }
+
+    /// The end of one that has ended by itself.
+    fn store_end(&self, engine: &Engine) {
+        if let Err(error) = self.store(engine) {
+            tracing::error!(ingest = self.name, "its end could not be stored: {error}");
+        }
     }
 
     /// What clients see; `name` where the answer is not an object keyed by it.
@@ -792,6 +813,21 @@ impl Stream {
             info["failedRecords"] = json!({"count": state.failed_records, "first": kept.collect::<Vec<_>>()});
         }
         info
+    }
+}
+
+/// A stream of which the thread panics has failed: nobody waits for the thread of one that runs, and would see it.
+struct EndIfPanics<'a> {
+    stream: &'a Stream,
+    engine: &'a Engine,
+}
+
+impl Drop for EndIfPanics<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.stream.end(Status::Failed, Some(BUG.to_owned()));
+            self.stream.store_end(self.engine);
+        }
     }
 }
 
@@ -834,6 +870,55 @@ pub fn refused(error: ConnectorError) -> ApiError {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
+#[cfg(test)]
+mod tests {
+    use weir_connectors::{FilePolicy, HostPolicy};
+    use weir_engine::Options;
+    use weir_engine::store::InMemory;
+
+    use super::*;
+
+    fn stream() -> (Engine, Arc<Stream>) {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        let engine = engine.expect("an engine in memory");
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let definition = read(&json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect("a definition");
+        let (named, life) = (("numbers", "numbers#1".to_owned()), (Status::Running, Past::default()));
+        let stream = Stream::new(&engine.default_graph(), named, definition, life, &procedures).expect("a stream");
+        (engine, stream)
+    }
+
+    fn stored_status(engine: &Engine, stream: &Stream) -> Json {
+        let stored = engine.metadata(&key(&stream.graph, &stream.name)).expect("it can be read").expect("it is there");
+        serde_json::from_slice::<Json>(&stored).expect("JSON")["status"].clone()
+    }
+
+    #[test]
+    fn a_stream_of_which_the_thread_panics_has_failed() {
+        let (engine, stream) = stream();
+        let (of, on) = (stream.clone(), engine.clone());
+        let thread = std::thread::spawn(move || {
+            let _end = EndIfPanics { stream: &of, engine: &on };
+            panic!("on purpose");
+        });
+        assert!(thread.join().is_err());
+        assert_eq!(stream.status(), Status::Failed);
+        assert_eq!(stream.message().as_deref(), Some(BUG));
+        assert_eq!(stored_status(&engine, &stream), "Failed");
+    }
+
+    #[test]
+    fn what_is_stored_last_is_how_it_is() {
+        let (engine, stream) = stream();
+        std::thread::scope(|scope| {
+            let another_stores = lock(&stream.storing);
+            let waits = scope.spawn(|| stream.store(&engine));
+            // Long enough to have looked, for one that did so before its turn.
+            std::thread::sleep(Duration::from_millis(50));
+            stream.end(Status::Completed, None);
+            drop(another_stores);
+            waits.join().expect("no panic").expect("it is stored");
+        });
+        assert_eq!(stored_status(&engine, &stream), "Completed");
+    }
 }

@@ -12,6 +12,7 @@ use serde_json::{Value as Json, json};
 use crate::app::App;
 use crate::clock;
 use crate::events::{Hub, Live};
+use weir_model::lock::lock;
 
 /// How often rates are sent.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -55,12 +56,12 @@ impl LiveState {
         let data: Json = serde_json::from_str(data).unwrap_or(Json::Null);
         let shown = json!({"query": query, "positive": positive, "data": data, "at": clock::millis(SystemTime::now())});
         self.hub.send(Live { name: "result", id: None, data: shown.to_string() });
-        let mut recent = self.recent.lock().unwrap_or_else(|e| e.into_inner());
+        let mut recent = lock(&self.recent);
         recent.push_front(shown);
         recent.truncate(RECENT_MAX);
     }
 
-    pub fn totals(&self) -> (u64, u64) {
+    fn totals(&self) -> (u64, u64) {
         (self.matches.load(Ordering::Relaxed), self.cancellations.load(Ordering::Relaxed))
     }
 }
@@ -68,8 +69,8 @@ impl LiveState {
 /// What a page needs to begin with.
 pub fn state(app: &App) -> Json {
     let live = &app.live;
-    let recent: Vec<Json> = live.recent.lock().unwrap_or_else(|e| e.into_inner()).iter().cloned().collect();
-    let history: Vec<Json> = live.history.lock().unwrap_or_else(|e| e.into_inner()).iter().cloned().collect();
+    let recent: Vec<Json> = lock(&live.recent).iter().cloned().collect();
+    let history: Vec<Json> = lock(&live.history).iter().cloned().collect();
     json!({
         "version": crate::VERSION,
         "store": app.settings.store.label(),
@@ -127,7 +128,7 @@ pub async fn tick(app: Arc<App>) {
         before = now;
         app.live.shown.store(0, Ordering::Relaxed);
         {
-            let mut history = app.live.history.lock().unwrap_or_else(|e| e.into_inner());
+            let mut history = lock(&app.live.history);
             history.push_back(rates.clone());
             while history.len() > HISTORY_MAX {
                 history.pop_front();

@@ -12,6 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
 
 use crate::config::LogSettings;
+use weir_model::lock::lock;
 
 /// Of what is said about levels.
 const TEXT_BYTES_MAX: usize = 4096;
@@ -55,14 +56,14 @@ pub fn say(words: impl Display) {
 
 /// What is logged, as it was said.
 pub fn level() -> String {
-    CONTROL.get().map_or_else(String::new, |control| control.level.lock().unwrap_or_else(|e| e.into_inner()).clone())
+    CONTROL.get().map_or_else(String::new, |control| lock(&control.level).clone())
 }
 
 /// From now on.
 pub fn set_level(text: &str) -> Result<(), String> {
     let filter = filter(text)?;
     let control = CONTROL.get().ok_or("nothing is logged by this process")?;
-    let mut level = control.level.lock().unwrap_or_else(|e| e.into_inner());
+    let mut level = lock(&control.level);
     control.handle.reload(filter).map_err(|error| error.to_string())?;
     text.clone_into(&mut level);
     Ok(())

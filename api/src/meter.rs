@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
+use weir_model::lock::lock;
 
 /// How often the moving averages move.
 const STEP: Duration = Duration::from_secs(5);
@@ -59,19 +60,19 @@ impl Meter {
 
     /// Freezes the rates.
     pub fn end(&self) {
-        let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
+        let mut averages = lock(&self.averages);
         averages.step(self.counted());
         averages.ended.get_or_insert_with(Instant::now);
     }
 
     /// After an end: the time in between counts as one in which nothing came.
     pub fn go_on(&self) {
-        self.averages.lock().unwrap_or_else(|e| e.into_inner()).ended = None;
+        lock(&self.averages).ended = None;
     }
 
     /// The last minute's rate; before the first five seconds are over, the overall one.
     pub fn recent(&self) -> f64 {
-        let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
+        let mut averages = lock(&self.averages);
         averages.step(self.counted());
         averages.rates.map_or_else(|| self.overall(averages.ended), |rates| rates[0])
     }
@@ -82,7 +83,7 @@ impl Meter {
     }
 
     pub fn to_json(&self) -> Json {
-        let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
+        let mut averages = lock(&self.averages);
         averages.step(self.counted());
         let [one, five, fifteen] = averages.rates.unwrap_or_default();
         json!({

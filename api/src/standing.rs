@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use weir_cypher_compiler::{Options, StandingPlan, compile_standing};
 use weir_engine::{Engine, Graph, RESULTS_WAITING_MAX, Row, Standing, StandingQuery, Start};
+use weir_model::lock::{lock, read, write};
 use weir_model::{IdScheme, NodeId, Plan, QueryId, Text, Tick};
 
 use crate::error::ApiError;
@@ -107,7 +108,9 @@ impl StandingQueries {
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings, asked: bool) -> Result<Arc<Query>, ApiError> {
         self.procedures.check_text(&settings.pattern.query)?;
         let plan = compiled(graph, &mut settings.pattern)?.plan;
-        let links = self.links(graph, &[], &settings.outputs)?;
+        let mut links = self.links(graph, &[], &settings.outputs)?;
+        // Files last: one that is made stays there, also where the next output cannot be opened.
+        links.sort_by_key(|(name, _)| settings.outputs.iter().any(|(other, output)| other == name && is_file(output)));
         let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
         graph.stays()?;
@@ -120,6 +123,7 @@ impl StandingQueries {
             let output_opened = Opened::open((id, name), &output, link, graph.ids(), None, &self.runtime)?;
             opened.push((output, output_opened));
         }
+        opened.sort_by_key(|(name, _)| settings.outputs.iter().position(|(other, _)| other == name));
         self.store(graph, name, (id, id), (&settings, &BTreeMap::new()), "creating")?;
         let start = match settings.start {
             StartFrom::Now if !asked => Start::Now,
@@ -174,11 +178,16 @@ impl StandingQueries {
     /// not delivered before the restart are found.
     pub fn restore(&self) -> Result<(), ApiError> {
         for graph in self.engine.graphs().iter().filter_map(|name| self.engine.graph(name)) {
+            let mut are_all_there = true;
             for (key, stored) in self.engine.metadata_list(&key(&graph, ""))? {
-                match self.revive(&graph, &key, &stored) {
-                    Ok(()) => {}
-                    Err(error) => tracing::error!("the standing query stored as '{key}' cannot be restored: {error}"),
+                if let Err(error) = self.revive(&graph, &key, &stored) {
+                    tracing::error!("the standing query stored as '{key}' cannot be restored: {error}");
+                    are_all_there = false;
                 }
+            }
+            // What one that is not restored has delivered is to be known to a weir that can restore it.
+            if are_all_there {
+                graph.forget_delivery_to_nobody();
             }
         }
         Ok(())
@@ -303,11 +312,15 @@ impl StandingQueries {
             let output = outputs.iter().find(|(other, _)| *other == name).cloned();
             settings.outputs.extend(output);
             // Where it begins is stored before its definition: one without the other would be given the whole past.
-            query.installed().put_output(&query.frontier(&name), query.graph.next(), opened.position())?;
-            self.store_installed(query, &settings)?;
+            let frontier = query.frontier(&name);
+            let begun = query.installed().put_output(&frontier, query.graph.next(), opened.position()).map_err(ApiError::from);
+            if let Err(error) = begun.and_then(|()| self.store_installed(query, &settings)) {
+                query.installed().remove_output(&frontier);
+                return Err(error);
+            }
+            *lock(&query.settings) = settings.clone();
             let lane = query.add_lane(&name);
             query.start_output(&lane, opened)?;
-            *lock(&query.settings) = settings.clone();
         }
         Ok(())
     }
@@ -326,8 +339,9 @@ impl StandingQueries {
         settings.outputs.retain(|(other, _)| other != name);
         self.store_installed(query, &settings)?;
         *lock(&query.settings) = settings;
-        query.installed().remove_output(&query.frontier(name));
+        // Its last reports first: one that came later would bring its frontier back, and the log would be kept for nobody.
         query.close_output(name);
+        query.installed().remove_output(&query.frontier(name));
         Ok(())
     }
 
@@ -462,7 +476,7 @@ impl Query {
     }
 
     fn lanes(&self) -> Vec<Arc<Lane>> {
-        self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone()
+        read(&self.outputs).clone()
     }
 
     /// Where one listens to the output of that name.
@@ -482,7 +496,7 @@ impl Query {
 
     /// As the engine has it: another one when it has been replaced.
     pub fn installed(&self) -> Arc<StandingQuery> {
-        self.installed.read().unwrap_or_else(|e| e.into_inner()).clone()
+        read(&self.installed).clone()
     }
 
     /// One that begins as of a moment has looked through the graph.
@@ -521,7 +535,7 @@ impl Query {
 
     fn add_lane(&self, name: &str) -> Arc<Lane> {
         let lane = Arc::new(Lane::new(name));
-        self.outputs.write().unwrap_or_else(|e| e.into_inner()).push(lane.clone());
+        write(&self.outputs).push(lane.clone());
         lane
     }
 
@@ -550,7 +564,7 @@ impl Query {
 
     fn close_output(&self, name: &str) {
         let removed = {
-            let mut outputs = self.outputs.write().unwrap_or_else(|e| e.into_inner());
+            let mut outputs = write(&self.outputs);
             outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
         };
         if let Some(lane) = removed {
@@ -578,10 +592,15 @@ impl Query {
             tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
         }
         self.tail.close();
-        let lanes = std::mem::take(&mut *self.outputs.write().unwrap_or_else(|e| e.into_inner()));
+        let lanes = std::mem::take(&mut *write(&self.outputs));
         // All of them count from now on, not from the end of the one before.
         let deadlines: Vec<Instant> = lanes.iter().map(|lane| by(lane)).collect();
-        lanes.iter().zip(deadlines).for_each(|(lane, deadline)| lane.end(deadline));
+        for (lane, deadline) in lanes.iter().zip(&deadlines) {
+            // Those that are late end together, not one after another.
+            let now = Instant::now();
+            lanes.iter().zip(&deadlines).filter(|(_, by)| **by <= now).for_each(|(late, _)| late.give_up());
+            lane.end(*deadline);
+        }
     }
 }
 
@@ -617,11 +636,12 @@ fn frontier(output: &str, changes: Option<u64>) -> Text {
     changes.map_or_else(|| Text::new(output), |count| Text::new(format!("{output}\0{count}")))
 }
 
+/// Whether its results go to a file.
+fn is_file(output: &Output) -> bool {
+    matches!(output.end(), Output::Destination(to) if to.config.stored()["path"].is_string())
+}
+
 /// Where a definition is stored: with its graph, so that it goes when the graph does.
 fn key(graph: &Graph, name: &str) -> String {
     format!("{}standing/{name}", graph.id().metadata_prefix())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::net::TcpListener;
@@ -277,24 +277,30 @@ fn greet(url: &str, store: &str, workers: usize, serving: bool) {
     }
 }
 
+/// Signals so close together are one: `timeout` and others tell a process, and then its group.
+const ONE_SIGNAL: Duration = Duration::from_secs(1);
+
 /// SIGINT and SIGTERM ask for an orderly end; a second one does not wait for it.
 fn stop_on_signals(app: &Arc<App>) -> Result<(), String> {
     let watch = |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
     let (mut interrupt, mut terminate) = (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);
     let app = app.clone();
     tokio::spawn(async move {
-        let mut asked = false;
+        let mut asked: Option<Instant> = None;
         loop {
             let name = tokio::select! {
                 _ = interrupt.recv() => "SIGINT",
                 _ = terminate.recv() => "SIGTERM",
             };
-            if asked {
+            if let Some(asked) = asked {
+                if asked.elapsed() < ONE_SIGNAL {
+                    continue;
+                }
                 say(format_args!("{name} again: ending at once. What was acknowledged is safe."));
                 // As with SIGKILL, and nothing behind it: destructors would wait for threads.
                 let _ = kill_process(getpid(), Signal::KILL);
             }
-            asked = true;
+            asked = Some(Instant::now());
             app.stop(name);
         }
     });

@@ -2,7 +2,7 @@
 //! and whoever watches over weir must be able to tell that from its being dead.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use crate::error::{self, ApiError};
 use crate::routes;
 use crate::transfer::progress::bar;
 use crate::wire::family::Family;
+use weir_model::lock::lock;
 
 /// How often the bar on a terminal moves, and how often a line of the log says the same.
 const BETWEEN: Duration = Duration::from_millis(100);
@@ -49,7 +50,7 @@ impl Default for Startup {
 impl Startup {
     /// The next part has begun.
     pub fn at(&self, part: &'static str) {
-        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = part;
+        *lock(&self.now) = part;
         tracing::debug!("{} s after the start {part}", self.began.elapsed().as_secs_f32());
     }
 
@@ -59,7 +60,7 @@ impl Startup {
     }
 
     fn now(&self) -> String {
-        let now = *self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = *lock(&self.now);
         match self.loading.to_string() {
             far if far.is_empty() => now.to_owned(),
             far => format!("{now}: {far}"),

@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use weir_model::lock::lock;
 
 /// Between two looks whether the files have changed.
 const LOOK: Duration = Duration::from_secs(5);
@@ -46,7 +47,7 @@ impl Tls {
 
     /// The handshake.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let config = self.current.lock().unwrap_or_else(|e| e.into_inner()).0.clone();
+        let config = lock(&self.current).0.clone();
         TlsAcceptor::from(config).accept(stream).await
     }
 
@@ -63,7 +64,7 @@ impl Tls {
 
     fn look(&self) {
         let now = changed(&self.files);
-        let mut current = self.current.lock().unwrap_or_else(|e| e.into_inner());
+        let mut current = lock(&self.current);
         if current.1 == now {
             return;
         }

@@ -5,7 +5,8 @@
 //! Either the one who rests sees what was brought, or the one who brings it sees the call; so nothing lies there unseen.
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use weir_model::lock::lock;
 
 /// Made once, by whichever thread brings something. It must not take long.
 pub type Call = Box<dyn FnOnce() + Send>;
@@ -33,7 +34,7 @@ impl Bell {
 
     /// Keeps the call until something comes. The caller looks afterwards whether it has come before, and then disarms.
     pub fn arm(&self, call: Call) {
-        let mut kept = self.0.call.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0.call);
         *kept = Some(call);
         self.0.armed.store(true, Ordering::Relaxed);
         drop(kept);
@@ -56,7 +57,7 @@ impl Bell {
     }
 
     fn take(&self) -> Option<Call> {
-        let mut kept = self.0.call.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0.call);
         // With the lock held: it would be said of the next call otherwise, and nobody would ring that one.
         self.0.armed.store(false, Ordering::Relaxed);
         kept.take()

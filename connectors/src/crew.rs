@@ -3,9 +3,10 @@
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
+use weir_model::lock::lock;
 
 /// So long a thread waits for work.
 const STAYS: Duration = Duration::from_secs(2);
@@ -109,10 +110,6 @@ impl Shift {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]

@@ -3,13 +3,14 @@
 //! It does not know what failed: records of a stream, or results that a destination refuses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::delivery::{Delivery, OnRefused, Outgoing};
 use crate::destination::Destination;
 use crate::error::ConnectorError;
 use crate::output_format::RecordSchema;
+use weir_model::lock::lock;
 
 /// What keeps them is given this long to take the last of them at the end.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -125,8 +126,4 @@ impl DeadLetters {
             delivery.close(if all { CLOSE_TIME_MAX } else { Duration::ZERO });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

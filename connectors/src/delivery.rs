@@ -13,9 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Receiver;
+use weir_model::lock::lock;
 use weir_model::{NodeId, Position};
 
-use crate::destination::Destination;
+use crate::destination::{Destination, Written};
 use crate::error::ConnectorError;
 use crate::on_call::{Care, LOOK, OnCall, Refusal, Work};
 
@@ -149,7 +150,7 @@ impl DeliveryCounters {
     }
 
     fn lock(&self) -> MutexGuard<'_, DeliveryState> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.state)
     }
 }
 
@@ -165,6 +166,8 @@ pub struct Delivery {
     worker: OnCall<Worker>,
     lossy: bool,
     shared: Arc<Shared>,
+    /// Its end was waited for.
+    ended: bool,
 }
 
 struct Shared {
@@ -198,7 +201,7 @@ impl Delivery {
         shared.counters.lock().policy = on_refused.in_force(destination.retry());
         let worker =
             Worker { shared: shared.clone(), destination, delivered, on_refused, held: 0, tries: 0, upper: 0, told: 0, at };
-        Delivery { worker: OnCall::new(QUEUE_BATCHES_MAX, worker), lossy, shared }
+        Delivery { worker: OnCall::new(QUEUE_BATCHES_MAX, worker), lossy, shared, ended: false }
     }
 
     /// Hands over results, waiting while the queue is full. `mark` grows from call to call; no results are fine, and say
@@ -257,7 +260,7 @@ impl Delivery {
 
     /// Why the output has ended by itself.
     pub fn failure(&self) -> Option<String> {
-        self.shared.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        lock(&self.shared.failure).clone()
     }
 
     /// Ends the output: what is waiting is written, as far as the time allows. Returns whether all of it was.
@@ -266,13 +269,15 @@ impl Delivery {
     }
 
     fn end(&mut self, patience: Duration) -> bool {
-        self.worker.hang_up();
-        if !self.worker.has_ended_within(patience) {
-            self.shared.stop.store(true, Ordering::Relaxed);
-        }
-        // A request that hangs is not waited for: the thread ends with it, or with the process.
-        if self.worker.has_ended_within(STOP_GRACE) && self.worker.join().is_err() {
-            self.shared.fail("the delivery thread has panicked; this is a bug");
+        if !std::mem::replace(&mut self.ended, true) {
+            self.worker.hang_up();
+            if !self.worker.has_ended_within(patience) {
+                self.shared.stop.store(true, Ordering::Relaxed);
+            }
+            // A request that hangs is not waited for: the thread ends with it, or with the process.
+            if self.worker.has_ended_within(STOP_GRACE) && self.worker.join().is_err() {
+                self.shared.fail("the delivery thread has panicked; this is a bug");
+            }
         }
         self.shared.counters.waiting.load(Ordering::Relaxed) == 0
     }
@@ -288,7 +293,7 @@ impl Stopper {
 
     /// Why the delivery has ended by itself.
     pub fn failure(&self) -> Option<String> {
-        self.0.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        lock(&self.0.failure).clone()
     }
 }
 
@@ -300,7 +305,7 @@ impl Drop for Delivery {
 
 impl Shared {
     fn ended(&self) -> ConnectorError {
-        let failure = self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let failure = lock(&self.failure).clone();
         ConnectorError::World {
             place: format!("output {}", self.output),
             problem: failure.unwrap_or_else(|| "the output was closed".to_owned()),
@@ -312,7 +317,7 @@ impl Shared {
 
     fn fail(&self, reason: &str) {
         tracing::error!("output {} has ended: {reason}", self.output);
-        *self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(reason.to_owned());
+        *lock(&self.failure) = Some(reason.to_owned());
         self.counters.note(reason);
     }
 }
@@ -457,20 +462,7 @@ impl Worker {
             self.shared.counters.asking(None);
             let reason = match answer {
                 Ok(written) => {
-                    let problem = written.refused.first().map(|(_, problem)| problem.clone());
-                    if let (OnRefused::End, Some(problem)) = (&self.on_refused, &problem) {
-                        let place = self.shared.output.clone();
-                        return Err(crate::http::refusal(&place, format!("what it was sent is refused for good: {problem}")));
-                    }
-                    let reason = written.left_reason.clone().or(problem).unwrap_or_else(|| "not written".to_owned());
-                    tries = written.tries(&tries);
-                    let (left, refused) = self.count(results, written.refused, &written.left);
-                    results = left;
-                    if matches!(self.on_refused, OnRefused::Retry) {
-                        kept.extend(refused.into_iter().map(|(result, _)| result));
-                    } else if !self.refuse(refused)? {
-                        return Ok(false);
-                    }
+                    let Some(reason) = self.sort_out(written, &mut results, &mut tries, &mut kept)? else { return Ok(false) };
                     if results.is_empty() {
                         results = std::mem::take(&mut kept);
                         tries = vec![round; results.len()];
@@ -504,19 +496,52 @@ impl Worker {
             }
             tracing::warn!("output {}: {reason}; {} results are tried again", self.shared.output, results.len());
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
-            let pause = jittered(backoff);
-            self.shared.counters.trying(told, Some(SystemTime::now() + pause));
-            let until = Instant::now() + pause;
-            while Instant::now() < until {
-                if self.is_stopped() {
-                    return Ok(false);
-                }
-                thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
+            if !self.wait(jittered(backoff), told) {
+                return Ok(false);
             }
-            self.shared.counters.trying(told, None);
             backoff = (backoff * 2).min(policy.backoff_max);
         }
         Ok(true)
+    }
+
+    /// Leaves those of the results that are to be tried again, and says why the first of them is; those that are refused go their way, or to `kept`.
+    /// None: stopped before.
+    fn sort_out(
+        &mut self,
+        written: Written,
+        results: &mut Vec<Outgoing>,
+        tries: &mut Vec<u32>,
+        kept: &mut Vec<Outgoing>,
+    ) -> Result<Option<String>, ConnectorError> {
+        let problem = written.refused.first().map(|(_, problem)| problem.clone());
+        if let (OnRefused::End, Some(problem)) = (&self.on_refused, &problem) {
+            let place = self.shared.output.clone();
+            return Err(crate::http::refusal(&place, format!("what it was sent is refused for good: {problem}")));
+        }
+        let reason = written.left_reason.clone().or(problem).unwrap_or_else(|| "not written".to_owned());
+        *tries = written.tries(tries);
+        let (left, refused) = self.count(std::mem::take(results), written.refused, &written.left);
+        *results = left;
+        if matches!(self.on_refused, OnRefused::Retry) {
+            kept.extend(refused.into_iter().map(|(result, _)| result));
+        } else if !self.refuse(refused)? {
+            return Ok(None);
+        }
+        Ok(Some(reason))
+    }
+
+    /// Waits before the next try. False: stopped before.
+    fn wait(&self, pause: Duration, tries: u32) -> bool {
+        self.shared.counters.trying(tries, Some(SystemTime::now() + pause));
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            if self.is_stopped() {
+                return false;
+            }
+            thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
+        }
+        self.shared.counters.trying(tries, None);
+        true
     }
 
     /// Takes out those that were tried as often as the policy has it, and does with them what is chosen. False: stopped before.
@@ -610,7 +635,7 @@ pub(crate) fn unheard(place: &str) -> ConnectorError {
 
 /// Between the whole and half of it, so that many outputs do not come back to a server at the same moment.
 pub(crate) fn jittered(backoff: Duration) -> Duration {
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     backoff.mul_f64(0.5 + 0.5 * f64::from(nanos % 1_000_003) / 1_000_003.0)
 }
 

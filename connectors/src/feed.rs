@@ -6,7 +6,7 @@
 //! the trouble that is shown while the task tries to come back, and an end that takes no longer than a moment.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinHandle};
 use weir_model::Position;
+use weir_model::lock::lock;
 
 use crate::bell::{Bell, Call};
 use crate::ends::Refused;
@@ -52,6 +53,17 @@ pub struct Inlet {
     bell: Bell,
     known: Arc<Mutex<Known>>,
     lasts_min: Duration,
+    _end: Knell,
+}
+
+/// Rings for the end of the task. The last of the fields, which go in their order: the channel is closed by then. Who goes to rest before that is
+/// called, and who does later sees that it is closed.
+struct Knell(Bell);
+
+impl Drop for Knell {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
 }
 
 /// What is known of the connection.
@@ -146,7 +158,7 @@ impl Inlet {
         let lasting = tokio::spawn(async move {
             tokio::time::sleep(lasts_min).await;
             let cleared = {
-                let mut known = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = lock(&shared);
                 let lasts = matches!(*known, Known::Stands(_));
                 if lasts {
                     *known = Known::Works;
@@ -174,15 +186,14 @@ impl Inlet {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }
 
 impl Drop for Inlet {
-    /// The task has ended, in whichever way.
+    /// The task has ended, in whichever way. What is left of it is said by its `Knell`.
     fn drop(&mut self) {
         *self.known() = Known::Nothing;
-        self.bell.ring();
     }
 }
 
@@ -196,8 +207,8 @@ impl Feed {
         let trouble = Trouble::new(place);
         let room = Arc::new(Semaphore::new(BYTES_WAITING_MAX));
         let bell = Bell::default();
-        let (known, lasts_min) = (Arc::default(), LASTS_MIN);
-        let inlet = Inlet { items: sender, room, trouble: trouble.clone(), bell: bell.clone(), known, lasts_min };
+        let (known, lasts_min, end) = (Arc::default(), LASTS_MIN, Knell(bell.clone()));
+        let inlet = Inlet { items: sender, room, trouble: trouble.clone(), bell: bell.clone(), known, lasts_min, _end: end };
         let task = runtime.spawn(run(inlet));
         Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position, bell, acknowledges: None }
     }
@@ -339,7 +350,7 @@ impl Trouble {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reason)
     }
 }
 
@@ -385,12 +396,26 @@ mod tests {
         assert!(!feed.rest(Box::new(|| panic!("it has ended before"))));
     }
 
+    fn inlet(items: Sender<Item>, trouble: Trouble, lasts_min: Duration) -> Inlet {
+        let (room, bell) = (Arc::new(Semaphore::new(BYTES_WAITING_MAX)), Bell::default());
+        Inlet { items, room, trouble, bell: bell.clone(), known: Arc::default(), lasts_min, _end: Knell(bell) }
+    }
+
+    #[test]
+    fn whoever_is_called_for_the_end_sees_it() {
+        let (items, received) = channel(10);
+        let inlet = inlet(items, Trouble::new("here"), LASTS_MIN);
+        let (seen, ended) = crossbeam_channel::bounded(1);
+        inlet.bell.arm(Box::new(move || seen.send(received.is_closed()).unwrap()));
+        drop(inlet);
+        assert_eq!(ended.try_recv(), Ok(true), "called, and when the channel was closed");
+    }
+
     #[test]
     fn a_connection_works_when_it_has_brought_a_record_or_has_lasted() {
         let (items, _received) = channel(10);
-        let (room, lasts_min) = (Arc::new(Semaphore::new(BYTES_WAITING_MAX)), Duration::from_millis(300));
-        let (trouble, bell, known) = (Trouble::new("here"), Bell::default(), Arc::default());
-        let inlet = Inlet { items, room, trouble: trouble.clone(), bell, known, lasts_min };
+        let trouble = Trouble::new("here");
+        let inlet = inlet(items, trouble.clone(), Duration::from_millis(300));
         let mut pauses = Pauses::new();
         runtime().block_on(async {
             let again = async |pauses: &mut Pauses| inlet.again(Refused::Passing("a word".to_owned()), pauses).await.unwrap();

@@ -5,7 +5,7 @@
 //!
 //! Which messages wait, and the words that are said of them, are for the protocol.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::ends::Writer;
 use crate::feed::Acknowledge;
+use weir_model::lock::lock;
 
 /// For the last words.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
@@ -53,7 +54,7 @@ struct State<M> {
 
 impl<M: Unacknowledged> Keeper<M> {
     fn lock(&self) -> MutexGuard<'_, State<M>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A new connection, and what it means for the messages of the last one.

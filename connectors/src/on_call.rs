@@ -13,6 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError};
 
 use crate::crew::{self, Shift};
+use weir_model::lock::lock;
 
 /// How soon a thread that waits sees that it shall stop, and looks after what is under way.
 pub const LOOK: Duration = Duration::from_millis(20);
@@ -162,7 +163,7 @@ impl<W: Work> Drop for OnCall<W> {
 
 impl<W: Work> Desk<W> {
     fn place(&self) -> MutexGuard<'_, Place<W>> {
-        self.place.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.place)
     }
 
     /// Gives back what nobody is there for.

@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use weir_model::lock::lock;
 use weir_model::protobuf::{MessageType, Schema};
 
 use crate::error::ConnectorError;
@@ -88,10 +89,6 @@ fn state(location: &str, files: &FilePolicy) -> Result<(SystemTime, u64), Connec
     let path = fetch::file(location, files)?;
     let known = fs::metadata(&path).and_then(|known| Ok((known.modified()?, known.len())));
     known.map_err(|error| ConnectorError::io(location, "cannot be looked at", error))
-}
-
-fn lock<T>(cache: &Cache<T>) -> MutexGuard<'_, VecDeque<Kept<T>>> {
-    cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -22,6 +22,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::error::ConnectorError;
+use weir_model::lock::{read, write};
 
 /// What is shown instead of a secret.
 pub const MASKED: &str = "Secret(****)";
@@ -321,12 +322,12 @@ impl Default for SecretPolicy {
 static POLICY: RwLock<Option<Arc<SecretPolicy>>> = RwLock::new(None);
 
 fn policy() -> Arc<SecretPolicy> {
-    POLICY.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+    read(&POLICY).clone().unwrap_or_default()
 }
 
 /// From now on this is what may be referred to.
 pub fn allow(policy: SecretPolicy) {
-    *POLICY.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(policy));
+    *write(&POLICY) = Some(Arc::new(policy));
 }
 
 impl SecretPolicy {

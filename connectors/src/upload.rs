@@ -4,7 +4,7 @@
 //!
 //! The source knows nothing of sockets, and the socket nothing of records. One upload is all a stream gets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{ConnectorError, Fault};
 use crate::framing::{ByteStream, Chunk};
+use weir_model::lock::lock;
 
 /// Messages of the client that wait, and their bytes; then it has to. Messages may be of a record each.
 const CHUNKS_WAITING_MAX: usize = 1_000;
@@ -38,13 +39,13 @@ impl Default for Upload {
 impl Upload {
     /// For the one client there is; None for a second one.
     pub fn begin(&self) -> Option<Uploader> {
-        let sender = self.inlet.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let sender = lock(&self.inlet).take()?;
         Some(Uploader { sender, room: Arc::new(Semaphore::new(BYTES_WAITING_MAX)) })
     }
 
     /// For the source. None when it has been opened before.
     pub(crate) fn stream(&self, runtime: &Handle) -> Option<UploadStream> {
-        let chunks = self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let chunks = lock(&self.outlet).take()?;
         Some(UploadStream { chunks, runtime: runtime.clone(), rest: Vec::new() })
     }
 }

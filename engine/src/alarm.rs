@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
 use weir_model::Tick;
+use weir_model::lock::lock;
 
 use crate::commit::wall_clock_millis;
 use crate::store::GraphId;
@@ -69,7 +70,7 @@ impl Drop for Alarm {
 impl Alarms {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change of it is one step.
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     /// Waits for moments that have come, and lets the workers of each graph get `pass` its earliest; then they say what they wait for next.

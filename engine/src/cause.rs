@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use weir_model::Tick;
+use weir_model::lock::lock;
 
 /// So many writes of outputs are known, the newest. Results of a tick are handed out long before so many others have written.
 const KNOWN_MAX: usize = 1 << 18;
@@ -72,7 +73,7 @@ impl Causes {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Tick, Arc<Cause>)>> {
-        self.known.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.known)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weir_model::lock::lock;
 use weir_model::{QueryId, Text, Tick};
 
 use crate::arrangement::build::Shard;
@@ -73,7 +74,7 @@ impl Checkpoints {
 
     /// Told every now and then how many facts there are in the log.
     fn is_at_rest(&self, facts: usize) -> bool {
-        let mut quiet = self.quiet.lock().unwrap_or_else(|e| e.into_inner());
+        let mut quiet = lock(&self.quiet);
         match &*quiet {
             Some(Quiet { facts: then, since }) if (*then..=then + HARDLY_ANYTHING).contains(&facts) => since.elapsed() >= REST,
             _ => {
@@ -108,7 +109,7 @@ pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
     if facts < enough {
         return Ok(());
     }
-    let mut in_vain = checkpoints.in_vain.lock().unwrap_or_else(|e| e.into_inner());
+    let mut in_vain = lock(&checkpoints.in_vain);
     if !last && in_vain.is_some_and(|at| at.elapsed() < AFTER_IN_VAIN) {
         return Ok(());
     }
@@ -128,7 +129,7 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
 /// With `breath` it is work that nobody waits for, unless it falls too far behind. False where there is nothing to move.
 fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<bool, EngineError> {
     let checkpoints = graph.checkpoints();
-    let mut progress = checkpoints.progress.lock().unwrap_or_else(|e| e.into_inner());
+    let mut progress = lock(&checkpoints.progress);
     let mut delivered = None;
     loop {
         let store = &graph.parts().store;
@@ -174,7 +175,7 @@ fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<bool, En
 
 /// Does something while neither a checkpoint nor a merge changes what the store holds of the graph.
 pub fn holding_still<R>(graph: &Graph, act: impl FnOnce() -> R) -> R {
-    let _no_checkpoint = graph.checkpoints().progress.lock().unwrap_or_else(|e| e.into_inner());
+    let _no_checkpoint = lock(&graph.checkpoints().progress);
     let _no_merge = graph.history().no_merges();
     act()
 }
@@ -342,7 +343,7 @@ fn side_by_side<T: Send, R: Send>(
 ) -> Result<Vec<R>, StoreError> {
     let threads = threads.min(items.len());
     let items = Mutex::new(items.into_iter().enumerate());
-    let next = || items.lock().unwrap_or_else(|e| e.into_inner()).next();
+    let next = || lock(&items).next();
     let work = || -> Result<Vec<(usize, R)>, StoreError> {
         holds_graph();
         let mut done = Vec::new();

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::lock::lock;
 use weir_model::{Mutations, NodeId, Position, Text, Tick};
 
 use crate::arrangement::{Published, Snapshot};
@@ -23,7 +24,7 @@ use crate::index::Question;
 use crate::latency::Commits;
 use crate::store::{Delivered, Entry, GraphId};
 
-/// How many entries the workers may be behind before those who commit wait for them. Few, so that under load records
+/// So many entries behind, the workers are waited for by those who commit. Few, so that under load records
 /// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
 const ENTRIES_BEHIND_MAX: usize = 4;
 
@@ -117,7 +118,7 @@ impl Committer {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing below leaves the state half changed, so a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     /// Commits changes that depend on nothing that was read. Returns the tick after the last one.
@@ -190,6 +191,7 @@ impl Committer {
         let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
         if !mutations.erased.is_empty() {
+            // Here, as it needs the tick: a purge holds up commits for one write of the store.
             self.erasures.note(first, &mutations.erased)?;
         }
         let mutations = Arc::new(mutations);
@@ -217,7 +219,7 @@ impl Committer {
             if let Some(cause) = cause {
                 self.causes.note(first, cause);
             }
-            let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
+            let _order = lock(&self.parts.sending);
             self.parts.workers.send(&crate::command::Command::Apply(entry));
             state.sent = upper;
             state.behind.push_back(upper);
@@ -266,7 +268,7 @@ impl Committer {
     /// Does something between two entries: no entry is given ticks meanwhile. It is told where the workers stand.
     pub fn between<R>(&self, act: impl FnOnce(Tick) -> R) -> R {
         let state = self.lock();
-        let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
+        let _order = lock(&self.parts.sending);
         act(state.sent)
     }
 
@@ -278,11 +280,12 @@ impl Committer {
         });
     }
 
-    /// Remembers how far results were delivered, for the next entry.
+    /// Remembers how far results were delivered, for the next entry. Who looked earlier and comes later takes nothing back.
     pub fn note_delivered(&self, delivered: Delivered) {
         let mut state = self.lock();
         let same = |other: &Delivered| other.query == delivered.query && other.output == delivered.output;
         match state.delivered.iter_mut().find(|other| same(other)) {
+            Some(other) if !other.is_gone() && !delivered.is_gone() && delivered.tick < other.tick => {}
             Some(other) => *other = delivered,
             None => state.delivered.push(delivered),
         }
@@ -322,7 +325,7 @@ impl Committer {
         }
         state.sent = entry.upper;
         state.behind.push_back(entry.upper);
-        let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
+        let _order = lock(&self.parts.sending);
         self.parts.workers.send(&crate::command::Command::Apply(entry));
         let wait = state.too_far_behind(&self.published, REPLAYED_BEHIND_MAX);
         drop(state);

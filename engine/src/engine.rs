@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::lock::{lock, read, write};
 use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
 
 use crate::alarm::Alarms;
@@ -330,26 +331,26 @@ impl Engine {
     }
 
     pub fn graph(&self, name: &str) -> Option<Graph> {
-        self.shared.graphs.read().unwrap_or_else(|e| e.into_inner()).get(name).cloned()
+        read(&self.shared.graphs).get(name).cloned()
     }
 
     pub fn graphs(&self) -> Vec<String> {
-        self.shared.graphs.read().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect()
+        read(&self.shared.graphs).keys().cloned().collect()
     }
 
     fn all(&self) -> Vec<Graph> {
-        self.shared.graphs.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
+        read(&self.shared.graphs).values().cloned().collect()
     }
 
     /// The graphs that cannot be read, with what is wrong with each.
     pub fn damaged(&self) -> Vec<(String, String)> {
-        let damaged = self.shared.damaged.read().unwrap_or_else(|e| e.into_inner());
+        let damaged = read(&self.shared.damaged);
         damaged.iter().map(|(name, damaged)| (name.clone(), damaged.reason.clone())).collect()
     }
 
     /// An error if there is a graph of this name that cannot be read.
     pub fn check_graph(&self, name: &str) -> Result<(), EngineError> {
-        let damaged = self.shared.damaged.read().unwrap_or_else(|e| e.into_inner()).get(name).cloned();
+        let damaged = read(&self.shared.damaged).get(name).cloned();
         damaged.map_or(Ok(()), |damaged| Err(EngineError::GraphDamaged { name: name.to_owned(), reason: damaged.reason }))
     }
 
@@ -367,7 +368,7 @@ impl Engine {
         let parts = &self.shared.parts;
         let id = parts.store.create_graph(name, if options.open_cypher { OPEN_CYPHER } else { b"" })?;
         let graph = Graph::new(parts, id, name.to_owned(), options, Tick::ZERO, Base::default(), Loaded::default())?;
-        self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), graph.clone());
+        write(&self.shared.graphs).insert(name.to_owned(), graph.clone());
         Ok(graph)
     }
 
@@ -378,13 +379,13 @@ impl Engine {
             return Ok(false);
         }
         let parts = &self.shared.parts;
-        let damaged = self.shared.damaged.read().unwrap_or_else(|e| e.into_inner()).get(name).map(|damaged| damaged.id);
+        let damaged = read(&self.shared.damaged).get(name).map(|damaged| damaged.id);
         if let Some(id) = damaged {
             parts.store.drop_graph(id)?;
-            self.shared.damaged.write().unwrap_or_else(|e| e.into_inner()).remove(name);
+            write(&self.shared.damaged).remove(name);
             return Ok(true);
         }
-        let Some(graph) = self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).remove(name) else {
+        let Some(graph) = write(&self.shared.graphs).remove(name) else {
             return Ok(false);
         };
         graph.expiry().stop();
@@ -851,7 +852,7 @@ impl Graph {
     }
 
     /// The standing queries as of now. What is asked of them takes locks of theirs, while others who hold those wait for a commit, and commits for the list.
-    fn standing_now(&self) -> Vec<(QueryId, Arc<StandingState>)> {
+    pub(crate) fn standing_now(&self) -> Vec<(QueryId, Arc<StandingState>)> {
         self.standing().iter().map(|(query, state)| (*query, state.clone())).collect()
     }
 
@@ -901,6 +902,11 @@ impl Graph {
     /// What the store knew of the delivery of a query's results when it was opened, by output.
     pub(crate) fn recovered(&self, query: QueryId, output: &Text) -> Option<(Tick, Position)> {
         self.inner.recovered.get(&(query, output.clone())).cloned()
+    }
+
+    /// The outputs of queries of which it knew that.
+    pub(crate) fn all_recovered(&self) -> impl Iterator<Item = &(QueryId, Text)> {
+        self.inner.recovered.keys()
     }
 
     /// Resolves the names of a plan, once for all its runs.
@@ -1057,9 +1063,4 @@ impl FreshIds {
         };
         NodeId::new(high & !0xf000 | version << 12, low >> 2 | 1 << 63)
     }
-}
-
-/// None of the locks here guards anything that a panic could leave half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }

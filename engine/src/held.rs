@@ -12,6 +12,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use rustc_hash::FxHashMap;
+use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick};
 
 use crate::commit::Change;
@@ -182,7 +183,7 @@ impl Held {
     }
 
     /// Cancellations matter for it.
-    pub fn heeds(&self) -> bool {
+    fn heeds(&self) -> bool {
         self.is_active || self.is_awaited
     }
 
@@ -409,7 +410,7 @@ impl StandingQuery {
 
 impl StandingState {
     pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.held)
     }
 
     /// For checkpoints: what the query holds, as it is kept.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use weir_model::lock::lock;
 
 /// Told once.
 type Wake = Box<dyn FnOnce() + Send>;
@@ -57,7 +58,7 @@ impl Inbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Wake>> {
-        self.wake.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.wake)
     }
 }
 

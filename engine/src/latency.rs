@@ -9,11 +9,12 @@
 //! left the bounded memory of this page are not counted.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weir_model::Tick;
+use weir_model::lock::lock;
 
 /// Batches of records whose times are remembered.
 const COMMITS_MAX: usize = 4096;
@@ -225,11 +226,6 @@ impl Latency {
             underway.pop_front();
         }
     }
-}
-
-/// Nothing here is left half changed by a panic.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::Tick;
+use weir_model::lock::lock;
 
 use crate::store::{EncodedEntry, Entry, GraphId, NewSymbols, Store, StoreError, encode};
 use crate::symbols::Symbols;
@@ -149,7 +150,9 @@ impl Log {
             if self.shared.options.hold {
                 self.shared.store.hold(&entry);
             }
-            state.graphs.entry(entry.graph).or_default().durable = entry.upper;
+            if let Some(ticks) = state.ticks(entry.graph) {
+                ticks.durable = entry.upper;
+            }
             self.shared.progress.notify_all();
         }
         Ok(())
@@ -182,12 +185,12 @@ impl Log {
         let deadline = Instant::now() + patience;
         let mut state = self.shared.lock();
         loop {
+            if state.dropped.contains(&graph) {
+                return Err(StoreError::NoSuchGraph(graph));
+            }
             // Of a graph that nothing was ever written to, nothing is missing.
             if state.graphs.get(&graph).map_or(Tick::ZERO, |ticks| ticks.durable) >= upper {
                 return Ok(());
-            }
-            if state.dropped.contains(&graph) {
-                return Err(StoreError::NoSuchGraph(graph));
             }
             if let Some(error) = &state.failed {
                 return Err(error.clone());
@@ -227,7 +230,7 @@ impl Log {
         self.shared.lock().stopping = true;
         self.shared.work.notify_all();
         self.shared.room.notify_all();
-        let writer = self.writer.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let writer = lock(&self.writer).take();
         let wrote = writer.is_some();
         if writer.is_some_and(|writer| writer.join().is_err()) {
             tracing::error!("the log's thread ended by a panic");
@@ -257,7 +260,7 @@ impl Drop for Log {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change of the state is complete before anything that could panic.
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     fn fail(&self, error: StoreError) {
@@ -279,6 +282,11 @@ impl State {
             None if self.stopping => Err(StoreError::Stopped),
             None => Ok(()),
         }
+    }
+
+    /// None of a graph that was dropped: some of its entries may still be in line.
+    fn ticks(&mut self, graph: GraphId) -> Option<&mut Ticks> {
+        (!self.dropped.contains(&graph)).then(|| self.graphs.entry(graph).or_default())
     }
 }
 
@@ -344,7 +352,9 @@ impl<'a> Writer<'a> {
         let at = Instant::now();
         let mut state = self.shared.lock();
         for entry in group {
-            state.graphs.entry(entry.graph).or_default().note(entry.upper, at);
+            if let Some(ticks) = state.ticks(entry.graph) {
+                ticks.note(entry.upper, at);
+            }
         }
         self.shared.progress.notify_all();
         Ok(())
@@ -358,8 +368,7 @@ impl<'a> Writer<'a> {
         for entry in group {
             let after = {
                 let mut state = self.shared.lock();
-                let ticks = state.graphs.entry(entry.graph).or_default();
-                std::mem::replace(&mut ticks.written, entry.upper)
+                state.ticks(entry.graph).map_or(Tick::ZERO, |ticks| std::mem::replace(&mut ticks.written, entry.upper))
             };
             encode(entry, after, &mut self.encoded)?;
             self.ends.push(self.encoded.len());

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick, Value, codec};
 
 use crate::command::Command;
@@ -393,7 +394,7 @@ impl StandingQuery {
     pub(crate) fn pass(&self, batch: &mut ResultBatch) -> Result<(), EngineError> {
         let state = self.state();
         if state.has_first.load(Ordering::SeqCst) {
-            let mut first = state.first.lock().unwrap_or_else(|e| e.into_inner());
+            let mut first = lock(&state.first);
             if first.as_mut().is_none_or(|first| first.pass(batch, self.cancellations())) {
                 *first = None;
                 state.has_first.store(false, Ordering::SeqCst);

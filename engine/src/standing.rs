@@ -3,14 +3,17 @@
 //! A query's results come as batches in the order of ticks. They are handed out only when their ticks are durable. What
 //! has been delivered is noted per output and logged with the ticks that follow; after a restart the ticks since then
 //! are replayed, and what comes of them is what was not delivered, no more and no less.
+//!
+//!     gather (render/results) -> inbox -> next -> durable? -> first -> pauses -> held -> hand_out (api) -> lane -> output -> delivery -> set_delivered -> log
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
-use rustc_hash::FxHashMap;
-use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
+use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::lock::lock;
+use weir_model::{IdScheme, Mutations, Plan, Position, QueryId, Text, Tick};
 
 use crate::command::{Command, Install};
 use crate::engine::Graph;
@@ -113,26 +116,77 @@ struct Begun {
     is_awaited: bool,
 }
 
+/// What is known of a query from before a restart.
+struct Past {
+    begun: Option<Begun>,
+    pauses: Pauses,
+    held: Held,
+}
+
+impl Past {
+    fn holds(&self, standing: &Standing) -> bool {
+        standing.start == Start::Now || self.held.is_active()
+    }
+
+    /// Cancellations of ticks before this one are wanted.
+    fn cancellations_until(&self, standing: &Standing) -> Tick {
+        match self.begun {
+            _ if standing.cancellations || self.holds(standing) => Tick::MAX,
+            Some(begun) => self.pauses.cancellations_until().max(begun.tick),
+            None => self.pauses.cancellations_until(),
+        }
+    }
+}
+
 impl StandingState {
+    fn new(standing: &Standing, past: Past, ids: IdScheme) -> StandingState {
+        let holds = past.holds(standing);
+        let Past { begun, pauses, held } = past;
+        let first = begun.filter(|begun| begun.is_awaited).map(|begun| First::new(begun.tick));
+        StandingState {
+            inbox: Arc::default(),
+            backfill: Arc::default(),
+            pace: Arc::new(Pace::new(standing.id, standing.plan.source.as_str().into(), ids)),
+            delivered: Mutex::default(),
+            begun: Mutex::new(begun.map(|begun| begun.tick)),
+            has_first: AtomicBool::new(first.is_some()),
+            first: Mutex::new(first),
+            latency: Latency::default(),
+            has_pauses: AtomicBool::new(!pauses.is_empty()),
+            pauses: Mutex::new(pauses),
+            has_held: AtomicBool::new(holds),
+            held: Mutex::new(held),
+        }
+    }
+
+    /// Whether what there is at `installed` is news.
+    fn baseline(&self, standing: &Standing, delivered: &FxHashMap<Text, (Tick, Position)>, installed: Tick) -> Baseline {
+        let is_told = standing.start != Start::Resume || self.held().wants_rest() || self.has_first.load(Ordering::Relaxed);
+        // What is not in the sum of a pause is not known either, however far the outputs are: these are told nothing of it, and get past it.
+        // What an empty graph answers comes at the very first tick.
+        let mut ends = delivered.values().map(|(tick, _)| *tick).chain(self.pauses().summed_to());
+        if !is_told && ends.all(|tick| tick >= installed.max(Tick(1))) { Baseline::Known } else { Baseline::Report }
+    }
+
     /// Everything before this has been delivered by every output; None while there is no output.
     pub fn delivered_by_all(&self) -> Option<Tick> {
-        let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
+        let delivered = lock(&self.delivered);
         delivered.values().map(|(tick, _)| *tick).min()
     }
 
-    fn begun(&self) -> MutexGuard<'_, Option<Tick>> {
-        self.begun.lock().unwrap_or_else(|e| e.into_inner())
+    /// The same, without those who follow the query.
+    fn delivered_by_outputs(&self) -> Option<Tick> {
+        let delivered = lock(&self.delivered);
+        delivered.iter().filter(|(output, _)| output.as_str() != FOLLOWED).map(|(_, (tick, _))| *tick).min()
     }
 
-    /// The same of those that deliver somewhere.
-    fn delivered_by_outputs(&self) -> Option<Tick> {
-        let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
-        delivered.iter().filter(|(output, _)| output.as_str() != FOLLOWED).map(|(_, (tick, _))| *tick).min()
+    fn begun(&self) -> MutexGuard<'_, Option<Tick>> {
+        lock(&self.begun)
     }
 
     /// Up to where each output has delivered.
     pub(crate) fn delivered_of(&self, query: QueryId) -> Vec<Delivered> {
-        let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
+        let delivered = lock(&self.delivered);
         let of_output = |(output, (tick, position)): (&Text, &(Tick, Position))| Delivered {
             query,
             output: output.clone(),
@@ -143,7 +197,7 @@ impl StandingState {
     }
 
     pub(crate) fn pauses(&self) -> MutexGuard<'_, Pauses> {
-        self.pauses.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.pauses)
     }
 
     /// The log is needed from here on, to find again what was not delivered. None while there is nobody to deliver to.
@@ -156,78 +210,30 @@ impl StandingState {
 impl Graph {
     /// Installs a standing query. Results begin with the next commit, besides what `start` asks for.
     pub fn install(&self, standing: Standing) -> Result<StandingQuery, EngineError> {
-        let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
-        #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
-        let (sender, results) = crossbeam_channel::unbounded();
-        let begun = self.recovered_begin(&standing);
-        let pauses = match standing.start {
-            Start::Resume => self.recovered_pauses(standing.id),
-            Start::Summed => Pauses::from_the_beginning(),
-            Start::Now | Start::WholeGraph => Pauses::default(),
-        };
-        let held = if standing.start == Start::Resume { self.recovered_held(standing.id) } else { Held::default() };
-        let holds = standing.start == Start::Now || held.is_active();
-        let first = begun.filter(|begun| begun.is_awaited).map(|begun| First::new(begun.tick));
-        let is_first_awaited = first.is_some();
-        let cancellations_until = match begun {
-            _ if standing.cancellations || holds => Tick::MAX,
-            Some(begun) => pauses.cancellations_until().max(begun.tick),
-            None => pauses.cancellations_until(),
-        };
-        let state = Arc::new(StandingState {
-            inbox: Arc::default(),
-            backfill: Arc::default(),
-            pace: Arc::new(Pace::new(standing.id, standing.plan.source.as_str().into(), self.ids())),
-            delivered: Mutex::default(),
-            begun: Mutex::new(begun.map(|begun| begun.tick)),
-            has_first: AtomicBool::new(is_first_awaited),
-            first: Mutex::new(first),
-            latency: Latency::default(),
-            has_pauses: AtomicBool::new(!pauses.is_empty()),
-            pauses: Mutex::new(pauses),
-            has_held: AtomicBool::new(holds),
-            held: Mutex::new(held),
-        });
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
         }
+        let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
+        #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
+        let (sender, results) = crossbeam_channel::unbounded();
+        let past = self.past_of(&standing);
+        let cancellations_until = past.cancellations_until(&standing);
+        let state = Arc::new(StandingState::new(&standing, past, self.ids()));
         let columns = maintained.columns.clone();
-        let summed_to = state.pauses().summed_to();
         if maintained.clocked && standing.start != Start::Resume {
             // What turned since the last commit had turned before the query was there.
             self.apply(Mutations::default(), 1)?;
         }
         let (number, installed) = self.committer().between(|installed| {
             let number = self.next_query();
-            let mut known = FxHashMap::default();
-            for output in &standing.outputs {
-                let from = match standing.start {
-                    Start::Now => (installed, Position::default()),
-                    // The last tick that there was: its results are all that there is.
-                    Start::WholeGraph => (Tick(installed.0.saturating_sub(1)), Position::default()),
-                    Start::Summed => (Tick::ZERO, Position::default()),
-                    Start::Resume => self.recovered(standing.id, output).unwrap_or((Tick::ZERO, Position::default())),
-                };
-                known.insert(output.clone(), from);
-            }
-            let followed = self.recovered(standing.id, &Text::new(FOLLOWED)).filter(|_| standing.start == Start::Resume);
-            known.extend(followed.map(|followed| (Text::new(FOLLOWED), followed)));
+            let delivered = self.begins(&standing, installed);
             match standing.start {
                 Start::Now => *state.held() = Held::begun(installed),
                 Start::WholeGraph if !standing.outputs.is_empty() => *state.begun() = Some(installed.max(Tick(1))),
                 _ => {}
             }
-            let baseline = match standing.start {
-                Start::Now | Start::WholeGraph | Start::Summed => Baseline::Report,
-                Start::Resume if state.held().wants_rest() || is_first_awaited => Baseline::Report,
-                Start::Resume => {
-                    // What is not in the sum of a pause is not known either, however far the outputs are: these are told nothing of it, and get past it.
-                    // What an empty graph answers comes at the very first tick.
-                    let mut ends = known.values().map(|(tick, _)| *tick).chain(summed_to);
-                    if ends.all(|tick| tick >= installed.max(Tick(1))) { Baseline::Known } else { Baseline::Report }
-                }
-            };
-            *state.delivered.lock().unwrap_or_else(|e| e.into_inner()) = known;
+            let baseline = state.baseline(&standing, &delivered, installed);
+            *lock(&state.delivered) = delivered;
             self.add_standing(standing.id, state.clone());
             self.parts().workers.send(&Command::Install(Arc::new(Install {
                 graph: self.id(),
@@ -262,26 +268,61 @@ impl Graph {
             seen: AtomicU64::new(0),
             in_vain: AtomicU32::new(0),
         };
-        if standing.start != Start::Resume {
-            for output in &standing.outputs {
-                query.log_frontier(output);
-            }
-            if let Some(tick) = *query.state.begun() {
-                self.committer().note_delivered(begun_at(query.id, tick));
-            }
-            match standing.start {
-                Start::Now => query.log_held()?,
-                _ => self.committer().log_delivered()?,
-            }
+        if standing.start != Start::Resume
+            && let Err(error) = query.log_begin(&standing)
+        {
+            self.drop_standing(standing.id);
+            return Err(error);
         }
         Ok(query)
     }
 
+    fn past_of(&self, standing: &Standing) -> Past {
+        let begun = self.recovered_begin(standing);
+        let (pauses, held) = match standing.start {
+            Start::Resume => (self.recovered_pauses(standing.id), self.recovered_held(standing.id)),
+            Start::Summed => (Pauses::from_the_beginning(), Held::default()),
+            Start::Now | Start::WholeGraph => Default::default(),
+        };
+        Past { begun, pauses, held }
+    }
+
+    /// From which tick on each output gets results, and those who follow the query.
+    fn begins(&self, standing: &Standing, installed: Tick) -> FxHashMap<Text, (Tick, Position)> {
+        let of_output = |output: &Text| {
+            let from = match standing.start {
+                Start::Now => (installed, Position::default()),
+                // The last tick that there was: its results are all that there is.
+                Start::WholeGraph => (Tick(installed.0.saturating_sub(1)), Position::default()),
+                Start::Summed => (Tick::ZERO, Position::default()),
+                Start::Resume => self.recovered(standing.id, output).unwrap_or((Tick::ZERO, Position::default())),
+            };
+            (output.clone(), from)
+        };
+        let followed = self.recovered(standing.id, &Text::new(FOLLOWED)).filter(|_| standing.start == Start::Resume);
+        standing.outputs.iter().map(of_output).chain(followed.map(|followed| (Text::new(FOLLOWED), followed))).collect()
+    }
+
+    /// None where the store knows of no beginning: the query is new, or every output has had the first results for long.
     fn recovered_begin(&self, standing: &Standing) -> Option<Begun> {
         let of = |output: &Text| self.recovered(standing.id, output).map(|(tick, _)| tick);
         let tick = of(&Text::new(BEGUN)).filter(|_| standing.start == Start::Resume)?;
         let mut ends = standing.outputs.iter().map(|output| of(output).unwrap_or_default()).chain(of(&Text::new(FOLLOWED)));
         Some(Begun { tick, is_awaited: ends.any(|end| end < tick) })
+    }
+
+    /// Forgets what the store knows of the delivery of queries that are not installed, and of outputs that they do not have: those were on the way to be made or
+    /// deleted when the process was killed, and each start would replay the log from where they stood. For when all queries have been installed again.
+    pub fn forget_delivery_to_nobody(&self) {
+        let installed = self.standing_now();
+        let outputs =
+            installed.iter().flat_map(|(query, state)| state.delivered_of(*query)).map(|known| (known.query, known.output));
+        let (queries, outputs): (FxHashSet<QueryId>, FxHashSet<(QueryId, Text)>) =
+            (installed.iter().map(|(query, _)| *query).collect(), outputs.collect());
+        let is_ours = |output: &Text| output.as_str().starts_with('\0');
+        let is_there = |key: &(QueryId, Text)| outputs.contains(key) || (is_ours(&key.1) && queries.contains(&key.0));
+        let gone = self.all_recovered().filter(|key| !is_there(key));
+        gone.for_each(|(query, output)| self.committer().note_delivered(Delivered::gone(*query, output.clone())));
     }
 
     /// How often a thread looks for progress.
@@ -293,7 +334,7 @@ impl Graph {
     pub fn drop_standing(&self, query: QueryId) {
         self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
         if let Some(state) = self.remove_standing(query) {
-            let outputs: Vec<Text> = state.delivered.lock().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect();
+            let outputs: Vec<Text> = lock(&state.delivered).keys().cloned().collect();
             let pauses = state.pauses().is_recorded().then(|| Text::new(PAUSED));
             let held = state.held().is_recorded().then(|| Text::new(HELD));
             let begun = state.begun().map(|_| Text::new(BEGUN));
@@ -308,6 +349,20 @@ impl Graph {
 }
 
 impl StandingQuery {
+    /// Logs from where on results are to be delivered.
+    fn log_begin(&self, standing: &Standing) -> Result<(), EngineError> {
+        for output in &standing.outputs {
+            self.log_frontier(output);
+        }
+        if let Some(tick) = *self.state.begun() {
+            self.graph.committer().note_delivered(begun_at(self.id, tick));
+        }
+        match standing.start {
+            Start::Now => self.log_held(),
+            _ => self.graph.committer().log_delivered(),
+        }
+    }
+
     pub fn id(&self) -> QueryId {
         self.id
     }
@@ -387,7 +442,7 @@ impl StandingQuery {
     }
 
     fn undurable(&self) -> MutexGuard<'_, Option<ResultBatch>> {
-        self.undurable.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.undurable)
     }
 
     fn hand_over(&self, mut batch: ResultBatch) -> Result<ResultBatch, EngineError> {
@@ -477,13 +532,13 @@ impl StandingQuery {
 
     /// Up to where an output has delivered, and where its destination stood then. Results of earlier ticks are skipped.
     pub fn delivered(&self, output: &str) -> Option<(Tick, Position)> {
-        self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).get(output).cloned()
+        lock(&self.state.delivered).get(output).cloned()
     }
 
     /// An output has delivered everything before `upper`. `rows` says whether anything was sent for it: progress without
     /// rows is only worth writing down along with something else.
     pub fn set_delivered(&self, output: &str, upper: Tick, position: Position, rows: bool) {
-        let before = self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).insert(output.into(), (upper, position));
+        let before = lock(&self.state.delivered).insert(output.into(), (upper, position));
         if output != FOLLOWED
             && let (Some((from, _)), Some(by_all)) = (before, self.state.delivered_by_outputs())
         {
@@ -538,7 +593,7 @@ impl StandingQuery {
     }
 
     pub fn remove_output(&self, output: &str) {
-        if self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).remove(output).is_some() {
+        if lock(&self.state.delivered).remove(output).is_some() {
             self.graph.committer().note_delivered(Delivered::gone(self.id, output.into()));
             self.forget_begin();
         }
@@ -546,7 +601,7 @@ impl StandingQuery {
 
     /// Of all outputs, with the next entry.
     pub(crate) fn log_frontiers(&self) {
-        let outputs: Vec<Text> = self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect();
+        let outputs: Vec<Text> = lock(&self.state.delivered).keys().cloned().collect();
         outputs.iter().for_each(|output| self.log_frontier(output));
     }
 

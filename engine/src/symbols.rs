@@ -7,6 +7,7 @@
 use std::sync::RwLock;
 
 use rustc_hash::FxHashMap;
+use weir_model::lock::{read, write};
 use weir_model::{Symbol, Text};
 
 #[derive(Default)]
@@ -32,7 +33,7 @@ impl Symbols {
         if let Some(symbol) = self.get(name) {
             return symbol;
         }
-        let mut table = self.table.write().unwrap_or_else(|e| e.into_inner());
+        let mut table = write(&self.table);
         if let Some(symbol) = table.numbers.get(name) {
             return *symbol;
         }
@@ -43,15 +44,15 @@ impl Symbols {
     }
 
     pub fn get(&self, name: &str) -> Option<Symbol> {
-        self.table.read().unwrap_or_else(|e| e.into_inner()).numbers.get(name).copied()
+        read(&self.table).numbers.get(name).copied()
     }
 
     pub fn name(&self, symbol: Symbol) -> Text {
-        self.table.read().unwrap_or_else(|e| e.into_inner()).names.get(symbol.0 as usize).cloned().unwrap_or_default()
+        read(&self.table).names.get(symbol.0 as usize).cloned().unwrap_or_default()
     }
 
     pub fn len(&self) -> usize {
-        self.table.read().unwrap_or_else(|e| e.into_inner()).names.len()
+        read(&self.table).names.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -60,6 +61,6 @@ impl Symbols {
 
     /// The strings from a number on: what a store has not seen yet.
     pub fn since(&self, from: usize) -> Vec<Text> {
-        self.table.read().unwrap_or_else(|e| e.into_inner()).names.get(from..).unwrap_or_default().to_vec()
+        read(&self.table).names.get(from..).unwrap_or_default().to_vec()
     }
 }

@@ -49,12 +49,6 @@ impl<'a> Tracked<'a> {
         Tracked::noting(base, FxHashSet::default())
     }
 
-    /// With a set from an earlier run, emptied, so that a batch of records does not allocate one each.
-    pub fn reusing(base: &'a dyn View, mut nodes: FxHashSet<NodeId>) -> Tracked<'a> {
-        nodes.clear();
-        Tracked::noting(base, nodes)
-    }
-
     pub fn into_reads(self) -> ReadSet {
         let scanned = self.scanned();
         ReadSet { scanned, questions: self.questions.into_inner(), nodes: self.notes.into_inner() }

@@ -13,6 +13,7 @@ use timely::dataflow::operators::CapabilitySet;
 use timely::progress::frontier::AntichainRef;
 use timely::worker::Worker;
 use weir_model::QueryId;
+use weir_model::lock::lock;
 
 use crate::alarm::Alarm;
 use crate::arrangement::build::Shard;
@@ -75,7 +76,7 @@ impl Workers {
     /// Ends the threads once they have done everything sent before.
     pub fn stop(&self) {
         self.send(&Command::Stop);
-        if let Some(guards) = self.guards.lock().unwrap_or_else(|e| e.into_inner()).take() {
+        if let Some(guards) = lock(&self.guards).take() {
             for result in guards.join() {
                 if let Err(error) = result {
                     tracing::error!("a worker ended with an error: {error}");

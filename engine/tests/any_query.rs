@@ -277,6 +277,7 @@ const SUMS_AND_WINDOWS: &[&str] = &[
     "MATCH (n) WITH toFloat(n.f) AS f ORDER BY f DESC SKIP 2 LIMIT 5 RETURN sum(f) AS s, count(*) AS c",
     "MATCH (n) RETURN id(n) AS i ORDER BY n.f, i SKIP 3",
     "MATCH (n) RETURN n.x AS x ORDER BY x SKIP 0 LIMIT 0",
+    "MATCH (n) RETURN n.x AS x ORDER BY x SKIP 1 LIMIT 9223372036854775807",
 ];
 
 /// Numbers of all sizes that come, change and go, now and then one that is none.

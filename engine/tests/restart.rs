@@ -288,6 +288,35 @@ fn what_was_delivered_is_not_replayed() {
     }
 }
 
+/// What was on its way to be made or deleted when the process was killed keeps none of the log.
+#[test]
+fn for_queries_and_outputs_that_are_no_more_nothing_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let records = random_records(11, 200, &scratch.default_graph());
+    let (before, after) = records.split_at(100);
+    for life in [1, 2] {
+        let engine = open(directory.path(), 2);
+        let graph = engine.default_graph();
+        share_symbols(&scratch.default_graph(), &graph);
+        let (count, start, outputs, records): (_, _, &[&str], _) = match life {
+            1 => (2, Start::WholeGraph, &[OUTPUT, "another"], before),
+            _ => (1, Start::Resume, &[OUTPUT], after),
+        };
+        let query = install(&engine, &plans()[..count], start, outputs).remove(0);
+        graph.forget_delivery_to_nobody();
+        engine.start().unwrap();
+        let upper = records.iter().fold(Tick::ZERO, |_, record| graph.apply(record.clone(), 1).unwrap());
+        deliver(&query, &mut File::default(), upper, |_| false);
+        query.put_output(OUTPUT, upper, Position::default()).unwrap();
+    }
+    let engine = open(directory.path(), 3);
+    // Before anything is replayed.
+    same_graph(&engine.default_graph(), &records);
+    engine.start().unwrap();
+    same_graph(&engine.default_graph(), &records);
+}
+
 /// A tenth of what a checkpoint is made for otherwise.
 #[test]
 fn the_log_of_a_graph_at_rest_becomes_pages() {

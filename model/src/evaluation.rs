@@ -382,28 +382,33 @@ fn quantifier(
     };
     let Some(items) = elements(&list, place)? else { return Ok(Value::Null) };
     let mut inner = row.to_vec();
-    let (mut trues, mut falses, mut nulls) = (0, 0, 0);
+    let (mut has_null, mut is_found) = (false, false);
     for item in items {
         context.spend(1)?;
         put(&mut inner, slot, item.clone());
-        match &*condition.look(&inner, context)? {
-            Value::Boolean(true) => trues += 1,
-            Value::Boolean(false) => falses += 1,
-            Value::Null => nulls += 1,
+        let holds = match &*condition.look(&inner, context)? {
+            Value::Boolean(holds) => *holds,
+            Value::Null => {
+                has_null = true;
+                continue;
+            }
             other => return Err(mismatch("Bool", other, place)),
+        };
+        // What decides it ends it, as with AND and OR.
+        match kind {
+            Quantifier::All if !holds => return Ok(Value::Boolean(false)),
+            Quantifier::Any if holds => return Ok(Value::Boolean(true)),
+            Quantifier::None if holds => return Ok(Value::Boolean(false)),
+            Quantifier::Single if holds && is_found => return Ok(Value::Boolean(false)),
+            _ => is_found |= holds,
         }
     }
-    let answer = match kind {
-        Quantifier::All if falses > 0 => Some(false),
-        Quantifier::Any if trues > 0 => Some(true),
-        Quantifier::None if trues > 0 => Some(false),
-        Quantifier::Single if trues > 1 => Some(false),
-        _ if nulls > 0 => None,
-        Quantifier::All | Quantifier::None => Some(true),
-        Quantifier::Any => Some(false),
-        Quantifier::Single => Some(trues == 1),
-    };
-    Ok(answer.map_or(Value::Null, Value::Boolean))
+    Ok(match kind {
+        _ if has_null => Value::Null,
+        Quantifier::All | Quantifier::None => Value::Boolean(true),
+        Quantifier::Any => Value::Boolean(false),
+        Quantifier::Single => Value::Boolean(is_found),
+    })
 }
 
 #[cfg(test)]
@@ -529,6 +534,15 @@ mod tests {
         check(quantify(Quantifier::Any), Value::Boolean(true));
         check(quantify(Quantifier::None), Value::Boolean(false));
         check(quantify(Quantifier::Single), Value::Boolean(true));
+        // What follows the one that decides is not looked at.
+        let inverse = Expr::Binary { operator: Binary::Divide, left: literal(Value::Integer(1)), right: slot(1) };
+        let is_one = Expr::Binary { operator: Binary::Equal, left: Box::new(inverse), right: literal(Value::Integer(1)) };
+        let decided =
+            |kind, items| Expr::Quantifier { kind, slot: Slot(1), list: integers(items), condition: Box::new(is_one.clone()) };
+        check(decided(Quantifier::Any, &[1, 0]), Value::Boolean(true));
+        check(decided(Quantifier::None, &[1, 0]), Value::Boolean(false));
+        check(decided(Quantifier::All, &[2, 0]), Value::Boolean(false));
+        check(decided(Quantifier::Single, &[1, 1, 0]), Value::Boolean(false));
     }
 
     #[test]

@@ -38,12 +38,12 @@ impl Exact {
     }
 
     /// A finite float, so many times.
-    pub fn add_float(&mut self, x: f64, times: i64) {
+    fn add_float(&mut self, x: f64, times: i64) {
         let (mantissa, exponent) = parts(x);
         self.add_shifted(i128::from(mantissa) * i128::from(times), exponent);
     }
 
-    pub fn add_integer(&mut self, n: i128) {
+    fn add_integer(&mut self, n: i128) {
         self.add_shifted(n, 0);
     }
 

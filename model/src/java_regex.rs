@@ -89,6 +89,11 @@ impl Search {
         each(text, |from| self.find_at(text, from), Match::range)
     }
 
+    /// Whether a group of the pattern has this name.
+    pub fn has_group(&self, name: &str) -> bool {
+        self.compiled.plain.regex.capture_names().flatten().any(|known| known == name)
+    }
+
     fn captures_at<'t>(&self, text: &'t str, from: usize) -> Option<Captures<'t>> {
         let (regex, start, end) = self.place(text, from)?;
         let found = regex.captures_at(&text[..end], start)?;

@@ -16,6 +16,7 @@ pub mod extent;
 pub mod id;
 pub mod java_regex;
 pub mod json;
+pub mod lock;
 pub mod mutation;
 pub mod order;
 pub mod plan;

@@ -168,7 +168,7 @@ impl LocalDateTime {
     }
 
     /// None beyond the calendar.
-    pub fn plus_nanos(&self, nanos: i128) -> Option<LocalDateTime> {
+    fn plus_nanos(&self, nanos: i128) -> Option<LocalDateTime> {
         let nanos = i128::from(self.nano_of_day) + nanos;
         let date = self.date().plus_days(i64::try_from(nanos.div_euclid(i128::from(NANOS_PER_DAY))).ok()?)?;
         let nano_of_day = nanos.rem_euclid(i128::from(NANOS_PER_DAY)) as i64;
@@ -213,7 +213,7 @@ impl DateTime {
     }
 
     /// None beyond the calendar.
-    pub fn plus_nanos(&self, nanos: i128) -> Option<DateTime> {
+    fn plus_nanos(&self, nanos: i128) -> Option<DateTime> {
         let nanos = i128::from(self.nano) + nanos;
         let second = i128::from(NANOS_PER_SECOND);
         let epoch_second = self.epoch_second.checked_add(i64::try_from(nanos.div_euclid(second)).ok()?)?;

@@ -763,6 +763,37 @@ fn a_query_whose_destination_hangs_is_deleted_at_once() {
     weir.stop();
 }
 
+/// What it still delivers then does not count: the log would be kept for it, and never cut again.
+#[test]
+fn the_log_is_not_kept_for_an_output_that_is_removed_while_it_delivers() {
+    /// So many commits that an orderly end makes a checkpoint.
+    const COMMITS: u32 = 520;
+    const STORE: &str = "-Dweir.store.filepath=store";
+    let home = Home::new();
+    let weir = home.start(&[STORE]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/none");
+    endpoint.answer_with(200, Duration::from_secs(2));
+    create(&weir, false);
+    let hook = json!({"type": "PostToEndpoint", "url": format!("http://{}/", endpoint.address()), "parallelism": 1});
+    weir.post(&format!("{PLACE}/output/hook"), &hook).expect(201);
+    set(&weir, "ann", 20);
+    set(&weir, "bob", 20);
+    wait_until("it is asked", RESULTS_MAX, || endpoint.received() > 0);
+    weir.delete(&format!("{PLACE}/output/hook")).expect(200);
+    // Each a result for the other output, which has it at once.
+    (0..COMMITS).for_each(|k| set(&weir, "ann", 21 + k % 2));
+    home.wait_lines("out.jsonl", 2 + COMMITS as usize);
+    weir.stop();
+    let checked = std::process::Command::new(weir_tests::service::binary())
+        .current_dir(home.path())
+        .args(["check", STORE])
+        .output()
+        .expect("weir runs");
+    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let entries = told.split(" entries in the log").next().and_then(|before| before.rsplit(' ').next()?.parse::<u32>().ok());
+    assert!(entries.is_some_and(|entries| entries < COMMITS / 5), "{told}");
+}
+
 #[test]
 fn what_a_destination_refuses_for_good_is_dealt_with_as_it_is_chosen() {
     let home = Home::new();

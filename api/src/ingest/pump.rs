@@ -14,7 +14,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -26,8 +25,8 @@ use weir_model::{Position, Tick, Value};
 
 use super::errors::{DeadLetters, Letter};
 use super::limit::Failures;
-use super::transformation::{Stopped, Untransformed};
-use super::{Status, Stream, lock};
+use super::transformation::{Running, Stopped, Untransformed};
+use super::{BUG, Status, Stream, lock};
 use crate::error::{chain, failure_text};
 use crate::traces::{self, Kind, Span};
 
@@ -164,7 +163,7 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
                 if let Some(pause) = pause {
                     tracing::warn!(ingest = stream.name, "the stream failed and begins again in {pause:?}: {reason}");
                     stream.note_trouble(Some(reason));
-                    if stream.rest(pause) {
+                    if stream.wait_unless_stopping(pause) {
                         continue;
                     }
                     return;
@@ -175,9 +174,7 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
         }
         break;
     }
-    if let Err(error) = stream.store(engine) {
-        tracing::error!(ingest = stream.name, "its end could not be stored: {error}");
-    }
+    stream.store_end(engine);
 }
 
 /// From opening the source, or from where it rested, to its end.
@@ -198,9 +195,7 @@ fn attempt(stream: &Stream, context: &SourceContext, rested: Option<Resting>, qu
         // The committing thread ends when there is nothing more to come; what it says counts for more.
         let all = match committer.map(|thread| thread.join()) {
             Ok(Ok(commit)) => commit?,
-            Ok(Err(_)) => {
-                return Err(Failed::for_good("the stream ended through a bug in weir; the log has the details".to_owned()));
-            }
+            Ok(Err(_)) => return Err(Failed::for_good(BUG.to_owned())),
             Err(_) => false,
         };
         let (mut ended, source) = read?;
@@ -246,7 +241,7 @@ fn open(stream: &Stream, context: &SourceContext) -> Result<Option<Resting>, Con
             }
             Err(error) => return Err(error),
         }
-        if !stream.rest(OPEN_PAUSE) || !stream.may_go_on() {
+        if !stream.wait_unless_stopping(OPEN_PAUSE) || !stream.may_go_on() {
             return Ok(None);
         }
     }
@@ -270,7 +265,6 @@ fn read(
     };
     let Some(Resting { mut source, decoder, mut position }) = opened else { return Ok((Ended::Stopped, None)) };
     let mut frames = Frames::default();
-    let mut undecodable = Vec::new();
     let mut transformation = stream.transformation.start(&stream.name).map_err(Failed::for_good)?;
     let (mut sent, mut busy) = (Instant::now(), Instant::now());
     // What a transformation keeps, and who is told of records that failed, is not given up for a while of silence.
@@ -285,39 +279,13 @@ fn read(
         let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
         if !frames.is_empty() || got_on {
             (position, sent) = (frames.position.clone(), Instant::now());
-            let mut records = Vec::new();
-            decode::decode(&*decoder, &frames, &mut records, &mut undecodable);
-            let mut failed = undecodable.iter().map(|failure| failure.number).peekable();
-            let all = frames.first_number..frames.first_number + frames.len() as u64;
-            let mut numbers: Vec<u64> = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
-            if stream.config.query().is_none() {
-                records.clear();
-            }
-            let untransformed = match &mut transformation {
-                None => Vec::new(),
-                Some(running) => match running.apply(&mut records, &mut numbers, || stream.is_stopping()) {
-                    Ok(untransformed) => untransformed,
-                    Err(Stopped::Asked) => break,
-                    Err(Stopped::GivenUp(reason)) => return Err(Failed::for_good(reason)),
-                },
-            };
-            let mut lost = Vec::new();
-            for RecordFailure { number, reason, sample } in undecodable.drain(..) {
-                lost.push(Lost { number, reason, sample: String::from_utf8_lossy(&sample).into_owned(), decoded: None });
-            }
-            for Untransformed { number, reason, record } in untransformed {
-                lost.push(Lost { number, reason, sample: sample(&record), decoded: Some(record) });
-            }
-            let raw = stream.errors.tells().then(|| frames.clone());
-            let (record_count, byte_count) = (frames.len(), frames.byte_count());
-            let batch =
-                Batch { records, numbers, position: frames.position.clone(), received, record_count, byte_count, lost, raw };
+            let Some(batch) = decoded(stream, &frames, received, &*decoder, &mut transformation)? else { break };
             if batches.send(batch).is_err() {
                 // The committing thread has failed and says why.
                 return Ok((Ended::Stopped, None));
             }
             if progress == Progress::More && !frames.full(&limits) {
-                gather(record_count, received);
+                gather(frames.len(), received);
             }
         }
         if progress == Progress::Finished {
@@ -332,10 +300,51 @@ fn read(
     Ok((Ended::Stopped, Some(source)))
 }
 
+/// What was read, decoded and transformed. None when the stream is to end before that.
+fn decoded(
+    stream: &Stream,
+    frames: &Frames,
+    received: Instant,
+    decoder: &dyn Decoder,
+    transformation: &mut Option<Running>,
+) -> Result<Option<Batch>, Failed> {
+    let (mut records, mut undecodable) = (Vec::new(), Vec::new());
+    decode::decode(decoder, frames, &mut records, &mut undecodable);
+    let mut failed = undecodable.iter().map(|failure| failure.number).peekable();
+    let all = frames.first_number..frames.first_number + frames.len() as u64;
+    let mut numbers: Vec<u64> = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
+    if stream.config.query().is_none() {
+        records.clear();
+    }
+    let untransformed = match transformation {
+        None => Vec::new(),
+        Some(running) => match running.apply(&mut records, &mut numbers, || stream.is_stopping()) {
+            Ok(untransformed) => untransformed,
+            Err(Stopped::Asked) => return Ok(None),
+            Err(Stopped::GivenUp(reason)) => return Err(Failed::for_good(reason)),
+        },
+    };
+    let mut lost = Vec::new();
+    for RecordFailure { number, reason, sample } in undecodable {
+        lost.push(Lost { number, reason, sample: String::from_utf8_lossy(&sample).into_owned(), decoded: None });
+    }
+    for Untransformed { number, reason, record } in untransformed {
+        lost.push(Lost { number, reason, sample: sample(&record), decoded: Some(record) });
+    }
+    let raw = stream.errors.tells().then(|| frames.clone());
+    let (record_count, byte_count, position) = (frames.len(), frames.byte_count(), frames.position.clone());
+    Ok(Some(Batch { records, numbers, position, received, record_count, byte_count, lost, raw }))
+}
+
 impl Resting {
     /// See `Source::rest`.
     pub fn rest(&mut self, call: Call) -> bool {
         self.source.rest(call)
+    }
+
+    /// See `Source::trouble`.
+    pub fn trouble(&self) -> Option<String> {
+        self.source.trouble()
     }
 }
 
@@ -371,13 +380,8 @@ fn commit(
             }
             break;
         }
-        for Lost { number, reason, sample, .. } in &batch.lost {
-            stream.set_aside(*number, reason.clone(), sample.clone());
-        }
         // Told before the position goes past them: a record that nobody has heard of comes again.
-        let lost = batch.raw.iter().flat_map(|frames| batch.lost.iter().map(move |lost| (frames, lost)));
-        let lost = lost.map(|(frames, lost)| letter(frames, lost.number, lost.decoded.as_ref(), &lost.reason));
-        told = tell(stream, &mut letters, &lost.collect::<Vec<_>>())?;
+        told = set_lost_aside(stream, &mut letters, &batch)?;
         // What is left here has had no effect and is before no position.
         let mut span = None;
         let taken = if told { take_effect(stream, &mut ingester, &batch, pace, &mut span) } else { None };
@@ -394,21 +398,9 @@ fn commit(
         let ingested = ingested?;
         drop(span);
         let without_effect: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
-        for (index, reason) in &without_effect {
-            let number = batch.numbers.get(*index).copied().unwrap_or_default();
-            stream.set_aside(number, reason.clone(), batch.records.get(*index).map_or_else(String::new, sample));
-        }
-        let ineffective = batch.raw.iter().flat_map(|frames| without_effect.iter().map(move |failure| (frames, failure)));
-        let ineffective = ineffective.filter_map(|(frames, (index, reason))| {
-            Some(letter(frames, *batch.numbers.get(*index)?, batch.records.get(*index), reason))
-        });
-        let ineffective = ineffective.collect::<Vec<_>>();
-        told = tell(stream, &mut letters, &ineffective)?;
+        told = set_ineffective_aside(stream, &mut letters, &batch, &without_effect)?;
         last = ingested.upper;
         if !told {
-            // They are before the position that was committed, and come no more.
-            let (ingest, count) = (&stream.name, ineffective.len());
-            tracing::warn!(ingest, "the stream ends before its dead letters were delivered: {count} may be lost");
             all = false;
             break;
         }
@@ -426,6 +418,41 @@ fn commit(
     // A stream is over when its records are safe.
     stream.graph.wait_durable(last)?;
     too_many.map_or(Ok(all), |reason| Err(Failed::for_good(reason)))
+}
+
+/// Sets aside what came to nothing before its query, and tells of it. False when the stream is stopped before all have heard.
+fn set_lost_aside(stream: &Stream, letters: &mut Option<DeadLetters>, batch: &Batch) -> Result<bool, Failed> {
+    for Lost { number, reason, sample, .. } in &batch.lost {
+        stream.set_aside(*number, reason.clone(), sample.clone());
+    }
+    let lost = batch.raw.iter().flat_map(|frames| batch.lost.iter().map(move |lost| (frames, lost)));
+    let lost = lost.map(|(frames, lost)| letter(frames, lost.number, lost.decoded.as_ref(), &lost.reason));
+    tell(stream, letters, &lost.collect::<Vec<_>>())
+}
+
+/// The same of records whose query failed: those indices, for those reasons.
+fn set_ineffective_aside(
+    stream: &Stream,
+    letters: &mut Option<DeadLetters>,
+    batch: &Batch,
+    failures: &[(usize, String)],
+) -> Result<bool, Failed> {
+    for (index, reason) in failures {
+        let number = batch.numbers.get(*index).copied().unwrap_or_default();
+        stream.set_aside(number, reason.clone(), batch.records.get(*index).map_or_else(String::new, sample));
+    }
+    let ineffective = batch.raw.iter().flat_map(|frames| failures.iter().map(move |failure| (frames, failure)));
+    let ineffective = ineffective.filter_map(|(frames, (index, reason))| {
+        Some(letter(frames, *batch.numbers.get(*index)?, batch.records.get(*index), reason))
+    });
+    let ineffective = ineffective.collect::<Vec<_>>();
+    let told = tell(stream, letters, &ineffective)?;
+    if !told {
+        // They are before the position that was committed, and come no more.
+        let (ingest, count) = (&stream.name, ineffective.len());
+        tracing::warn!(ingest, "the stream ends before its dead letters were delivered: {count} may be lost");
+    }
+    Ok(told)
 }
 
 /// None where the stream is to end without the batch. A pause breaks off what takes long; it is begun anew afterwards.

@@ -11,10 +11,11 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use weir_model::Tick;
+use weir_model::lock::{lock, read, write};
 
 use super::{Hubs, RunningOutput, Sent};
 
@@ -43,7 +44,7 @@ pub enum Given {
 }
 
 /// What lies in a lane.
-pub struct Held {
+pub struct Lying {
     /// Results that are not delivered.
     pub waiting: usize,
     /// The tick of the oldest.
@@ -81,7 +82,7 @@ impl Lane {
 
     /// The output that takes the results; none while it is changed, or where it could not be opened.
     pub fn running(&self) -> Option<Arc<RunningOutput>> {
-        self.running.read().unwrap_or_else(|e| e.into_inner()).clone()
+        read(&self.running).clone()
     }
 
     /// Results that nobody took had to be let go of: they come again after a restart.
@@ -111,10 +112,10 @@ impl Lane {
         lock(&self.queue).turn
     }
 
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> Lying {
         let queue = lock(&self.queue);
         let oldest = queue.batches.iter().find_map(|(results, _)| results.first()).map(|result| result.place.tick);
-        Held { waiting: queue.results, oldest }
+        Lying { waiting: queue.results, oldest }
     }
 
     /// Results that the output which runs has not been given, for want of room.
@@ -196,7 +197,7 @@ impl Lane {
 
     pub fn start(&self, running: RunningOutput) {
         *lock(&self.parked) = None;
-        *self.running.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(running));
+        *write(&self.running) = Some(Arc::new(running));
     }
 
     /// An output has delivered everything before `upper`. One whose turn is over is not heard.
@@ -213,15 +214,23 @@ impl Lane {
         self.running().map_or_else(Instant::now, |running| running.end_by(patience))
     }
 
-    /// No other output comes: it ends, and so does what those who listen hear.
+    /// It is late: whoever waits to hand over something need not wait any more, and what it has not delivered it does not deliver.
+    pub fn give_up(&self) {
+        if let Some(running) = self.running() {
+            running.give_up();
+        }
+    }
+
+    /// No other output comes: it ends, and so does what those who listen hear. What it reports from here on, should it hang for longer, is not heard.
     pub fn end(&self, deadline: Instant) {
         self.close(deadline);
+        lock(&self.queue).turn += 1;
         self.hubs.close();
     }
 
     /// Ends the output; what it was handed is delivered as far as the time allows.
     pub fn close(&self, deadline: Instant) {
-        let Some(mut running) = self.running.write().unwrap_or_else(|e| e.into_inner()).take() else { return };
+        let Some(mut running) = write(&self.running).take() else { return };
         // The thread of the query may be sending at this moment.
         loop {
             match Arc::try_unwrap(running) {
@@ -277,10 +286,6 @@ impl Queue {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
-}
-
 #[cfg(test)]
 mod tests {
     use weir_model::{NodeId, Place};
@@ -305,6 +310,17 @@ mod tests {
         assert_eq!((queue.given, queue.results, queue.left), (2, 3, 1));
         (queue.given, queue.left) = (0, queue.results);
         assert_eq!(std::iter::from_fn(|| queue.give()).map(|(_, upper)| upper).collect::<Vec<_>>(), [2, 3, 4].map(Tick));
+    }
+
+    #[test]
+    fn who_has_ended_is_not_heard() {
+        let lane = Lane::new("hook");
+        let turn = lane.begin();
+        let mut heard = 0;
+        lane.delivered(turn, Tick(1), || heard += 1);
+        lane.end(Instant::now());
+        lane.delivered(turn, Tick(2), || heard += 1);
+        assert_eq!(heard, 1);
     }
 
     #[test]

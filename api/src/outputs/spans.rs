@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use weir_model::Tick;
+use weir_model::lock::lock;
 
 use crate::traces::{self, Kind, Span};
 
@@ -53,6 +54,6 @@ impl Spans {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Tick, Span)>> {
-        self.under_way.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.under_way)
     }
 }

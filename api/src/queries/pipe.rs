@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::running::Running;
 use crate::error::ApiError;
+use weir_model::lock::lock;
 
 /// How long rows wait for others, or for the end of their query.
 const HOLD: Duration = Duration::from_millis(10);
@@ -209,6 +210,6 @@ impl Drop for Reader {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 }

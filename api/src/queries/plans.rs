@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use weir_cypher_compiler::Diagnostic;
 use weir_engine::{Graph, Prepared};
 use weir_model::Plan;
+use weir_model::lock::lock;
 use weir_model::plan::Operator;
 
 /// Texts of a generation; there are two.
@@ -65,7 +66,7 @@ impl Plans {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Generations> {
-        self.generations.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.generations)
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 
 use crate::clock;
 use crate::traces::{self, Context, Kind, Span};
+use weir_model::lock::lock;
 
 /// Of a text in the log and in lists.
 const TEXT_SHOWN_BYTES_MAX: usize = 4096;
@@ -133,7 +134,7 @@ impl Register {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Running>>> {
-        self.running.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.running)
     }
 }
 

@@ -1,21 +1,28 @@
 //! Paths and query strings: which pattern a path fits, and the texts in it, decoded.
 
+use std::borrow::Cow;
+
 /// The segments that stand for `{…}`, decoded. `{x}:verb` takes a segment that ends so.
 pub fn matches(pattern: &str, path: &str) -> Option<Vec<String>> {
     let mut names = Vec::new();
     let mut segments = path.split('/');
     for part in pattern.split('/') {
-        let segment = segments.next()?;
+        let segment = decoded(segments.next()?)?;
         if !part.starts_with('{') {
-            if part != segment {
+            if segment != part {
                 return None;
             }
             continue;
         }
         let end = part.find('}').map_or("", |end| &part[end + 1..]);
-        names.push(percent_decode(segment.strip_suffix(end)?, false).filter(|name| !name.is_empty())?);
+        names.push(segment.strip_suffix(end).filter(|name| !name.is_empty())?.to_owned());
     }
     segments.next().is_none().then_some(names)
+}
+
+/// None where that is not UTF-8.
+fn decoded(segment: &str) -> Option<Cow<'_, str>> {
+    if segment.contains('%') { percent_decode(segment, false).map(Cow::Owned) } else { Some(Cow::Borrowed(segment)) }
 }
 
 pub fn parse_query(query: &str) -> Vec<(String, String)> {
@@ -61,6 +68,9 @@ mod tests {
         assert_eq!(matches("/a/{x}", "/a/1/2"), None);
         assert_eq!(matches("/a/{x}", "/a/%ff"), None);
         assert_eq!(matches("/a/{x}:stop", "/a/1:stop"), Some(vec!["1".to_owned()]));
+        assert_eq!(matches("/a/{x}:stop", "/a/1%3Astop"), Some(vec!["1".to_owned()]));
+        assert_eq!(matches("/a/{x}/b", "/%61/1/%62"), Some(vec!["1".to_owned()]));
+        assert_eq!(matches("/a/b", "/a%2Fb"), None);
         assert_eq!(matches("/a/{x}:stop", "/a/:stop"), None);
         assert_eq!(matches("/a/{x}:stop", "/a/1:go"), None);
     }

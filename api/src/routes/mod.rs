@@ -31,10 +31,11 @@ use std::sync::{Arc, LazyLock};
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use warp::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
+use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
 use warp::http::{self, HeaderMap};
 use warp::reply::Response;
 use weir_connectors::body::Cut;
+use weir_connectors::charset::Charset;
 
 use self::matching::{matches, parse_query};
 use self::reply::Reply;
@@ -184,6 +185,9 @@ async fn handled(
         let read = read_body(received.body_mut(), &request.headers, app.settings.webserver.body_bytes_max);
         let read = tokio::time::timeout(app.settings.webserver.body_timeout, read).await;
         request.body = read.map_err(|_| ApiError::SlowBody)??;
+        if route.takes != Takes::Records {
+            request.body = in_utf8(request.body, &request.headers, route.takes)?;
+        }
     }
     if !route.is_socket() && !accepts(&request.headers, route.gives) {
         return Err(ApiError::NotAcceptable(route.gives));
@@ -237,9 +241,14 @@ fn no_route(request: &http::Request<Incoming>, family: Family) -> ApiError {
             let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
             ApiError::Moved(format!("http://{host}{shorter}{query}"))
         }
+        // It begins behind whatever a proxy puts before it.
+        _ if method == Method::GET && OTHER_PAGES.contains(&path) => ApiError::Moved("./".to_owned()),
         _ => ApiError::NoRoute,
     }
 }
+
+/// Where the service that weir is compatible with has its pages: who kept such an address finds the page that there is.
+const OTHER_PAGES: [&str; 5] = ["/home", "/dashboard", "/explorer", "/explorer-settings", "/streams"];
 
 fn content(takes: Takes, family: Family, headers: &HeaderMap) -> Result<Content, ApiError> {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -257,6 +266,20 @@ fn content(takes: Takes, family: Family, headers: &HeaderMap) -> Result<Content,
         "text/plain" if takes == Takes::Query => Ok(Content::Text),
         _ => Err(ApiError::ContentType { given: given.to_owned(), expected: takes.expected() }),
     }
+}
+
+/// A text in the character set that its content type names.
+fn in_utf8(body: Vec<u8>, headers: &HeaderMap, takes: Takes) -> Result<Vec<u8>, ApiError> {
+    if let Some(given) = headers.get(CONTENT_ENCODING).filter(|given| !given.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        let given = String::from_utf8_lossy(given.as_bytes()).into_owned();
+        return Err(ApiError::ContentEncoding { given, expected: "none" });
+    }
+    let Some(given) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return Ok(body) };
+    let parameters = given.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    let named = parameters.into_iter().find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    let Some((_, name)) = named else { return Ok(body) };
+    let unknown = |_| ApiError::ContentType { given: given.to_owned(), expected: takes.expected() };
+    Ok(Charset::named(name.trim().trim_matches('"')).map_err(unknown)?.text(body))
 }
 
 /// A content type without its parameters.

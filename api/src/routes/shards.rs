@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
+use weir_model::lock::lock;
 
 /// As they were set last, until weir stops.
 #[derive(Default)]
@@ -25,7 +26,7 @@ impl ShardLimits {
         let configured = |key: &str| app.settings.effective[key].as_i64();
         let count = configured("shard-count").unwrap_or_default().clamp(0, 4096) as u64;
         let usual = configured("in-memory-soft-node-limit").zip(configured("in-memory-hard-node-limit"));
-        let set = self.set.lock().unwrap_or_else(|e| e.into_inner());
+        let set = lock(&self.set);
         (0..count).filter_map(|shard| Some((shard, set.get(&shard).copied().or(usual)?))).collect()
     }
 }
@@ -50,7 +51,7 @@ pub async fn set(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
         let reason = format!("The following shards do not exist: {}", unknown.join(", "));
         return Err(if request.family == Family::V1 { ApiError::Failed(reason) } else { ApiError::bad(reason) });
     }
-    app.shard_limits.set.lock().unwrap_or_else(|e| e.into_inner()).extend(wanted);
+    lock(&app.shard_limits.set).extend(wanted);
     shown(&app)
 }
 

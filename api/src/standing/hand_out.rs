@@ -43,6 +43,10 @@ impl Query {
                 match installed.resume() {
                     // The end of the sum is a tick behind all that is replayed.
                     Ok(_) | Err(EngineError::Starting) => {}
+                    // It is made, and not in the log yet; or, where the workers are late, made anew the next time.
+                    Err(error @ (EngineError::Store(StoreError::TooSlow { .. }) | EngineError::WorkersStuck)) => {
+                        tracing::warn!(query = self.name, "the end of its sum waits: {error}");
+                    }
                     Err(error) => {
                         tracing::error!(query = self.name, "its results cannot be taken: {}", chain(&error));
                         return;

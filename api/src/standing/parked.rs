@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use weir_model::Position;
 
 use super::{Query, StandingQueries, lock};
 use crate::app::App;
@@ -50,9 +51,11 @@ impl StandingQueries {
 
     /// Opens an output where it stood.
     pub(super) fn open_again(&self, query: &Query, lane: &Lane, definition: &Output) -> Result<Opened, ApiError> {
-        let position = query.installed().delivered(&query.frontier(&lane.name)).map(|(_, position)| position);
-        let position = position.filter(|position| !position.0.is_empty());
         let link = Link::prepare(definition, &query.graph, &self.procedures)?;
+        self.open_at(query, lane, link, position_of(query, lane))
+    }
+
+    fn open_at(&self, query: &Query, lane: &Lane, link: Link, position: Option<Position>) -> Result<Opened, ApiError> {
         Opened::open((query.id, &query.name), &lane.name, link, query.graph.ids(), position.as_ref(), &self.runtime)
     }
 
@@ -84,14 +87,21 @@ impl StandingQueries {
         let turn = lane.turn();
         let definition = query.settings().outputs.into_iter().find(|(name, _)| *name == lane.name);
         let Some((_, definition)) = definition else { return true };
-        // The world is asked while others may change things.
-        let opened = self.open_again(query, lane, &definition);
-        let _one = lock(&self.changing);
-        if lane.turn() != turn
-            || !lane.may_be_tried()
-            || query.is_ending()
-            || !query.lanes().iter().any(|own| Arc::ptr_eq(own, lane))
-        {
+        let is_wanted = || {
+            let is_there = || query.lanes().iter().any(|own| Arc::ptr_eq(own, lane));
+            lane.turn() == turn && lane.may_be_tried() && !query.is_ending() && is_there()
+        };
+        // The world is asked while others may change things. But what is opened at a position cuts off what is behind it: had another output been there
+        // meanwhile, that would be results that were delivered.
+        let link = Link::prepare(&definition, &query.graph, &self.procedures);
+        let alone = position_of(query, lane).map(|_| lock(&self.changing));
+        if !is_wanted() {
+            return true;
+        }
+        let position = alone.as_ref().and_then(|_| position_of(query, lane));
+        let opened = link.and_then(|link| self.open_at(query, lane, link, position));
+        let _one = alone.unwrap_or_else(|| lock(&self.changing));
+        if !is_wanted() {
             return true;
         }
         match opened.and_then(|opened| query.start_output(lane, opened)) {
@@ -105,4 +115,10 @@ impl StandingQueries {
             }
         }
     }
+}
+
+/// Where the destination of an output stood; none of one that cannot tell.
+fn position_of(query: &Query, lane: &Lane) -> Option<Position> {
+    let delivered = query.installed().delivered(&query.frontier(&lane.name));
+    delivered.map(|(_, position)| position).filter(|position| !position.0.is_empty())
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use weir_cypher_compiler::StandingPlan;
 use weir_engine::{EngineError, Standing, StandingQuery, Start};
+use weir_model::lock::write;
 use weir_model::{QueryId, Text, Tick};
 
 use super::{HOLD, Query, StandingQueries, compiled, fresh_query_id, lock};
@@ -233,7 +234,7 @@ impl Query {
     fn succeed(&self, installed: Arc<StandingQuery>, settings: StandingSettings) -> QueryId {
         *lock(&self.settings) = settings;
         let _told = self.tail.hold();
-        let mut place = self.installed.write().unwrap_or_else(|e| e.into_inner());
+        let mut place = write(&self.installed);
         std::mem::replace(&mut *place, installed).id()
     }
 }

@@ -103,6 +103,16 @@ pub struct Settled {
 }
 
 impl Access {
+    /// Those of a definition.
+    pub fn of(
+        credentials: &Option<AwsCredentials>,
+        region: &Option<AwsRegion>,
+        endpoint: &Option<String>,
+        hosts: &HostPolicy,
+    ) -> Access {
+        Access { credentials: credentials.clone(), region: region.clone(), endpoint: endpoint.clone(), hosts: hosts.clone() }
+    }
+
     /// What can be found wrong without asking anybody.
     pub fn check(&self) -> Result<(), ConnectorError> {
         match &self.endpoint {

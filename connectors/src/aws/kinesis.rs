@@ -77,8 +77,7 @@ pub fn check_stream(field: &str, name: &str) -> Result<(), ConnectorError> {
 
 impl KinesisIngest {
     fn access(&self, context: &SourceContext) -> Access {
-        let (credentials, region) = (self.credentials.clone(), self.region.clone());
-        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() }
+        Access::of(&self.credentials, &self.region, &self.endpoint, &context.hosts)
     }
 }
 

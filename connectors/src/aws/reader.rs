@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -22,6 +22,7 @@ use super::iterator;
 use super::shards::{Answer, Event, Place, Places, Record, Stream};
 use crate::error::{ConnectorError, Fault};
 use crate::feed::{Pauses, Trouble};
+use weir_model::lock::lock;
 
 pub static KINESIS: Service = Service { name: "kinesis", target: "Kinesis_20131202", content_type: "application/x-amz-json-1.1" };
 
@@ -118,10 +119,6 @@ impl Hold {
     fn has_lapsed(&self) -> bool {
         lock(&self.renewed).elapsed() >= self.good_for
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Finds shards and starts their readers.

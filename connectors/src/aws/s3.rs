@@ -82,8 +82,7 @@ fn store_line() -> FileFormat {
 
 impl S3Ingest {
     fn access(&self, context: &SourceContext) -> Access {
-        let (credentials, region) = (self.credentials.clone(), self.region.clone());
-        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() }
+        Access::of(&self.credentials, &self.region, &self.endpoint, &context.hosts)
     }
 }
 

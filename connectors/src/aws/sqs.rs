@@ -119,8 +119,7 @@ impl SourceConfig for SqsIngest {
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let url = service_of(&self.queue_url)?;
         let place = http::shown(&http::url("queueUrl", &self.queue_url)?);
-        let (credentials, region) = (self.credentials.clone(), self.region.clone());
-        let access = Access { credentials, region, endpoint: None, hosts: context.hosts.clone() };
+        let access = Access::of(&self.credentials, &self.region, &None, &context.hosts);
         let (keeper, kept) = Keeper::new(self.queue_url.clone(), self.delete_read_messages);
         let told = kept.clone();
         let (queue, readers) = (self.queue_url.clone(), self.read_parallelism);

@@ -103,8 +103,7 @@ impl DestinationConfig for WriteToKinesis {
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
-        let (credentials, region) = (self.credentials.clone(), self.region.clone());
-        let access = Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() };
+        let access = Access::of(&self.credentials, &self.region, &self.endpoint, &context.hosts);
         access.check()?;
         Ok(Box::new(Batched {
             stop: Arc::default(),

@@ -95,8 +95,7 @@ fn interval_seconds() -> u32 {
 
 impl WriteToS3 {
     fn access(&self, hosts: &HostPolicy) -> Access {
-        let (credentials, region) = (self.credentials.clone(), self.region.clone());
-        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: hosts.clone() }
+        Access::of(&self.credentials, &self.region, &self.endpoint, hosts)
     }
 }
 

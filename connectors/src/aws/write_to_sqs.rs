@@ -80,8 +80,7 @@ impl DestinationConfig for WriteToSqs {
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
-        let (credentials, region) = (self.credentials.clone(), self.region.clone());
-        let access = Access { credentials, region, endpoint: None, hosts: context.hosts.clone() };
+        let access = Access::of(&self.credentials, &self.region, &None, &context.hosts);
         let address = service_of(&self.queue_url)?;
         context.hosts.check(&address)?;
         Ok(Box::new(Batched {

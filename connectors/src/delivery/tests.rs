@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::destination::Written;
 use crate::error::Fault;
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -247,6 +246,19 @@ fn the_end_is_prompt_even_while_the_other_side_is_down() {
     assert!(!rig.delivery.close(Duration::from_millis(50)));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(rig.marks.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_output_that_hangs_is_waited_for_once() {
+    let (go, signal) = crossbeam_channel::bounded(0);
+    let mut rig = rig(vec![Step::Wait(signal)], None, false);
+    rig.delivery.send(results("a"), 1).unwrap();
+    go.send(()).unwrap();
+    assert!(!rig.delivery.end(Duration::ZERO));
+    let ended = Instant::now();
+    drop(rig.delivery);
+    assert!(ended.elapsed() < STOP_GRACE / 2, "{:?}", ended.elapsed());
+    go.send(()).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! holds back the others, and in the end the graph.
 
 use std::net::{TcpListener as StdListener, ToSocketAddrs};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::{AbortHandle, JoinSet};
 use weir_model::Position;
+use weir_model::lock::lock;
 
 use crate::config;
 use crate::delivery::{Outgoing, RetryPolicy};
@@ -130,7 +131,7 @@ async fn accept(listener: TcpListener, place: String, clients: Clients, writers:
                 continue;
             }
         };
-        let mut known = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&clients);
         known.retain(|client| !client.is_closed());
         if known.len() >= CLIENTS_MAX {
             tracing::warn!("{place}: {client} is sent away: there are {CLIENTS_MAX} clients");
@@ -140,7 +141,7 @@ async fn accept(listener: TcpListener, place: String, clients: Clients, writers:
         let (sender, frames) = channel(WAITING_MAX);
         known.push(sender);
         let place = place.clone();
-        let mut writers = writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writers = lock(&writers);
         while writers.try_join_next().is_some() {}
         writers.spawn(async move {
             match write(stream, frames).await {
@@ -174,7 +175,7 @@ async fn write(mut stream: TcpStream, mut frames: Receiver<Frame>) -> std::io::R
 impl Destination for Server {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let deadline = tokio::time::Instant::from_std(Instant::now() + WRITE_TIME_MAX);
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut clients = lock(&self.clients).clone();
         let mut written = Written::default();
         for (index, result) in results.iter().enumerate() {
             clients.retain(|client| !client.is_closed());
@@ -214,8 +215,8 @@ impl Destination for Server {
 
     fn close(&mut self) -> Result<(), ConnectorError> {
         self.accepting.abort();
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let mut writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
+        lock(&self.clients).clear();
+        let mut writers = std::mem::take(&mut *lock(&self.writers));
         // What is left of them then is aborted.
         let _ = self.runtime.block_on(async {
             tokio::time::timeout(CLOSE_TIME_MAX, async { while writers.join_next().await.is_some() {} }).await

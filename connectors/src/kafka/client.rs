@@ -8,6 +8,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::login::SaslLogin;
+use weir_model::lock::lock;
 
 /// The part of a client that its callbacks see.
 pub struct Voice {
@@ -56,7 +57,7 @@ impl Voice {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Trouble>> {
-        self.trouble.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.trouble)
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
@@ -30,6 +30,7 @@ use super::topics::{Asking, TopicId};
 use crate::bell::{Bell, Call};
 use crate::error::ConnectorError;
 use crate::origin::packed;
+use weir_model::lock::lock;
 
 /// How soon it is seen who has left, that nobody is left, and that a trouble is over.
 const LOOK: Duration = Duration::from_secs(1);
@@ -145,10 +146,6 @@ impl ConsumerContext for Context {}
 fn of_a_topic(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::{TopicAuthorizationFailed, UnknownPartition, UnknownTopic, UnknownTopicOrPartition};
     matches!(code, TopicAuthorizationFailed | UnknownPartition | UnknownTopic | UnknownTopicOrPartition)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Lookout {

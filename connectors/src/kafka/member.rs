@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
@@ -12,6 +12,7 @@ use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
 use super::client::{Voice, by_its_voice};
+use weir_model::lock::lock;
 
 /// What the callbacks of the client share with the source.
 pub struct Member {
@@ -33,7 +34,7 @@ impl Member {
     }
 
     pub fn changes(&self) -> MutexGuard<'_, VecDeque<Change>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.changes)
     }
 
     /// From now on partitions are given back at once.

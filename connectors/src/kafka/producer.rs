@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rdkafka::bindings as native;
@@ -24,6 +24,7 @@ use super::failed;
 use super::properties::Settings;
 use crate::delivery::Outgoing;
 use crate::error::ConnectorError;
+use weir_model::lock::lock;
 
 /// Handed over at once, at most: what fits into a request as the client makes them, unless it is told otherwise.
 pub(super) const RECORDS_MAX: usize = 10_000;
@@ -95,7 +96,7 @@ impl ProducerContext for Outlet {
 
 impl Outlet {
     fn fail(&self, index: usize, code: RDKafkaErrorCode) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
+        lock(&self.failures).push((index, code));
     }
 }
 
@@ -173,7 +174,7 @@ impl TopicProducer {
     /// What was not written since the last time.
     pub fn failures(&self) -> Failures {
         let mut told = std::mem::take(&mut *self.refused.borrow_mut());
-        let by_broker = std::mem::take(&mut *self.producer.context().failures.lock().unwrap_or_else(PoisonError::into_inner));
+        let by_broker = std::mem::take(&mut *lock(&self.producer.context().failures));
         let (count, bytes) = self.last.get();
         let mut together = Vec::new();
         for (index, code) in by_broker {

@@ -8,13 +8,14 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
+use weir_model::lock::lock;
 
 use super::file_watch;
 use super::files::Files;
@@ -233,7 +234,7 @@ impl Opened {
 
     /// What it is known by.
     pub(super) fn head(&self) -> Head {
-        *self.head.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.head)
     }
 
     /// Whether it begins as one did that was read before. Of what is no regular file nobody can say.
@@ -262,7 +263,7 @@ impl Opened {
 
     /// A short file is known by more once there is more.
     fn grown(&self) {
-        let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut head = lock(&self.head);
         head.grow(&self.file, self.read.load(Ordering::Relaxed));
     }
 

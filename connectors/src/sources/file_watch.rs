@@ -3,12 +3,13 @@
 //!
 //! The system could say when a file is written to (inotify), but not on every file system: what another machine writes, it does not see.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::file::Opened;
 use crate::bell::Call;
+use weir_model::lock::lock;
 
 /// How soon it is seen that a file has grown, unless there are very many.
 const LOOK: Duration = Duration::from_millis(50);
@@ -32,7 +33,7 @@ struct Watch {
 static WATCH: Mutex<Watch> = Mutex::new(Watch { files: Vec::new(), has_thread: false });
 
 fn watch() -> MutexGuard<'static, Watch> {
-    WATCH.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&WATCH)
 }
 
 /// Calls once the file has another length than this one, or something has become of it. False: nobody could be found to look.

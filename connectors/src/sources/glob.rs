@@ -6,10 +6,11 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::file_policy::FilePolicy;
+use weir_model::lock::lock;
 
 /// What was listed is good for so long.
 const LISTED: Duration = Duration::from_secs(1);
@@ -43,7 +44,7 @@ impl Pattern {
 
     /// The next file behind that of this name, or the first one. `now`: among those that are there now, and not a moment ago.
     pub fn after(&self, name: Option<&Path>, now: bool) -> Option<PathBuf> {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = lock(&self.listed);
         if now || listed.when.is_none_or(|when| when.elapsed() > LISTED) {
             self.list(name, &mut listed);
         }

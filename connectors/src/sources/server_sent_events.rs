@@ -149,6 +149,10 @@ impl Listener {
             let read = self.parser.push(&chunk, &mut events);
             for event in events.drain(..) {
                 some = true;
+                // By such events a server says that it is there (those of weir, Quine and of all that is made with Pekko do).
+                if event.data.is_empty() {
+                    continue;
+                }
                 let origin = packed(|origin| {
                     for (name, text) in
                         [("id", &event.id), ("eventType", &event.kind)].into_iter().filter(|(_, text)| !text.is_empty())
@@ -159,7 +163,7 @@ impl Listener {
                 inlet.record_from(event.data, event.id.clone().into_bytes(), origin).await;
                 self.last_id = event.id;
             }
-            // An event without data says how far the server is.
+            // An event without data, too, says how far the server is.
             if self.last_id != self.parser.ended_id {
                 self.last_id.clone_from(&self.parser.ended_id);
                 inlet.stands(self.last_id.clone().into_bytes()).await;
@@ -220,7 +224,8 @@ mod tests {
         let (url, asked) = server(vec![
             says(&format!("{FINE}retry: 1\n\ndata: MQ==\nid: a1\n\ndata: Mg==\nid: a2\n\ndata: Mw==")),
             says("HTTP/1.1 503 Not Now\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
-            says(&format!("{FINE}: nothing\n\ndata: !\nid: a3\n\ndata: NA==\nid: a4\n\nid: a5\n\n")),
+            // Two signs of life among them, one of which says how far the server is.
+            says(&format!("{FINE}: nothing\n\ndata:\n\ndata: !\nid: a3\n\ndata: NA==\nid: a4\n\ndata:\nid: a5\n\n")),
             says("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"),
         ]);
         let config = source(&url);

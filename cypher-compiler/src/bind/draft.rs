@@ -113,7 +113,7 @@ impl Draft {
     }
 
     /// What the elements of a list-valued expression can be.
-    pub fn element_holds(&self, list: &Expr) -> Holds {
+    fn element_holds(&self, list: &Expr) -> Holds {
         if self.value_holds(list) == Holds::Plain { Holds::Plain } else { Holds::Anything }
     }
 }

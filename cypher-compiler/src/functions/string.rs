@@ -63,7 +63,7 @@ pub(super) fn utf16_length(text: &str) -> usize {
 }
 
 /// The code units from one position to another, cut to the text. Half a character becomes `?`.
-pub(super) fn utf16_slice(text: &str, from: usize, to: usize) -> Text {
+fn utf16_slice(text: &str, from: usize, to: usize) -> Text {
     if text.is_ascii() {
         let to = to.min(text.len());
         return Text::new(&text[from.min(to)..to]);

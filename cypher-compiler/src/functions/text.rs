@@ -106,7 +106,7 @@ fn replace_all(context: &dyn Context, arguments: &[Value]) -> Result<Value, Fail
     for captures in regex.captures_iter(text) {
         let Some(found) = captures.get(0) else { continue };
         out.push_str(&text[from..found.start()]);
-        expand(replacement, &captures, &mut out)?;
+        expand(replacement, (&regex, &captures), &mut out)?;
         from = found.end();
         context.spend(1)?;
         extent::within(out.len(), context.room())?;
@@ -116,7 +116,11 @@ fn replace_all(context: &dyn Context, arguments: &[Value]) -> Result<Value, Fail
 }
 
 /// `$1` and `${name}` stand for groups; a backslash takes the meaning from what follows.
-fn expand(replacement: &str, captures: &regex::Captures<'_>, out: &mut String) -> Result<(), Failure> {
+fn expand(
+    replacement: &str,
+    (regex, captures): (&java_regex::Search, &regex::Captures<'_>),
+    out: &mut String,
+) -> Result<(), Failure> {
     let bad = |what: &str| Failure::new(FailureKind::InvalidArgument, format!("{what} in the replacement `{replacement}`"));
     let mut rest = replacement.chars();
     while let Some(c) = rest.next() {
@@ -125,6 +129,9 @@ fn expand(replacement: &str, captures: &regex::Captures<'_>, out: &mut String) -
             '$' => {
                 let after = rest.as_str();
                 if let Some((name, behind)) = after.strip_prefix('{').and_then(|named| named.split_once('}')) {
+                    if !regex.has_group(name) {
+                        return Err(bad(&format!("No group `{name}`, named")));
+                    }
                     out.push_str(captures.name(name).map_or("", |group| group.as_str()));
                     rest = behind.chars();
                     continue;
@@ -230,6 +237,8 @@ mod tests {
         assert_eq!(replace("a1b2", r"([a-z])(\d)", "$2$1-"), Ok(Value::text("1a-2b-")));
         assert_eq!(replace("ab", "(?<x>a)", r"${x}$10\$"), Ok(Value::text("aa0$b")));
         assert!(replace("ab", "a", "$1").is_err());
+        assert!(replace("ab", "(?<x>a)", "${y}").is_err());
+        assert_eq!(replace("ab", "(?<x>c)?b", "${x}-"), Ok(Value::text("a-")));
         assert!(replace("ab", "a", "\\").is_err());
     }
 

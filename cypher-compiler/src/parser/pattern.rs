@@ -105,7 +105,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn node_pattern(&mut self) -> Parsed<NodePattern> {
+    fn node_pattern(&mut self) -> Parsed<NodePattern> {
         let from = self.at;
         self.need_symbol("(")?;
         let variable = self.optional_variable()?;
@@ -181,7 +181,7 @@ impl Parser<'_> {
         Ok(None)
     }
 
-    pub(super) fn edge_pattern(&mut self) -> Parsed<EdgePattern> {
+    fn edge_pattern(&mut self) -> Parsed<EdgePattern> {
         let from = self.at;
         let left = self.symbol("<");
         self.need_symbol("-")?;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use weir_model::expression::FailureKind;
+use weir_model::lock::lock;
 use weir_model::procedure::{Caller, Chosen};
 use weir_model::{Failure, Map, Plan, Text, Value};
 
@@ -31,7 +32,7 @@ impl Queries {
 
     /// The plan of a text whose parameters have these names.
     pub fn compile(&self, text: &str, parameters: Vec<Text>) -> Result<Arc<Plan>, Failure> {
-        let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+        let mut kept = lock(&self.kept);
         if let Some(known) = kept.iter().find(|known| known.text == text && known.parameters == parameters) {
             return Ok(known.plan.clone());
         }

@@ -102,7 +102,7 @@ impl Place {
         self.piece & NO_PROPERTY == 0
     }
 
-    pub fn has_labels(&self) -> bool {
+    fn has_labels(&self) -> bool {
         self.piece & NO_LABEL == 0
     }
 

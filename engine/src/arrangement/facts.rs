@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use weir_model::codec::{
     FactKey, decode_edge_property, decode_payload, edge_property_key, edge_property_keys, first_of_key, half_key, parallel_keys,
 };
-use weir_model::mutation::{Kind, Payload, Tag};
+use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Value};
 
 use super::bundle::{BUNDLE, Bundle};
@@ -141,11 +141,6 @@ impl<'a> Facts<'a> {
 
     pub fn property(&self, key: Symbol, at: u64) -> Value {
         property(&self.parts, key, at)
-    }
-
-    /// As `property`, without making a value of it.
-    pub fn property_payload(&self, key: Symbol, at: u64) -> Option<(Payload, &'a [u8])> {
-        single(&self.parts, Tag::new(Kind::Property, key), at).map(|(segment, fact)| (fact.payload, segment.arena.as_slice()))
     }
 
     /// Every fact whose tag lies in a range that holds at a tick: newest batch first, so not in order.

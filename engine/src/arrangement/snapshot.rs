@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
+use weir_model::lock::lock;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
@@ -99,7 +100,7 @@ impl Published {
         }
         let deadline = Instant::now() + limit;
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
+        let mut guard = lock(&self.lock);
         let reached = loop {
             if self.upper() >= upper {
                 break true;

@@ -147,7 +147,7 @@ impl Reader<'_> {
     }
 
     /// What is known of a node, also when it was deleted: then nothing.
-    pub fn known_node(&self, id: NodeId) -> FullNode {
+    fn known_node(&self, id: NodeId) -> FullNode {
         let mut labels = Vec::new();
         self.view.labels(id, &mut |label| {
             if label != self.prepared.existence {

@@ -18,7 +18,8 @@ const STRETCH: usize = 256;
 
 impl Run<'_> {
     pub(super) fn sort(&self, input: &Operator, keys: &[SortKey], limit: Option<&Expr>, row: &mut [Value], next: Next) -> Flow {
-        let limit = limit.map(|limit| self.count(limit, "LIMIT", row)).transpose()?;
+        // The operators above have looked at what it is made of. A sum of SKIP and LIMIT beyond all integers is none.
+        let limit = limit.and_then(|limit| self.count(limit, "LIMIT", row).ok());
         // Each entry holds its sort keys and then its row. Sorting is stable: ties stay in the order they came.
         let mut entries: Vec<Vec<Value>> = Vec::new();
         let mut held = self.budget.held();

@@ -21,6 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_model::lock::lock;
 use weir_model::schema::{Expires, ExpiryRule};
 use weir_model::{Mutations, Text, Value};
 
@@ -90,7 +91,7 @@ impl Default for Expiry {
 impl Expiry {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A half changed queue would only be looked at once too often: every hint is verified.
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     /// Takes note of what is being committed. The committer calls this with its lock held.
@@ -124,7 +125,7 @@ impl Expiry {
         // With the lock, so that the thread is not between its last look and its sleep.
         drop(self.lock());
         self.wake.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let thread = lock(&self.thread).take();
         // The last handle of a graph may be the thread's own.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
@@ -144,7 +145,7 @@ impl Graph {
         });
         let expiry = self.expiry();
         {
-            let _one = expiry.declaring.lock().unwrap_or_else(|e| e.into_inner());
+            let _one = lock(&expiry.declaring);
             let is_same = |other: &&Arc<Rule>| other.name == name || other.stored == *rule;
             if let Some(other) = expiry.lock().rules.values().find(is_same) {
                 return if unless_exists { Ok(()) } else { Err(EngineError::ExpiryExists(other.name.to_string())) };
@@ -159,7 +160,7 @@ impl Graph {
     /// False when there is none of that name.
     pub(crate) fn drop_expiry(&self, name: &Text) -> Result<bool, EngineError> {
         let expiry = self.expiry();
-        let _one = expiry.declaring.lock().unwrap_or_else(|e| e.into_inner());
+        let _one = lock(&expiry.declaring);
         let number = expiry.lock().rules.iter().find(|(_, rule)| rule.name == *name).map(|(number, _)| *number);
         let Some(number) = number else { return Ok(false) };
         self.parts().store.delete_metadata(&self.expiry_key(name))?;
@@ -237,7 +238,7 @@ impl Graph {
         if self.parts().nothing_ends {
             return Ok(());
         }
-        let mut thread = self.expiry().thread.lock().unwrap_or_else(|e| e.into_inner());
+        let mut thread = lock(&self.expiry().thread);
         if thread.is_none() {
             let (expiry, graph) = (self.expiry().clone(), self.downgrade());
             let builder = std::thread::Builder::new().name("expiry".to_owned());

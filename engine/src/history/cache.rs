@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::arrangement::chunk::Chunk;
 use crate::memory::at_most;
 use crate::store::{GraphId, Part, RunId};
+use weir_model::lock::lock;
 
 /// Room for some dozens of chunks: those of a few nodes, in every run.
 const BYTES_MAX: usize = 64 << 20;
@@ -32,7 +33,7 @@ struct Held {
 
 impl ChunkCache {
     pub fn get(&self, key: &Key) -> Option<Arc<Chunk>> {
-        let mut held = self.held.lock().unwrap_or_else(|e| e.into_inner());
+        let mut held = lock(&self.held);
         held.clock += 1;
         let clock = held.clock;
         let (chunk, used) = held.chunks.get_mut(key)?;
@@ -43,7 +44,7 @@ impl ChunkCache {
     /// What is not worth keeping takes room only where there is some: a scan must not push out everything else.
     pub fn put(&self, key: Key, chunk: &Arc<Chunk>, keep: bool) {
         let (bytes, most) = (chunk.bytes(), bytes_max());
-        let mut held = self.held.lock().unwrap_or_else(|e| e.into_inner());
+        let mut held = lock(&self.held);
         if held.bytes + bytes > most && !keep || bytes > most {
             return;
         }
@@ -59,7 +60,7 @@ impl ChunkCache {
 
     /// Lets go of the chunks of runs that are gone.
     pub fn forget(&self, graph: GraphId, runs: &[RunId]) {
-        let mut held = self.held.lock().unwrap_or_else(|e| e.into_inner());
+        let mut held = lock(&self.held);
         held.chunks.retain(|(of, run, ..), _| *of != graph || !runs.contains(run));
         held.bytes = held.chunks.values().map(|(chunk, _)| chunk.bytes()).sum();
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use weir_model::codec::{decode_edge_property, decode_parallel};
+use weir_model::lock::lock;
 use weir_model::mutation::Kind;
 use weir_model::{NodeId, Tick};
 
@@ -57,7 +58,7 @@ impl Erasures {
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         // Every change is one assignment.
-        self.known.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.known)
     }
 
     /// Notes what records erase whose first has this tick, before they go to the log.

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weir_model::Tick;
+use weir_model::lock::lock;
 
 use self::erased::Erasures;
 use self::merge::{Merging, lost};
@@ -141,7 +142,7 @@ impl History {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change of the state is complete before anything that could panic.
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.state)
     }
 
     /// A checkpoint has made a run of everything up to its end.
@@ -194,7 +195,7 @@ impl History {
         if graph.ahead().is_none() {
             graph.wait_durable(wanted)?;
         }
-        let _one = self.growing.lock().unwrap_or_else(|e| e.into_inner());
+        let _one = lock(&self.growing);
         let began = Instant::now();
         while !is_there() {
             let from = self.lock().tail_upto;
@@ -242,13 +243,13 @@ impl History {
 
     /// What is known to have changed since a moment, as far as that goes and is not beyond `upto`.
     fn since(&self, at: Tick, upto: Tick) -> Option<Arc<Since>> {
-        let last = self.since.lock().unwrap_or_else(|e| e.into_inner());
+        let last = lock(&self.since);
         last.as_ref().filter(|since| since.at == at && since.upto <= upto).cloned()
     }
 
     fn remember_since(&self, since: Since) -> Arc<Since> {
         let since = Arc::new(since);
-        *self.since.lock().unwrap_or_else(|e| e.into_inner()) = Some(since.clone());
+        *lock(&self.since) = Some(since.clone());
         since
     }
 
@@ -312,7 +313,7 @@ impl History {
 
     /// No runs are merged as long as this is held.
     pub fn no_merges(&self) -> MutexGuard<'_, ()> {
-        self.merging.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.merging)
     }
 
     /// Moves the horizon on when enough of the retention time has passed, for good; gives where it was then.

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use weir_model::lock::lock;
 use weir_model::schema::Schema;
 use weir_model::{Symbol, Text, Value, codec};
 
@@ -84,7 +85,7 @@ pub struct Catalog {
 
 impl Catalog {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Text, Arc<Definition>>> {
-        self.definitions.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.definitions)
     }
 }
 

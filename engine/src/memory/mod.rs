@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 pub use allocator::{Allocator, holds_graph};
 pub use heap::{gather_freed, tend};
 use space::Space;
+use weir_model::lock::lock;
 
 /// How often the process looks at itself, by how much of the limit is in use: reads of what has left memory bring back
 /// gigabytes a second.
@@ -176,7 +177,7 @@ fn watch(limit: u64) {
 /// Where in the file the last piece left memory; held by the one thread that looks.
 fn hand() -> MutexGuard<'static, usize> {
     static HAND: Mutex<usize> = Mutex::new(0);
-    HAND.lock().unwrap_or_else(|e| e.into_inner())
+    lock(&HAND)
 }
 
 /// Looks how much is resident, and does what that asks for. False if that cannot be seen.

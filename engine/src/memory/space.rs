@@ -12,6 +12,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use weir_model::lock::lock;
 
 pub const PAGE: usize = 4096;
 
@@ -170,7 +171,7 @@ impl Space {
     }
 
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
-        self.pieces.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.pieces)
     }
 
     #[expect(unsafe_code, reason = "pages of a mapping are told apart from others by their address alone")]

@@ -117,8 +117,8 @@ impl Naive<'_> {
             Operator::Distinct { slots, .. } => found = once_each(rows, slots),
             Operator::Sort { keys, limit, .. } => {
                 found = self.sorted(keys, rows)?;
-                if let Some(limit) = limit {
-                    found.truncate(self.number(limit, argument)?);
+                if let Some(limit) = limit.as_ref().and_then(|limit| self.number(limit, argument).ok()) {
+                    found.truncate(limit);
                 }
             }
             Operator::Skip { count, .. } => {

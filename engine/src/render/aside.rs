@@ -10,10 +10,11 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use weir_model::expression::FailureKind;
+use weir_model::lock::lock;
 use weir_model::{Failure, IdScheme, NodeId, QueryId, Text, Tick, Value};
 
 use super::Time;
@@ -555,11 +556,6 @@ impl Asides {
         self.changed.notify_all();
         None
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panic leaves half changed is one query's alone, and that is not asked again.
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 #[cfg(test)]

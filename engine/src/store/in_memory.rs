@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
+use weir_model::lock::lock;
 use weir_model::{Text, Tick};
 
 use super::{
@@ -51,7 +52,7 @@ impl InMemory {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.held)
     }
 
     fn run(&self, graph: GraphId, run: RunId) -> Option<Arc<Chunks>> {

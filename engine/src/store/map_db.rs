@@ -13,6 +13,7 @@ use std::sync::{Arc, RwLock};
 
 use redb::{Database, ReadTransaction, ReadableDatabase, Table, TableDefinition, TableHandle, WriteTransaction};
 use rustc_hash::FxHashSet;
+use weir_model::lock::{read, write};
 use weir_model::{Text, Tick};
 
 use super::entry::LogReader;
@@ -194,7 +195,7 @@ impl MapDb {
     }
 
     fn read_graphs(&self) -> std::sync::RwLockReadGuard<'_, Graphs> {
-        self.graphs.read().unwrap_or_else(|e| e.into_inner())
+        read(&self.graphs)
     }
 
     /// One transaction: all of it is there afterwards, or nothing.
@@ -500,7 +501,7 @@ impl Store for MapDb {
     }
 
     fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
-        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        let mut graphs = write(&self.graphs);
         let id = GraphId(graphs.next);
         self.write("create a graph", |tables| {
             tables.seal(&keys::graph_key(id), records::put_graph(name, options))?;
@@ -512,7 +513,7 @@ impl Store for MapDb {
     }
 
     fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
-        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        let mut graphs = write(&self.graphs);
         if !graphs.live.contains(&graph) {
             return Ok(());
         }

@@ -59,8 +59,11 @@ pub use since::Since;
 /// What `read_some` brings into memory at most, but for the last entry.
 const SOME_BYTES: usize = 512 << 20;
 
-/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows or much of memory is used. Says how many there
-/// are.
+/// So many entries of the log are as much as is done at once, however little is in them.
+const SOME_ENTRIES: usize = 10_000;
+
+/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows, or many entries, or much of memory is
+/// used. Says how many rows there are.
 pub fn read_some(
     store: &dyn Store,
     graph: GraphId,
@@ -70,7 +73,7 @@ pub fn read_some(
     let (mut entries, mut count, mut bytes) = (Vec::new(), 0, 0);
     let bytes_max = at_most(SOME_BYTES, 8);
     let read = store.read_log(graph, from, &mut |entry| {
-        if count >= rows || bytes >= bytes_max || entry.upper > until {
+        if count >= rows || entries.len() == SOME_ENTRIES || bytes >= bytes_max || entry.upper > until {
             return Err(StoreError::Stopped);
         }
         count += entry.mutations.rows.len();

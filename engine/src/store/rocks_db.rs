@@ -25,6 +25,7 @@ use rocksdb::{
     ErrorKind, FlushOptions, IngestExternalFileOptions, LogLevel, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::lock::{lock, read, write};
 use weir_model::{Text, Tick};
 
 use super::ahead;
@@ -293,7 +294,7 @@ impl RocksDb {
     }
 
     fn read_graphs(&self) -> std::sync::RwLockReadGuard<'_, Graphs> {
-        self.graphs.read().unwrap_or_else(|e| e.into_inner())
+        read(&self.graphs)
     }
 
     fn family(&self, name: &str) -> &ColumnFamily {
@@ -327,7 +328,7 @@ impl RocksDb {
 
     fn has_reached(&self, reached: Reached) -> Result<(), StoreError> {
         let Some(note) = &self.reached else { return Ok(()) };
-        let mut note = note.lock().unwrap_or_else(|e| e.into_inner());
+        let mut note = lock(note);
         let doing = || format!("write {} in {}", reached::FILE, self.options.path.display());
         note.raise(reached).map_err(|error| StoreError::failed(doing(), error))
     }
@@ -366,7 +367,7 @@ impl RocksDb {
     }
 
     fn unfinished(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
-        self.unfinished.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.unfinished)
     }
 
     /// Gives a run its number. As long as what is given back lives, its pages are left alone though nothing says that it is there.
@@ -456,7 +457,7 @@ impl RocksDb {
     }
 
     fn begins(&self) -> MutexGuard<'_, FxHashMap<GraphId, Tick>> {
-        self.begins.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.begins)
     }
 
     /// RocksDB's write-ahead log, on the disk.
@@ -738,7 +739,7 @@ impl Store for RocksDb {
     }
 
     fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
-        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        let mut graphs = write(&self.graphs);
         let id = GraphId(graphs.next);
         let mut batch = WriteBatch::default();
         let key = graph_key(id);
@@ -751,7 +752,7 @@ impl Store for RocksDb {
     }
 
     fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
-        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        let mut graphs = write(&self.graphs);
         if !graphs.live.contains(&graph) {
             return Ok(());
         }
@@ -1054,7 +1055,7 @@ fn log_options(cache: &Cache, begins: &Begins) -> Options {
     let mut options = Options::default();
     let begins = begins.clone();
     options.set_compaction_filter("cut", move |_, key: &[u8], _: &[u8]| {
-        let begins = begins.lock().unwrap_or_else(|e| e.into_inner());
+        let begins = lock(&begins);
         let is_cut = take_log_key(key).is_some_and(|(graph, tick)| begins.get(&graph).is_some_and(|begin| tick < *begin));
         if is_cut { Decision::Remove } else { Decision::Keep }
     });

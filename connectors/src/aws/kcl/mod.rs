@@ -86,8 +86,7 @@ pub struct KinesisKclIngest {
 
 impl KinesisKclIngest {
     fn access(&self, context: &SourceContext) -> Access {
-        let (credentials, region) = (self.credentials.clone(), self.region.clone());
-        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() }
+        Access::of(&self.credentials, &self.region, &self.endpoint, &context.hosts)
     }
 
     fn leases(&self) -> LeaseManagementConfig {

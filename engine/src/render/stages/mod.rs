@@ -462,7 +462,7 @@ pub fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> bool {
 }
 
 /// Whether a condition of this value holds. Null is no; a list holds when it is not empty.
-pub fn is_so(value: &Value) -> bool {
+fn is_so(value: &Value) -> bool {
     match value {
         Value::Boolean(answer) => *answer,
         Value::List(items) => !items.is_empty(),

@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
+use weir_model::lock::lock;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -37,7 +38,7 @@ impl Unchanged {
     }
 
     fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock().unwrap_or_else(|e| e.into_inner())
+        lock(&self.changes)
     }
 
     /// As the file has it, with zeros behind its end.
