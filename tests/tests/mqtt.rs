@@ -17,6 +17,9 @@ use weir_tests::toxiproxy::Toxiproxy;
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// Those that a broker repeats: what mosquitto has under way at once.
+const UNDER_WAY: u64 = 20;
+
 fn start(left_out: &str) -> Option<Server> {
     Server::start("mqtt.sh", 2, left_out)
 }
@@ -73,7 +76,7 @@ fn messages_that_are_not_durable_come_again_across_kills_of_either_side() {
 }
 
 #[test]
-fn a_connection_that_is_cut_loses_nothing() {
+fn a_connection_that_is_cut_repeats_nothing_that_is_under_way() {
     let left_out = "cuts between weir and a broker of MQTT";
     let Some(server) = start(left_out) else { return };
     let Some(proxy) = Toxiproxy::start(left_out) else { return };
@@ -93,10 +96,8 @@ fn a_connection_that_is_cut_loses_nothing() {
     let before = counted_together(&weir);
     add(&server, "in", 1..2_001);
     const CUTS: u64 = 5;
-    for _ in 0..CUTS {
-        // Counted from here: a broker that is slow to take them lets many be read before the first cut.
-        let enough = (counted(&weir).0 + 100).min(1_900);
-        wait_until("some more are read", PATIENCE, || counted(&weir).0 > enough);
+    for round in 1..=CUTS {
+        wait_until("some more are read", PATIENCE, || counted(&weir).0 > round * 200);
         proxy.open("mqtt", false);
         std::thread::sleep(Duration::from_millis(300));
         proxy.open("mqtt", true);
@@ -108,11 +109,10 @@ fn a_connection_that_is_cut_loses_nothing() {
     });
     proxy.cure("mqtt", "timeout", "downstream");
     wait_until("all are read", PATIENCE, || counted(&weir).0 == 2_001);
-    // Those whose acknowledgements were under way may come again. These are more than the twenty that mosquitto has under way at once: up to 763 were seen,
-    // in stretches, when it is cut while much flows. Why is not known; each comes at least once.
+    // Those whose acknowledgements were under way may come again, no others.
     let repeated = counted_together(&weir) - before - 2_000;
     eprintln!("{repeated} of 2000 records have come again after {} cuts", CUTS + 1);
-    assert!(repeated <= 1_000, "{repeated}");
+    assert!(repeated <= (CUTS + 1) * UNDER_WAY, "{repeated}");
     let next = std::cell::Cell::new(2_001);
     let during = |_: &str| {
         add(&server, "in", next.get()..next.get() + 100);
