@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use weir_connectors::http;
+use weir_model::lock::lock;
 
 use crate::error::chain;
 use crate::wire::diagnostic::HEADER;
-use weir_model::lock::lock;
 
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 

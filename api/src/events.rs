@@ -16,10 +16,10 @@ use warp::http::HeaderValue;
 use warp::reply::Response;
 use warp::sse::Event;
 use weir_connectors::Encoder;
+use weir_model::lock::lock;
 
 use crate::outputs::Sent;
 use crate::standing::{Follower, News};
-use weir_model::lock::lock;
 
 /// Events waiting for one listener. A listener that is slower loses events rather than slow the graph.
 const WAITING_MAX: usize = 1024;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value as Json, json};
+use weir_model::lock::lock;
 
 use crate::app::App;
 use crate::clock;
 use crate::events::{Hub, Live};
-use weir_model::lock::lock;
 
 /// How often rates are sent.
 const INTERVAL: Duration = Duration::from_millis(500);

@@ -10,9 +10,9 @@ use std::sync::{Mutex, OnceLock};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
+use weir_model::lock::lock;
 
 use crate::config::LogSettings;
-use weir_model::lock::lock;
 
 /// Of what is said about levels.
 const TEXT_BYTES_MAX: usize = 4096;

@@ -11,13 +11,13 @@ use hyper::body::Incoming;
 use warp::http::StatusCode;
 use warp::reply::{Reply, Response};
 use weir_engine::Loading;
+use weir_model::lock::lock;
 
 use crate::app::App;
 use crate::error::{self, ApiError};
 use crate::routes;
 use crate::transfer::progress::bar;
 use crate::wire::family::Family;
-use weir_model::lock::lock;
 
 /// How often the bar on a terminal moves, and how often a line of the log says the same.
 const BETWEEN: Duration = Duration::from_millis(100);

@@ -5,12 +5,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_model::lock::lock;
 
 use crate::delivery::{Delivery, OnRefused, Outgoing};
 use crate::destination::Destination;
 use crate::error::ConnectorError;
 use crate::output_format::RecordSchema;
-use weir_model::lock::lock;
 
 /// What keeps them is given this long to take the last of them at the end.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);

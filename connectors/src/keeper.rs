@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+use weir_model::lock::lock;
 
 use crate::ends::Writer;
 use crate::feed::Acknowledge;
-use weir_model::lock::lock;
 
 /// For the last words.
 const END_TIME_MAX: Duration = Duration::from_secs(3);

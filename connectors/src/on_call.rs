@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError};
+use weir_model::lock::lock;
 
 use crate::crew::{self, Shift};
-use weir_model::lock::lock;
 
 /// How soon a thread that waits sees that it shall stop, and looks after what is under way.
 pub const LOOK: Duration = Duration::from_millis(20);

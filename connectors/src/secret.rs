@@ -20,9 +20,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_model::lock::{read, write};
 
 use crate::error::ConnectorError;
-use weir_model::lock::{read, write};
 
 /// What is shown instead of a secret.
 pub const MASKED: &str = "Secret(****)";

@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weir_model::lock::lock;
 
 use crate::error::{ConnectorError, Fault};
 use crate::framing::{ByteStream, Chunk};
-use weir_model::lock::lock;
 
 /// Messages of the client that wait, and their bytes; then it has to. Messages may be of a record each.
 const CHUNKS_WAITING_MAX: usize = 1_000;

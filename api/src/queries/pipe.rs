@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::{Stream, stream};
 use tokio::sync::Notify;
+use weir_model::lock::lock;
 
 use super::running::Running;
 use crate::error::ApiError;
-use weir_model::lock::lock;
 
 /// How long rows wait for others, or for the end of their query.
 const HOLD: Duration = Duration::from_millis(10);

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
+use weir_model::lock::lock;
 
 use crate::clock;
 use crate::traces::{self, Context, Kind, Span};
-use weir_model::lock::lock;
 
 /// Of a text in the log and in lists.
 const TEXT_SHOWN_BYTES_MAX: usize = 4096;

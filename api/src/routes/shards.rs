@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_model::lock::lock;
 
 use super::reply::Reply;
 use super::request::Request;
@@ -12,7 +13,6 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
-use weir_model::lock::lock;
 
 /// As they were set last, until weir stops.
 #[derive(Default)]

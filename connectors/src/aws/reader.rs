@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use weir_model::lock::lock;
 
 use super::access::Access;
 use super::client::{Client, Failed, Service};
@@ -22,7 +23,6 @@ use super::iterator;
 use super::shards::{Answer, Event, Place, Places, Record, Stream};
 use crate::error::{ConnectorError, Fault};
 use crate::feed::{Pauses, Trouble};
-use weir_model::lock::lock;
 
 pub static KINESIS: Service = Service { name: "kinesis", target: "Kinesis_20131202", content_type: "application/x-amz-json-1.1" };
 

@@ -6,9 +6,9 @@ use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use weir_model::lock::lock;
 
 use super::login::SaslLogin;
-use weir_model::lock::lock;
 
 /// The part of a client that its callbacks see.
 pub struct Voice {

@@ -20,6 +20,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use weir_model::lock::lock;
 
 use super::client::Voice;
 use super::failed;
@@ -30,7 +31,6 @@ use super::topics::{Asking, TopicId};
 use crate::bell::{Bell, Call};
 use crate::error::ConnectorError;
 use crate::origin::packed;
-use weir_model::lock::lock;
 
 /// How soon it is seen who has left, that nobody is left, and that a trouble is over.
 const LOOK: Duration = Duration::from_secs(1);

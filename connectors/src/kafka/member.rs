@@ -10,9 +10,9 @@ use std::time::Instant;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
+use weir_model::lock::lock;
 
 use super::client::{Voice, by_its_voice};
-use weir_model::lock::lock;
 
 /// What the callbacks of the client share with the source.
 pub struct Member {

@@ -18,13 +18,13 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
 use rdkafka::types::RDKafkaRespErr;
+use weir_model::lock::lock;
 
 use super::client::{Voice, by_its_voice};
 use super::failed;
 use super::properties::Settings;
 use crate::delivery::Outgoing;
 use crate::error::ConnectorError;
-use weir_model::lock::lock;
 
 /// Handed over at once, at most: what fits into a request as the client makes them, unless it is told otherwise.
 pub(super) const RECORDS_MAX: usize = 10_000;

@@ -6,10 +6,10 @@
 use std::sync::{Mutex, MutexGuard, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use weir_model::lock::lock;
 
 use super::file::Opened;
 use crate::bell::Call;
-use weir_model::lock::lock;
 
 /// How soon it is seen that a file has grown, unless there are very many.
 const LOOK: Duration = Duration::from_millis(50);

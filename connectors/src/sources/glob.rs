@@ -8,9 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use weir_model::lock::lock;
 
 use crate::file_policy::FilePolicy;
-use weir_model::lock::lock;
 
 /// What was listed is good for so long.
 const LISTED: Duration = Duration::from_secs(1);

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use rustc_hash::FxHashMap;
+use weir_model::lock::lock;
 
 use crate::arrangement::chunk::Chunk;
 use crate::memory::at_most;
 use crate::store::{GraphId, Part, RunId};
-use weir_model::lock::lock;
 
 /// Room for some dozens of chunks: those of a few nodes, in every run.
 const BYTES_MAX: usize = 64 << 20;
