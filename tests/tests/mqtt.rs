@@ -17,8 +17,8 @@ use weir_tests::toxiproxy::Toxiproxy;
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Those that a broker repeats: what mosquitto has under way at once.
-const UNDER_WAY: u64 = 20;
+/// Acknowledgements that are lost on the way when a connection is cut: those of 50 ms.
+const LOST_MAX: u64 = 20;
 
 fn start(left_out: &str) -> Option<Server> {
     Server::start("mqtt.sh", 2, left_out)
@@ -96,8 +96,10 @@ fn a_connection_that_is_cut_repeats_nothing_that_is_under_way() {
     let before = counted_together(&weir);
     add(&server, "in", 1..2_001);
     const CUTS: u64 = 5;
-    for round in 1..=CUTS {
-        wait_until("some more are read", PATIENCE, || counted(&weir).0 > round * 200);
+    for _ in 0..CUTS {
+        // Each cut finds many under way, and more become durable before the next connection.
+        let enough = (counted(&weir).0 + 100).min(1_900);
+        wait_until("some more are read", PATIENCE, || counted(&weir).0 > enough);
         proxy.open("mqtt", false);
         std::thread::sleep(Duration::from_millis(300));
         proxy.open("mqtt", true);
@@ -112,7 +114,7 @@ fn a_connection_that_is_cut_repeats_nothing_that_is_under_way() {
     // Those whose acknowledgements were under way may come again, no others.
     let repeated = counted_together(&weir) - before - 2_000;
     eprintln!("{repeated} of 2000 records have come again after {} cuts", CUTS + 1);
-    assert!(repeated <= (CUTS + 1) * UNDER_WAY, "{repeated}");
+    assert!(repeated <= (CUTS + 1) * LOST_MAX, "{repeated}");
     let next = std::cell::Cell::new(2_001);
     let during = |_: &str| {
         add(&server, "in", next.get()..next.get() + 100);

@@ -16,42 +16,42 @@ struct Message {
     /// What the broker calls it.
     number: u16,
     digest: u64,
-    /// It came on this connection, so that it can be acknowledged there.
-    here: bool,
 }
 
 /// As many as the broker lets be.
 #[derive(Default)]
 pub struct Waiting {
-    messages: VecDeque<Message>,
+    /// Those that came on this connection, so that they can be acknowledged there, in that order; with so many of them that is being done.
+    here: VecDeque<Message>,
+    saying: usize,
+    /// Those of earlier connections that have not come again yet.
+    before: VecDeque<Message>,
     hasher: RandomState,
 }
 
 impl Waiting {
     /// A new connection. If the broker has forgotten the session, nothing of it comes again.
     pub fn connected(&mut self, kept: bool) {
+        self.saying = 0;
+        self.before.append(&mut self.here);
         if !kept {
-            self.messages.clear();
+            self.before.clear();
         }
-        self.messages.iter_mut().for_each(|message| message.here = false);
     }
 
     /// Whether a message is to be handed on.
     pub fn took(&mut self, record: u64, message: &Publish) -> bool {
         let Some(number) = message.number else { return true };
         let digest = self.hasher.hash_one((&message.topic, &message.payload));
-        let known = |known: &&mut Message| known.number == number && known.digest == digest && !known.here;
-        if message.again
-            && let Some(known) = self.messages.iter_mut().find(known)
-        {
-            known.here = true;
-            return false;
-        }
+        let known = |known: &Message| known.number == number && known.digest == digest;
         if !message.again {
             // Brokers repeat before they go on: what has not come again by now does not.
-            self.messages.retain(|known| known.here);
+            self.before.clear();
+        } else if let Some(known) = self.before.iter().position(known).and_then(|at| self.before.remove(at)) {
+            self.here.push_back(known);
+            return false;
         }
-        self.messages.push_back(Message { record, number, digest, here: true });
+        self.here.push_back(Message { record, number, digest });
         true
     }
 }
@@ -61,16 +61,19 @@ impl Unacknowledged for Waiting {
 
     fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
         let mut words = Vec::new();
-        // In the order in which they came. One that has not come on this connection is not waited for: a broker that was restored from an
-        // older state has forgotten it, and sends nothing new before what it knows is acknowledged.
-        self.messages.retain(|message| {
-            let done = message.here && message.record <= durable;
-            if done {
-                acknowledge(message.number, &mut words);
-            }
-            !done
-        });
+        // One that has not come on this connection is not waited for: a broker that was restored from an older state has forgotten it,
+        // and sends nothing new before what it knows is acknowledged.
+        let done = self.here.iter().skip(self.saying).take_while(|message| message.record <= durable);
+        for message in done {
+            acknowledge(message.number, &mut words);
+            self.saying += 1;
+        }
         words
+    }
+
+    /// Only now: what could not be said is known when it comes again.
+    fn acknowledged(&mut self) {
+        self.here.drain(..std::mem::take(&mut self.saying));
     }
 
     fn alive(&self) -> Vec<u8> {
@@ -100,7 +103,7 @@ mod tests {
         assert!(waiting.took(3, &message(2, true, "c")));
         assert!(waiting.took(4, &message(1, true, "a")));
         assert!(waiting.took(5, &message(2, false, "b")));
-        assert!(waiting.messages.iter().all(|message| message.here), "the first `b` does not come again");
+        assert!(waiting.before.is_empty(), "the first `b` does not come again");
         assert!(waiting.took(6, &Publish { number: None, ..message(0, false, "q") }));
     }
 
@@ -113,8 +116,29 @@ mod tests {
         assert!(waiting.took(3, &message(1, true, "x")) && waiting.took(4, &message(2, true, "y")));
         assert_eq!(waiting.acknowledge(2), b"");
         assert_eq!(waiting.acknowledge(3), b"\x40\x02\x00\x01");
+        waiting.acknowledged();
         // What it sends again nevertheless is done, and not handed on.
         assert!(!waiting.took(5, &message(22, true, "b")));
         assert_eq!(waiting.acknowledge(4), b"\x40\x02\x00\x16\x40\x02\x00\x02");
+    }
+
+    #[test]
+    fn what_could_not_be_acknowledged_is_known_when_it_comes_again() {
+        let mut waiting = Waiting::default();
+        for number in 1..=4 {
+            assert!(waiting.took(number.into(), &message(number, false, "a")));
+        }
+        assert_eq!(waiting.acknowledge(2), b"\x40\x02\x00\x01\x40\x02\x00\x02");
+        // Each is said once.
+        assert_eq!(waiting.acknowledge(2), b"");
+        waiting.acknowledged();
+        assert_eq!(waiting.acknowledge(3), b"\x40\x02\x00\x03");
+        // Nobody heard that, and the next connection stands before anybody knows.
+        waiting.connected(true);
+        waiting.acknowledged();
+        assert!(waiting.took(5, &message(2, true, "a")), "this was heard");
+        assert!(!waiting.took(6, &message(3, true, "a")) && !waiting.took(6, &message(4, true, "a")));
+        assert_eq!(waiting.acknowledge(4), b"");
+        assert_eq!(waiting.acknowledge(5), b"\x40\x02\x00\x02\x40\x02\x00\x03\x40\x02\x00\x04");
     }
 }
