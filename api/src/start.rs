@@ -10,12 +10,13 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use weir_engine::memory;
 
 use crate::app::App;
 use crate::ask::Target;
 use crate::cli::{Arguments, Command};
-use crate::config::{self, MemorySettings, Settings, StoreSettings};
+use crate::config::{self, MemorySettings, Settings, StoreSettings, Webserver};
 use crate::log::say;
 use crate::metrics::memory_bytes_total;
 use crate::queries::QuerySettings;
@@ -156,16 +157,8 @@ fn bound_memory(settings: &MemorySettings, query: &mut QuerySettings) {
 }
 
 async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Option<u32>) -> Result<(), String> {
-    // The port first: it is the quickest thing to find taken, and nothing has been touched yet.
-    let listener = if settings.webserver.enabled { Some(server::bind(&settings.webserver).await?) } else { None };
-    let tls = settings.webserver.tls.clone().filter(|_| listener.is_some()).map(Tls::open).transpose()?;
-    let health = match settings.webserver.health_port.filter(|_| listener.is_some()) {
-        Some(port) => Some(server::bind_health(port).await?),
-        None => None,
-    };
-    let (listener, health) = (listener.map(Arc::new), health.map(Arc::new));
-    let bound = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let url = server::url(&settings.webserver, bound);
+    let doors = Doors::open(&settings.webserver).await?;
+    let (url, serving) = (doors.url(), doors.listener.is_some());
     let directories = recipe.as_ref().map(Recipe::directories).unwrap_or_default();
     let store = described(&settings.store);
     let workers = match settings.workers {
@@ -176,21 +169,10 @@ async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Opti
     if let Some(settings) = &settings.traces {
         traces::start(settings)?;
     }
-    let webserver = settings.webserver.clone();
-    let serve = |answers: Answers, listener: &Arc<TcpListener>, tls: &Option<Arc<Tls>>, stop: watch::Receiver<bool>| {
-        tokio::spawn(server::serve(answers, webserver.clone(), listener.clone(), tls.clone(), stop))
-    };
     let startup = Arc::new(Startup::default());
     let watch = Startup::watch(&startup);
     let (opened, stop_starting) = watch::channel(false);
-    let mut starting = Vec::new();
-    for (listener, tls, answers) in
-        [(&listener, &tls, Answers::Starting(startup.clone())), (&health, &None, Answers::StartingHealth(startup.clone()))]
-    {
-        if let Some(listener) = listener {
-            starting.push(serve(answers, listener, tls, stop_starting.clone()));
-        }
-    }
+    let starting = doors.serve(Answers::Starting(startup.clone()), Answers::StartingHealth(startup.clone()), &stop_starting);
     let app = App::open(settings, &directories, &startup)?;
     app.start()?;
     drop(watch);
@@ -202,24 +184,16 @@ async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Opti
     });
     app.set_ready();
     opened.send_replace(true);
-    for server in starting {
-        let _ = server.await;
+    all_end(starting).await;
+    if let Some(tls) = &doors.tls {
+        tokio::spawn(tls.clone().follow(app.stopping()));
     }
-    let mut servers = Vec::new();
-    if let Some(listener) = &listener {
-        if let Some(tls) = &tls {
-            tokio::spawn(tls.clone().follow(app.stopping()));
-        }
-        servers.push(serve(Answers::All(app.clone()), listener, &tls, app.stopping()));
-    }
-    if let Some(listener) = &health {
-        servers.push(serve(Answers::Health(app.clone()), listener, &None, app.stopping()));
-    }
+    let mut tasks = doors.serve(Answers::All(app.clone()), Answers::Health(app.clone()), &app.stopping());
     // They are closed when the servers are done.
-    drop((listener, health));
+    drop(doors);
     metrics::reporters::start(&app);
-    let ticker = tokio::spawn(live::tick(app.clone()));
-    greet(&url, &store, workers, !servers.is_empty());
+    tasks.push(tokio::spawn(live::tick(app.clone())));
+    greet(&url, &store, workers, serving);
     if let Some(recipe) = recipe {
         recipe.follow(&app, &url);
     }
@@ -233,15 +207,13 @@ async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Opti
     if let Some(demo) = demo {
         let _ = tokio::task::spawn_blocking(move || demo.join()).await;
     }
-    let ended = tokio::task::spawn_blocking({
-        let app = app.clone();
-        move || app.shut_down()
-    });
+    end(app, tasks).await
+}
+
+async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>) -> Result<(), String> {
+    let ended = tokio::task::spawn_blocking(move || app.shut_down());
     let ended = tokio::time::timeout(STOP_MAX, ended).await;
-    for server in servers {
-        let _ = server.await;
-    }
-    let _ = ticker.await;
+    all_end(tasks).await;
     traces::finish().await;
     match ended {
         Ok(Ok(Ok(()))) => {
@@ -251,6 +223,49 @@ async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Opti
         Ok(Ok(Err(reason))) => Err(reason),
         Ok(Err(error)) => Err(format!("the end failed: {error}")),
         Err(_) => Err(format!("not everything ended within {} s; what was acknowledged is safe", STOP_MAX.as_secs())),
+    }
+}
+
+async fn all_end(tasks: Vec<JoinHandle<()>>) {
+    for task in tasks {
+        // One that has panicked has ended, too.
+        let _ = task.await;
+    }
+}
+
+/// The ports that weir listens at; none without a web server.
+struct Doors {
+    webserver: Webserver,
+    listener: Option<Arc<TcpListener>>,
+    tls: Option<Arc<Tls>>,
+    health: Option<Arc<TcpListener>>,
+}
+
+impl Doors {
+    /// Before anything else: a port is the quickest thing to find taken, and nothing has been touched yet.
+    async fn open(webserver: &Webserver) -> Result<Doors, String> {
+        let mut doors = Doors { webserver: webserver.clone(), listener: None, tls: None, health: None };
+        if webserver.enabled {
+            doors.listener = Some(Arc::new(server::bind(webserver).await?));
+            doors.tls = webserver.tls.clone().map(Tls::open).transpose()?;
+            if let Some(port) = webserver.health_port {
+                doors.health = Some(Arc::new(server::bind_health(port).await?));
+            }
+        }
+        Ok(doors)
+    }
+
+    fn url(&self) -> String {
+        server::url(&self.webserver, self.listener.as_ref().and_then(|listener| listener.local_addr().ok()))
+    }
+
+    /// The servers at them, until `stop` says so.
+    fn serve(&self, answers: Answers, health: Answers, stop: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+        let open = |answers, listener: &Option<Arc<TcpListener>>, tls: &Option<Arc<Tls>>| {
+            let listener = listener.clone()?;
+            Some(tokio::spawn(server::serve(answers, self.webserver.clone(), listener, tls.clone(), stop.clone())))
+        };
+        open(answers, &self.listener, &self.tls).into_iter().chain(open(health, &self.health, &None)).collect()
     }
 }
 
