@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weir_model::{NodeId, Text, Tick, Value, codec};
 
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::symbols::Symbols;
 use crate::view::{Direction, EdgeRef, View};
 

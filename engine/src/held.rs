@@ -16,8 +16,8 @@ use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick};
 
 use crate::commit::Change;
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::pause::{decode_row, encode_row, take};
 use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};

@@ -11,9 +11,9 @@ use weir_model::{Clock, Failure, Mutations, Position, Text, Tick, Value};
 
 use crate::arrangement::Reading;
 use crate::commit::Change;
-use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Prepared};
+use crate::handle::Graph;
 use crate::overlay::Overlay;
 use crate::store::StoreError;
 use crate::tracked::Tracked;

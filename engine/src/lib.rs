@@ -5,6 +5,7 @@
 //! Two handles lead in: `Engine` and `Graph`. The engine never sees Cypher text: it is given plans.
 
 pub mod engine;
+pub mod handle;
 pub mod ingest;
 pub mod evaluate;
 pub mod view;
@@ -44,9 +45,10 @@ pub mod reference;
 pub mod error;
 
 pub use cause::Cause;
-pub use engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryLimits, RESULTS_WAITING_MAX};
+pub use engine::{DEFAULT_GRAPH, Engine, GraphOptions, Options, QueryLimits};
 pub use error::EngineError;
 pub use evaluate::Prepared;
+pub use handle::{Graph, RESULTS_WAITING_MAX};
 pub use history::{Moment, Past, Retention};
 pub use ingest::{Ingested, Ingester, gather};
 pub use latency::{Histogram, Latency, Stage};

@@ -18,8 +18,8 @@ use weir_model::{Position, QueryId, Text, Tick, Value, codec};
 
 use crate::command::Command;
 use crate::commit::Change;
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::held::only_wanted;
 use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};

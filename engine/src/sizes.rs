@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use weir_model::{Symbol, Text};
 
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::view::{Direction, View};
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

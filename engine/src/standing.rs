@@ -16,8 +16,8 @@ use weir_model::lock::lock;
 use weir_model::{IdScheme, Mutations, Plan, Position, QueryId, Text, Tick};
 
 use crate::command::{Command, Install};
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::held::{HELD, Held};
 use crate::inbox::Inbox;
 use crate::latency::Latency;

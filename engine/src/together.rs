@@ -15,9 +15,9 @@ use weir_model::{Clock, Mutations, Tick, Value};
 
 use crate::arrangement::Reading;
 use crate::commit::Change;
-use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
+use crate::handle::Graph;
 use crate::overlay::Overlay;
 use crate::query::Rows;
 use crate::tracked::Tracked;

@@ -26,8 +26,8 @@ use weir_model::schema::{Expires, ExpiryRule};
 use weir_model::{Mutations, Text, Value};
 
 use crate::commit::wall_clock_millis;
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use queue::Queue;
 use rule::{Interests, Rule};
 

@@ -7,8 +7,8 @@ use weir_model::{NodeId, Symbol, Tick, Value};
 use super::erased::{erased_at, rest};
 use super::past::{Ends, Past};
 use crate::arrangement::versions::{Step, sequences};
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::view::HalfEdge;
 
 /// One fact of a node came or went, or a property got another value.

@@ -30,8 +30,8 @@ use self::since::Since;
 use crate::arrangement::chunk::Chunk;
 use crate::arrangement::pages;
 use crate::commit::wall_clock_millis;
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::scheduling::Breath;
 use crate::store::{NewRun, Part, RunId, StoreError, read_some};
 

@@ -5,8 +5,8 @@ use weir_model::{NodeId, Tick};
 use super::changes::Change;
 use super::past::Moment;
 use crate::commit::wall_clock_millis;
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 
 pub struct Recall<'g> {
     graph: &'g Graph,

@@ -22,8 +22,8 @@ use weir_model::{Symbol, Text, Value, codec};
 
 use crate::arrangement::SharedBatch;
 use crate::command::Command;
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 
 pub use lookup::Question;
 

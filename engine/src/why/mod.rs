@@ -20,8 +20,8 @@ use weir_model::expression::Failure;
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot};
 use weir_model::{Expr, GraphFree, NodeId, Text, Tick, Value};
 
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::history::batches::{self, Batch};
 use crate::store::StoreError;
 use crate::view::EdgeRef;

@@ -8,8 +8,8 @@ use weir_model::plan::{Name, Pattern, Step};
 use weir_model::{Context, EdgeKey, Expr, Map, NodeId, Symbol, Value};
 
 use super::{Made, Obstacle, Origin, REACHED_MAX, Reached, Way};
-use crate::engine::Graph;
 use crate::evaluate::node_of;
+use crate::handle::Graph;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
 /// What is looked at.

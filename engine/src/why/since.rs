@@ -9,8 +9,8 @@ use weir_model::{Clock, NodeId, Tick};
 
 use super::staged::Staged;
 use super::watching::{Seen, Watching};
-use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::handle::Graph;
 use crate::history::{Change, Past};
 use crate::render::Row;
 

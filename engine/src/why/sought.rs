@@ -7,7 +7,7 @@ use weir_model::plan::Slot;
 use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
 
 use super::staged::{Staged, Worked};
-use crate::engine::Graph;
+use crate::handle::Graph;
 use crate::render::Row;
 use crate::view::View;
 

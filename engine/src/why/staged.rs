@@ -9,9 +9,9 @@ use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
 
 use super::search::{Around, Search};
 use super::{Made, Origin, Reason, TIME_MAX, TRIES_MAX, origins};
-use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::Prepared;
+use crate::handle::Graph;
 use crate::history::Moment;
 use crate::render::Row;
 use crate::render::maintained::asks_clock;

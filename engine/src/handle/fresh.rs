@@ -1,0 +1,36 @@
+//! Node ids that nobody has.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_model::{IdScheme, NodeId};
+
+/// Random ones, of the form the scheme gives them.
+pub struct FreshIds {
+    state: AtomicU64,
+}
+
+impl FreshIds {
+    pub fn new() -> FreshIds {
+        // The standard library seeds each of these from the operating system.
+        FreshIds { state: AtomicU64::new(RandomState::new().build_hasher().finish()) }
+    }
+
+    fn random(&self) -> u64 {
+        let mut z = self.state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn next(&self, ids: IdScheme) -> NodeId {
+        let (high, low) = (self.random(), self.random());
+        let version = match ids {
+            IdScheme::Long { .. } => return NodeId::new(0, ((low as i64) % (1 << 53)) as u64),
+            IdScheme::Uuid | IdScheme::Uuid4 => 4,
+            IdScheme::Uuid3 { .. } => 3,
+            IdScheme::Uuid5 { .. } => 5,
+        };
+        NodeId::new(high & !0xf000 | version << 12, low >> 2 | 1 << 63)
+    }
+}

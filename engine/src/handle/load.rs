@@ -1,0 +1,179 @@
+//! A graph out of its store: pages and what of the log needs no replay are read together, the rest is replayed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::lock::lock;
+use weir_model::{Position, QueryId, Text, Tick};
+
+use super::Graph;
+use crate::arrangement::Snapshot;
+use crate::arrangement::build::Shard;
+use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
+use crate::engine::{GraphOptions, Parts};
+use crate::error::EngineError;
+use crate::held::HELD;
+use crate::history::run::Run;
+use crate::memory;
+use crate::pause::PAUSED;
+use crate::standing::BEGUN;
+use crate::store::{Delivered, Entry, GraphId, Progress, StoreError};
+
+/// What is known of a graph when it is opened, besides its base.
+#[derive(Default)]
+pub struct Loaded {
+    /// It was in the store: its log is replayed by `start`, and nothing is committed before.
+    pub was_there: bool,
+    pub sources: FxHashMap<Text, Position>,
+    /// What was delivered, by query and output.
+    pub delivered: FxHashMap<(QueryId, Text), (Tick, Position)>,
+    /// Of which of them entries after the checkpoint say something.
+    logged: FxHashSet<(QueryId, Text)>,
+    /// Entries of the log that are replayed.
+    pub tail: Vec<Arc<Entry>>,
+    pub checkpoints: Checkpoints,
+    /// Of pages.
+    pub runs: Vec<Run>,
+}
+
+impl Loaded {
+    /// A checkpoint may know more of delivery than the entries after it.
+    fn note(&mut self, delivered: &Delivered) {
+        let key = (delivered.query, delivered.output.clone());
+        if delivered.is_gone() {
+            self.delivered.remove(&key);
+            return;
+        }
+        let known = self.delivered.entry(key).or_default();
+        if known.0 <= delivered.tick {
+            *known = (delivered.tick, delivered.position.clone());
+        }
+    }
+
+    /// Of what was logged before, every output has all results, and every sum of a pause and of what is held. An output is in the log from its beginning on; what a checkpoint knows of one that
+    /// had not come as far as the checkpoint itself is of a query that never came to be.
+    fn needs_from(&self, upto: Tick) -> Tick {
+        // That there is a beginning needs nothing; the outputs that have not got past it do.
+        let is_over =
+            |output: &Text, position: &Position| [PAUSED, HELD, BEGUN].contains(&output.as_str()) && position.0.is_empty();
+        let counts = |key: &(QueryId, Text), tick: Tick| tick >= upto || self.logged.contains(key);
+        let known = self.delivered.iter().filter(|(key, (tick, position))| counts(key, *tick) && !is_over(&key.1, position));
+        known.map(|(_, (tick, _))| *tick).min().unwrap_or(Tick::MAX)
+    }
+}
+
+impl Graph {
+    /// Reads a graph from its store: as its base the newest pages and what of the log needs no replay, the rest of the log for `replay`.
+    pub(crate) fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
+        let began = Instant::now();
+        let progress = parts.store.progress(id)?;
+        // Definitions are read one by one later, when much is under way already.
+        parts.store.list_metadata(&id.metadata_prefix())?;
+        let threads = parts.workers.count();
+        // The log beside the pages.
+        let (pages, log) = std::thread::scope(|scope| {
+            let log = scope.spawn(|| {
+                memory::holds_graph();
+                Graph::read_log(parts, id, &progress)
+            });
+            (checkpoint::read_pages(&*parts.store, id, progress.upto, threads, &parts.loading), checkpoint::joined(log))
+        });
+        let (pages, (mut loaded, mut log)) = (pages?, log?);
+        // The same that a checkpoint could have taken in by then.
+        let needed = loaded.needs_from(progress.upto);
+        let tail = log.split_off(log.partition_point(|entry| entry.upper <= needed));
+        let (read, replayed) = (log.len(), tail.len());
+        loaded.tail = tail.into_iter().map(Arc::new).collect();
+        // By a thread of its own: what this one allocates later is not the graph.
+        let (base, runs) = std::thread::scope(|scope| {
+            let load = || {
+                memory::holds_graph();
+                checkpoint::load_base(&*parts.store, id, pages, log, threads)
+            };
+            checkpoint::joined(scope.spawn(load))
+        })?;
+        loaded.runs = runs;
+        let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
+        tracing::debug!(graph = name, facts, read, replayed, took = ?began.elapsed(), "read from the store");
+        Graph::new(parts, id, name, options, progress.upto, base, loaded)
+    }
+
+    /// What the log holds beyond the checkpoint, and what is known with it.
+    fn read_log(parts: &Parts, id: GraphId, progress: &Progress) -> Result<(Loaded, Vec<Entry>), StoreError> {
+        let checkpoints = Checkpoints::resume(progress.clone());
+        let mut loaded = Loaded { was_there: true, checkpoints, ..Loaded::default() };
+        loaded.sources.extend(progress.sources.iter().cloned());
+        progress.delivered.iter().for_each(|delivered| loaded.note(delivered));
+        let mut log = Vec::new();
+        parts.store.read_log(id, progress.upto, &mut |entry| {
+            parts.loading.read.fetch_add(1, Ordering::Relaxed);
+            loaded.sources.extend(entry.sources.iter().cloned());
+            entry.delivered.iter().for_each(|delivered| loaded.note(delivered));
+            loaded.logged.extend(entry.delivered.iter().map(|delivered| (delivered.query, delivered.output.clone())));
+            loaded.checkpoints.logged().fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
+            log.push(entry);
+            Ok(())
+        })?;
+        loaded.sources.retain(|_, position| !position.0.is_empty());
+        Ok((loaded, log))
+    }
+
+    /// Shows reads the end of the log, in batches that are made of its tail and let go of when the workers have come so far.
+    pub(crate) fn look_ahead(&self) -> Result<(), EngineError> {
+        let tail = lock(&self.inner.tail).clone();
+        let (Some(base), Some(last)) = (lock(&self.inner.base).take(), tail.last()) else {
+            return self.committer().wait_applied_all();
+        };
+        let began = Instant::now();
+        let count = self.inner.parts.workers.count();
+        let shard = |index| {
+            memory::holds_graph();
+            crate::graph::look_ahead(base.shards.get(index).cloned(), &tail, Shard { index, count })
+        };
+        let shards = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count)
+                .map(|index| {
+                    scope.spawn({
+                        let shard = &shard;
+                        move || shard(index)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(checkpoint::joined).collect()
+        });
+        self.inner.ahead.store(Some(Arc::new(Snapshot::new(shards, last.upper.0))));
+        tracing::debug!(graph = self.name(), entries = tail.len(), took = ?began.elapsed(), "reads see the end of the log");
+        Ok(())
+    }
+
+    pub(crate) fn replay(&self) -> Result<(), EngineError> {
+        let began = Instant::now();
+        lock(&self.inner.base).take();
+        let (committer, loading) = (&self.inner.committer, &self.inner.parts.loading);
+        let mut tail = std::mem::take(&mut *lock(&self.inner.tail)).into_iter().peekable();
+        let mut sent = VecDeque::new();
+        while let Some(entry) = tail.next() {
+            sent.push_back(entry.upper);
+            committer.replay(entry, tail.peek().is_none())?;
+            self.wait_for_stages();
+            let applied = self.inner.published.upper();
+            while sent.front().is_some_and(|end| *end <= applied) {
+                sent.pop_front();
+                loading.entries.one();
+            }
+        }
+        self.inner.parts.log.set_durable(self.inner.id, committer.next());
+        for end in sent {
+            committer.wait_applied(end)?;
+            loading.entries.one();
+        }
+        committer.wait_applied_all()?;
+        self.inner.ahead.store(None);
+        committer.end_replay();
+        tracing::debug!(graph = self.name(), took = ?began.elapsed(), "replayed the log");
+        Ok(())
+    }
+}
