@@ -202,16 +202,13 @@ impl App {
         Ok((name, dropped?))
     }
 
-    /// Ends what runs in a namespace that is left.
+    /// Ends what runs in a namespace that is left. What else is noted of it goes with it, all at once.
     fn empty(&self, graph: &Graph) -> Result<(), ApiError> {
         for stream in self.ingests.last_of(graph) {
             self.ingests.delete(graph, &stream.name)?;
         }
         for query in self.standing.last_of(graph) {
             self.standing.delete(&query)?;
-        }
-        for (key, _) in self.engine.metadata_list(&graph.id().metadata_prefix())? {
-            self.engine.set_metadata(&key, None)?;
         }
         Ok(())
     }

@@ -183,6 +183,11 @@ struct State {
 }
 
 impl State {
+    /// Whether it waits until it is started.
+    fn holds(&self) -> bool {
+        self.status != Status::Running && self.stopping.is_none()
+    }
+
     /// Whether what was read may still be committed.
     fn may_finish(&self) -> bool {
         self.stopping.is_none_or(|since| since.elapsed() < FINISH_TIME_MAX)
@@ -676,11 +681,24 @@ impl Stream {
 
     /// Waits while the stream is paused. False when it is to end.
     fn may_go_on(&self) -> bool {
-        let mut state = self.lock();
-        while state.status != Status::Running && state.stopping.is_none() {
-            state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
+        let state = self.changed.wait_while(self.lock(), |state| state.holds());
+        state.unwrap_or_else(|e| e.into_inner()).stopping.is_none()
+    }
+
+    /// Waits while the stream is paused, so long at most, and no longer than until there is news. None while it is paused, and false when it is to end.
+    fn may_go_on_within(&self, time_max: Duration, is_news: impl Fn() -> bool) -> Option<bool> {
+        let waited = self.changed.wait_timeout_while(self.lock(), time_max, |state| state.holds() && !is_news());
+        let state = waited.unwrap_or_else(|e| e.into_inner()).0;
+        (!state.holds()).then(|| state.stopping.is_none())
+    }
+
+    /// There is news for whoever waits for the end of a pause.
+    fn tell_in_pause(&self) {
+        if self.halts.load(Ordering::Relaxed) {
+            // Whoever has looked, and does not wait yet, has the lock.
+            drop(self.lock());
+            self.changed.notify_all();
         }
-        state.stopping.is_none()
     }
 
     /// Waits until the graph has room for a batch. False when it is to end without that batch.
@@ -696,10 +714,8 @@ impl Stream {
 
     /// Waits while the stream is paused; then a batch may take effect, until `committed`. False when it is to end without that batch.
     fn may_commit(&self) -> bool {
-        let mut state = self.lock();
-        while state.status != Status::Running && state.stopping.is_none() {
-            state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
-        }
+        let state = self.changed.wait_while(self.lock(), |state| state.holds());
+        let mut state = state.unwrap_or_else(|e| e.into_inner());
         state.committing = state.status == Status::Running && state.may_finish();
         state.committing
     }

@@ -59,6 +59,11 @@ pub fn level() -> String {
     CONTROL.get().map_or_else(String::new, |control| lock(&control.level).clone())
 }
 
+/// Whether a level can be used.
+pub fn check_level(text: &str) -> Result<(), String> {
+    filter(text).map(drop)
+}
+
 /// From now on.
 pub fn set_level(text: &str) -> Result<(), String> {
     let filter = filter(text)?;

@@ -108,9 +108,7 @@ impl StandingQueries {
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings, asked: bool) -> Result<Arc<Query>, ApiError> {
         self.procedures.check_text(&settings.pattern.query)?;
         let plan = compiled(graph, &mut settings.pattern)?.plan;
-        let mut links = self.links(graph, &[], &settings.outputs)?;
-        // Files last: one that is made stays there, also where the next output cannot be opened.
-        links.sort_by_key(|(name, _)| settings.outputs.iter().any(|(other, output)| other == name && is_file(output)));
+        let links = self.links(graph, &[], &settings.outputs)?;
         let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
         graph.stays()?;
@@ -118,12 +116,7 @@ impl StandingQueries {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
         }
         let id = fresh_query_id(graph);
-        let mut opened = Vec::new();
-        for (output, link) in links {
-            let output_opened = Opened::open((id, name), &output, link, graph.ids(), None, &self.runtime)?;
-            opened.push((output, output_opened));
-        }
-        opened.sort_by_key(|(name, _)| settings.outputs.iter().position(|(other, _)| other == name));
+        let opened = self.open_all((id, name), graph.ids(), &settings.outputs, links)?;
         self.store(graph, name, (id, id), (&settings, &BTreeMap::new()), "creating")?;
         let start = match settings.start {
             StartFrom::Now if !asked => Start::Now,
@@ -132,12 +125,45 @@ impl StandingQueries {
         };
         let installed =
             self.install(graph, name, (id, id), (&settings, BTreeMap::new()), plan, Begin::New { start, opened, then });
-        if installed.is_err() {
-            self.engine.set_metadata(&key(graph, name), None)?;
+        let created = installed.and_then(|query| match self.store_installed(&query, &query.settings()) {
+            Ok(()) => Ok(query),
+            // It would be gone at the next start.
+            Err(error) => {
+                lock(&self.queries).remove(&(graph.name().to_owned(), name.to_owned()));
+                query.end(|_| Instant::now());
+                graph.drop_standing(id);
+                Err(error)
+            }
+        });
+        // What is wrong is why it was not created. Where this is left, the next start takes it away.
+        if created.is_err()
+            && let Err(error) = self.engine.set_metadata(&key(graph, name), None)
+        {
+            tracing::warn!(
+                query = name,
+                "what was stored of a query that was not created stays until weir starts again: {error}"
+            );
         }
-        let query = installed?;
-        self.store_installed(&query, &query.settings())?;
-        Ok(query)
+        created
+    }
+
+    /// Opens outputs, in the order of their definitions, before anything is kept of one of them.
+    fn open_all(
+        &self,
+        (id, query): (QueryId, &str),
+        ids: IdScheme,
+        outputs: &[(String, Output)],
+        mut links: Vec<(String, Link)>,
+    ) -> Result<Vec<(String, Opened)>, ApiError> {
+        // Files last: one that is made stays there, also where the next output cannot be opened.
+        links.sort_by_key(|(name, _)| outputs.iter().any(|(other, output)| other == name && is_file(output)));
+        let mut opened: Vec<(String, Opened)> = Vec::new();
+        for (name, link) in links {
+            let output = Opened::open((id, query), &name, link, ids, None, &self.runtime)?;
+            opened.push((name, output));
+        }
+        opened.sort_by_key(|(name, _)| outputs.iter().position(|(other, _)| other == name));
+        Ok(opened)
     }
 
     /// The outputs, checked and compiled, beside those that are there.
@@ -305,24 +331,21 @@ impl StandingQueries {
         self.add_linked(query, outputs, links)
     }
 
+    /// All of them or none, each with its link.
     fn add_linked(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>, links: Vec<(String, Link)>) -> Result<(), ApiError> {
+        let opened = self.open_all((query.id, &query.name), query.graph.ids(), &outputs, links)?;
         let mut settings = query.settings();
-        for (name, link) in links {
-            let opened = Opened::open((query.id, &query.name), &name, link, query.graph.ids(), None, &self.runtime)?;
-            let output = outputs.iter().find(|(other, _)| *other == name).cloned();
-            settings.outputs.extend(output);
-            // Where it begins is stored before its definition: one without the other would be given the whole past.
-            let frontier = query.frontier(&name);
-            let begun = query.installed().put_output(&frontier, query.graph.next(), opened.position()).map_err(ApiError::from);
-            if let Err(error) = begun.and_then(|()| self.store_installed(query, &settings)) {
-                query.installed().remove_output(&frontier);
-                return Err(error);
-            }
-            *lock(&query.settings) = settings.clone();
-            let lane = query.add_lane(&name);
-            query.start_output(&lane, opened)?;
+        settings.outputs.extend(outputs);
+        // Where they begin is stored before their definitions: one without the other would be given the whole past.
+        let (installed, from) = (query.installed(), query.graph.next());
+        let mut each = opened.iter();
+        let begun = each.try_for_each(|(name, output)| installed.put_output(&query.frontier(name), from, output.position()));
+        if let Err(error) = begun.map_err(ApiError::from).and_then(|()| self.store_installed(query, &settings)) {
+            opened.iter().for_each(|(name, _)| installed.remove_output(&query.frontier(name)));
+            return Err(error);
         }
-        Ok(())
+        *lock(&query.settings) = settings;
+        query.start_all(opened)
     }
 
     /// The outputs of that name, or of the workflow of that name; none when there are none.
@@ -528,6 +551,10 @@ impl Query {
                 self.installed().put_output(&frontier, from, output.position())?;
             }
         }
+        self.start_all(opened)
+    }
+
+    fn start_all(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
         // All lanes before the first output: with that, results are handed out to those there are.
         let lanes: Vec<_> = opened.iter().map(|(name, _)| self.add_lane(name)).collect();
         lanes.iter().zip(opened).try_for_each(|(lane, (_, output))| self.start_output(lane, output))

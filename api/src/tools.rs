@@ -13,7 +13,7 @@ use crate::app::{open_store, open_to_read};
 use crate::config::StoreSettings;
 use crate::error::chain;
 use crate::log::say;
-use crate::transfer::{Whole, back_up_over_http, beside};
+use crate::transfer::{Whole, back_up_over_http, beside, renamed};
 
 /// Reads everything; fails when something is damaged.
 pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
@@ -151,7 +151,7 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
     let copied = read().inspect_err(|_| drop(remove()))?;
     // An empty directory gives way; one that has come to be something since does not.
     let _ = fs::remove_dir(path);
-    fs::rename(&unfinished, path).inspect_err(|_| drop(remove())).map_err(|error| failed(&error))?;
+    renamed(&unfinished, path).inspect_err(|_| drop(remove())).map_err(|error| failed(&error))?;
     println!("{} from {named} into {}", shown(copied), path.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -19,8 +19,14 @@ use crate::framing::{ByteStream, Chunk};
 const CHUNKS_WAITING_MAX: usize = 1_000;
 const BYTES_WAITING_MAX: usize = 1 << 20;
 
-/// A message of the client with the room it takes, or how it ended before its time.
-type Part = Result<(Vec<u8>, OwnedSemaphorePermit), String>;
+enum Part {
+    /// A message of the client with the room it takes.
+    Bytes { bytes: Vec<u8>, _room: OwnedSemaphorePermit },
+    /// The file is whole. Without this word it is not, however the client went.
+    End,
+    /// How it ended before its time.
+    Broken(String),
+}
 
 /// Where a client and the source of a stream find each other.
 #[derive(Clone)]
@@ -46,10 +52,11 @@ impl Upload {
     /// For the source. None when it has been opened before.
     pub(crate) fn stream(&self, runtime: &Handle) -> Option<UploadStream> {
         let chunks = lock(&self.outlet).take()?;
-        Some(UploadStream { chunks, runtime: runtime.clone(), rest: Vec::new() })
+        Some(UploadStream { chunks, runtime: runtime.clone(), rest: Vec::new(), ended: false })
     }
 }
 
+/// One that is dropped without a word has broken off.
 pub struct Uploader {
     sender: Sender<Part>,
     room: Arc<Semaphore>,
@@ -60,14 +67,19 @@ impl Uploader {
     pub async fn send(&self, bytes: Vec<u8>) -> bool {
         let size = bytes.len().clamp(1, BYTES_WAITING_MAX) as u32;
         match self.room.clone().acquire_many_owned(size).await {
-            Ok(room) => self.sender.send(Ok((bytes, room))).await.is_ok(),
+            Ok(room) => self.sender.send(Part::Bytes { bytes, _room: room }).await.is_ok(),
             Err(_) => false,
         }
     }
 
+    /// The client has sent all of its file.
+    pub async fn finish(self) {
+        let _ = self.sender.send(Part::End).await;
+    }
+
     /// The client has gone in the middle of its file.
     pub async fn break_off(self, reason: String) {
-        let _ = self.sender.send(Err(reason)).await;
+        let _ = self.sender.send(Part::Broken(reason)).await;
     }
 }
 
@@ -76,24 +88,25 @@ pub(crate) struct UploadStream {
     runtime: Handle,
     /// What of a chunk did not fit.
     rest: Vec<u8>,
+    /// The end stays the end: nothing more is said after it.
+    ended: bool,
 }
 
 impl ByteStream for UploadStream {
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
+        if self.ended {
+            return Ok(Chunk::End);
+        }
         if self.rest.is_empty() {
             let (runtime, chunks) = (&self.runtime, &mut self.chunks);
             self.rest = match runtime.block_on(async { tokio::time::timeout(wait, chunks.recv()).await }) {
-                Ok(Some(Ok((chunk, _)))) => chunk,
-                Ok(Some(Err(reason))) => {
-                    return Err(ConnectorError::World {
-                        place: "the upload".to_owned(),
-                        problem: format!("ended before its time: {reason}"),
-                        fault: Fault::World,
-                        retryable: false,
-                        source: None,
-                    });
+                Ok(Some(Part::Bytes { bytes, .. })) => bytes,
+                Ok(Some(Part::End)) => {
+                    self.ended = true;
+                    return Ok(Chunk::End);
                 }
-                Ok(None) => return Ok(Chunk::End),
+                Ok(Some(Part::Broken(reason))) => return Err(broken(&reason)),
+                Ok(None) => return Err(broken("the connection was lost")),
                 Err(_) => return Ok(Chunk::Nothing),
             };
         }
@@ -101,6 +114,16 @@ impl ByteStream for UploadStream {
         buffer[..count].copy_from_slice(&self.rest[..count]);
         self.rest.drain(..count);
         Ok(if count > 0 { Chunk::Bytes(count) } else { Chunk::Nothing })
+    }
+}
+
+fn broken(reason: &str) -> ConnectorError {
+    ConnectorError::World {
+        place: "the upload".to_owned(),
+        problem: format!("ended before its time: {reason}"),
+        fault: Fault::World,
+        retryable: false,
+        source: None,
     }
 }
 
@@ -136,11 +159,26 @@ mod tests {
         let mut stream = upload.stream(runtime.handle()).expect("the source");
         let large = 2 * BYTES_WAITING_MAX + 1;
         assert!(runtime.block_on(uploader.send(vec![b'x'; large])));
-        drop(uploader);
+        runtime.block_on(uploader.finish());
         let (mut buffer, mut total) = (vec![0; 100_000], 0);
         while let Chunk::Bytes(count) = stream.read(&mut buffer, Duration::from_secs(1)).expect("the client has ended well") {
             total += count;
         }
         assert_eq!(total, large);
+        assert!(matches!(stream.read(&mut buffer, Duration::from_secs(1)), Ok(Chunk::End)), "the end stays the end");
+    }
+
+    #[test]
+    fn a_client_that_goes_without_a_word_has_broken_off() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let upload = Upload::default();
+        let uploader = upload.begin().expect("the first client");
+        let mut stream = upload.stream(runtime.handle()).expect("the source");
+        assert!(runtime.block_on(uploader.send(b"half a li".to_vec())));
+        drop(uploader);
+        let mut buffer = vec![0; 100];
+        let read = stream.read(&mut buffer, Duration::from_secs(1)).expect("what was sent before");
+        assert_eq!(read, Chunk::Bytes(9));
+        assert!(stream.read(&mut buffer, Duration::from_secs(1)).is_err());
     }
 }

@@ -131,6 +131,11 @@ impl Committer {
         Ok(upper)
     }
 
+    /// A tick of its own, in which nothing changes. Waits for no worker: whoever asks may hold what others wait for.
+    pub fn tick(&self) -> Result<Tick, EngineError> {
+        self.append(&mut self.lock(), Change { records: 1, ..Change::default() })
+    }
+
     /// Starts a transaction: everything committed before is in the snapshot, everything after is remembered until `end`.
     pub fn begin(&self) -> Result<Transaction<'_>, EngineError> {
         let began = {

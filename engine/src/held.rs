@@ -15,7 +15,6 @@ use rustc_hash::FxHashMap;
 use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick};
 
-use crate::commit::Change;
 use crate::error::EngineError;
 use crate::handle::Graph;
 use crate::pause::{decode_row, encode_row, take};
@@ -332,7 +331,7 @@ impl StandingQuery {
             if held.can_be_asked() {
                 let until = match pauses.is_open() {
                     true => WITH_THE_PAUSE,
-                    false => graph.committer().commit(Change { records: 1, ..Change::default() })?,
+                    false => graph.committer().tick()?,
                 };
                 held.ask(until);
                 self.note_held(&held);

@@ -17,7 +17,6 @@ use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick, Value, codec};
 
 use crate::command::Command;
-use crate::commit::Change;
 use crate::error::EngineError;
 use crate::handle::Graph;
 use crate::held::only_wanted;
@@ -310,7 +309,7 @@ impl StandingQuery {
             }
             state.has_pauses.store(true, Ordering::SeqCst);
             // A tick of its own, so that its beginning is the time of now and not of what was written last.
-            graph.committer().commit(Change { records: 1, ..Change::default() })?;
+            graph.committer().tick()?;
             let from = graph.committer().between(|from| {
                 self.heed(Tick::MAX);
                 // From the very first tick on is what a sum of everything is.
@@ -325,24 +324,30 @@ impl StandingQuery {
 
     /// The end of a pause is a tick of its own: at it comes the difference between what there is and what there was. False when there is no pause.
     pub fn resume(&self) -> Result<bool, EngineError> {
-        let (graph, state) = (self.graph(), self.state());
-        {
-            let mut pauses = state.pauses();
-            if !pauses.is_open() {
-                return Ok(false);
-            }
-            let until = graph.committer().commit(Change { records: 1, ..Change::default() })?;
-            if let Some(open) = pauses.stretches.back_mut() {
-                open.until = Some(until);
-            }
-            let mut held = state.held();
-            if held.end_pause(until) {
-                self.note_held(&held);
-            }
-            self.heed_again(until, &held);
-            self.note(&pauses);
+        let has_ended = self.end_pause()?;
+        if has_ended {
+            self.log_pauses()?;
         }
-        self.log_pauses()?;
+        Ok(has_ended)
+    }
+
+    /// The same; that it is over is in the log with `log_pauses`.
+    pub fn end_pause(&self) -> Result<bool, EngineError> {
+        let (graph, state) = (self.graph(), self.state());
+        let mut pauses = state.pauses();
+        if !pauses.is_open() {
+            return Ok(false);
+        }
+        let until = graph.committer().tick()?;
+        if let Some(open) = pauses.stretches.back_mut() {
+            open.until = Some(until);
+        }
+        let mut held = state.held();
+        if held.end_pause(until) {
+            self.note_held(&held);
+        }
+        self.heed_again(until, &held);
+        self.note(&pauses);
         Ok(true)
     }
 
@@ -457,7 +462,8 @@ impl StandingQuery {
         self.graph().committer().note_delivered(kept(self.id(), pauses));
     }
 
-    fn log_pauses(&self) -> Result<(), EngineError> {
+    /// Has the pauses in the log when this returns.
+    pub fn log_pauses(&self) -> Result<(), EngineError> {
         self.graph().committer().log_delivered()?;
         self.graph().wait_durable(self.graph().next())
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::lock::lock;
-use weir_model::{IdScheme, Mutations, Plan, Position, QueryId, Text, Tick};
+use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 
 use crate::command::{Command, Install};
 use crate::error::EngineError;
@@ -139,14 +139,14 @@ impl Past {
 }
 
 impl StandingState {
-    fn new(standing: &Standing, past: Past, ids: IdScheme) -> StandingState {
+    fn new(standing: &Standing, past: Past, pace: Pace) -> StandingState {
         let holds = past.holds(standing);
         let Past { begun, pauses, held } = past;
         let first = begun.filter(|begun| begun.is_awaited).map(|begun| First::new(begun.tick));
         StandingState {
             inbox: Arc::default(),
             backfill: Arc::default(),
-            pace: Arc::new(Pace::new(standing.id, standing.plan.source.as_str().into(), ids)),
+            pace: Arc::new(pace),
             delivered: Mutex::default(),
             begun: Mutex::new(begun.map(|begun| begun.tick)),
             has_first: AtomicBool::new(first.is_some()),
@@ -218,7 +218,9 @@ impl Graph {
         let (sender, results) = crossbeam_channel::unbounded();
         let past = self.past_of(&standing);
         let cancellations_until = past.cancellations_until(&standing);
-        let state = Arc::new(StandingState::new(&standing, past, self.ids()));
+        let pace = Pace::new(standing.id, standing.plan.source.as_str().into(), self.ids());
+        let pace = pace.among(&self.parts().asides, maintained.staged.is_some());
+        let state = Arc::new(StandingState::new(&standing, past, pace));
         let columns = maintained.columns.clone();
         if maintained.clocked && standing.start != Start::Resume {
             // What turned since the last commit had turned before the query was there.

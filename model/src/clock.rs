@@ -162,6 +162,7 @@ mod tests {
         example: "",
         null_in_null_out: false,
         pure: false,
+        asks_graph: false,
         run: |context, _| Ok(Value::Integer(context.now_millis())),
     };
 

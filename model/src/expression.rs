@@ -154,6 +154,8 @@ pub struct Function {
     pub null_in_null_out: bool,
     /// The same arguments always give the same result and the graph is not asked.
     pub pure: bool,
+    /// One that is not pure because of that, and not because it differs from run to run.
+    pub asks_graph: bool,
     pub run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>,
 }
 

@@ -181,6 +181,27 @@ fn a_graph_that_is_behind_says_so_and_so_does_a_stream_that_is_paused() {
     weir.stop();
 }
 
+#[test]
+fn a_stream_that_is_paused_answers_those_whose_records_are_durable() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    push_stream(&weir, "in", json!({"format": {"type": "CypherJson", "query": format!("CALL util.sleep(3000) {COUNT}")}}));
+    let address = weir.address();
+    let waiting = thread::spawn(move || {
+        client::send(address, "POST", "/api/v1/ingest/in/records", &[JSON], b"{\"id\": 1}").expect("an answer")
+    });
+    // The record takes effect while the stream is about to pause, and is durable a little later.
+    thread::sleep(Duration::from_millis(1500));
+    weir.put("/api/v1/ingest/in/pause").expect(200);
+    let begun = Instant::now();
+    let answer = waiting.join().expect("it ends").expect(200);
+    assert_eq!(answer.json(), json!({"records": 1, "repeated": false}));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(weir.get("/api/v1/ingest/in").expect(200).json()["status"], "Paused");
+    assert_eq!(counted(&weir), (1, 1));
+    weir.stop();
+}
+
 fn poll(weir: &Weir, name: &str, url: &str, more: Json) {
     let source = with(json!({"type": "HttpPoll", "url": url, "interval": "1s", "format": {"type": "Json"}}), more);
     weir.post(STREAMS, &json!({"name": name, "source": source, "query": COUNT, "maxPerSecond": 1000})).expect(201);

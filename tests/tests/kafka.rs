@@ -7,9 +7,12 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::{Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::{Value as Json, json};
 use weir_connectors::{FilePolicy, Frames, HostPolicy, Limits, RecordStream, SourceContext, parse_source_v1};
 use weir_model::Position;
@@ -32,6 +35,16 @@ fn values(ids: std::ops::Range<u64>) -> Vec<Vec<u8>> {
 
 fn produce(broker: &Broker, topic: &str, partition: i32, ids: std::ops::Range<u64>) {
     broker.produce(topic, partition, values(ids).iter().map(|value| Some(value.as_slice())));
+}
+
+/// From now on the partition begins there.
+fn expire(broker: &Broker, topic: &str, before: i64) {
+    let admin: AdminClient<DefaultClientContext> = broker.client().create().expect("a client");
+    let mut offsets = TopicPartitionList::new();
+    offsets.add_partition_offset(topic, 0, Offset::Offset(before)).expect("an offset");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+    runtime.block_on(admin.delete_records(&offsets, &options)).expect("the broker answers");
 }
 
 fn wait_counted(weir: &Weir, count: u64) {
@@ -175,6 +188,64 @@ fn records_are_unpacked_counted_and_bounded() {
     weir.post("/api/v1/ingest/raw", &ingest(&broker.bootstrap(), json!({"packed": [0]}), "", earliest(raw))).expect(200);
     weir.wait_ingest("raw", "Completed", PATIENCE);
     assert_eq!(weir.rows("MATCH (n:Raw) RETURN count(n)"), [json!([4])]);
+    weir.stop();
+}
+
+#[test]
+fn the_end_of_a_topic_is_not_that_of_another() {
+    let Some(broker) = shared("ending offsets of topics of different length") else { return };
+    for topic in ["short", "long", "expired", "other"] {
+        broker.create_topic(topic, 1);
+    }
+    produce(&broker, "short", 0, 0..10);
+    // In many parts, of which each answer of the broker has one: the end of the short topic is told when little of this one is read.
+    (0..15).for_each(|part| produce(&broker, "long", 0, 1_000 + part * 10..1_010 + part * 10));
+    let weir = Home::new().start(&[]);
+    let more = |more: Json| with(json!({"autoOffsetReset": "earliest", "endingOffset": 100}), more);
+    let little = json!({"kafkaProperties": {"max.partition.fetch.bytes": "1"}});
+    let definition = ingest(&broker.bootstrap(), json!({"short": [0], "long": [0]}), COUNT, more(little));
+    weir.post("/api/v1/ingest/lengths", &definition).expect(200);
+    wait_counted(&weir, 10 + 101);
+    assert_eq!(status(&weir, "lengths"), "Running");
+    produce(&broker, "short", 0, 10..150);
+    weir.wait_ingest("lengths", "Completed", PATIENCE);
+    assert_eq!(counted(&weir), (2 * 101, 1));
+
+    // Of a topic that begins behind the ending offset no record says so.
+    produce(&broker, "expired", 0, 0..200);
+    expire(&broker, "expired", 200);
+    produce(&broker, "other", 0, 2_000..2_010);
+    let definition = ingest(&broker.bootstrap(), json!({"expired": [0]}), COUNT, more(json!({})));
+    weir.post("/api/v1/ingest/expired", &definition).expect(200);
+    let ended = weir.wait_ingest("expired", "Completed", PATIENCE);
+    assert_eq!(ended["stats"]["ingestedCount"], 0, "{ended}");
+    let definition = ingest(&broker.bootstrap(), json!({"expired": [0], "other": [0]}), COUNT, more(json!({})));
+    weir.post("/api/v1/ingest/both", &definition).expect(200);
+    wait_counted(&weir, 2 * 101 + 10);
+    assert_eq!(status(&weir, "both"), "Running");
+    produce(&broker, "other", 0, 2_010..2_150);
+    weir.wait_ingest("both", "Completed", PATIENCE);
+    assert_eq!(counted(&weir), (3 * 101, 1));
+    weir.stop();
+}
+
+#[test]
+fn offsets_are_committed_also_while_a_stream_is_paused() {
+    let Some(broker) = shared("offsets committed in a pause") else { return };
+    broker.create_topic("held", 1);
+    produce(&broker, "held", 0, 0..10);
+    let weir = Home::new().start(&[]);
+    let commits = json!({"type": "ExplicitCommit", "maxIntervalMillis": 5000});
+    let more = json!({"autoOffsetReset": "earliest", "groupId": "held-group", "offsetCommitting": commits});
+    weir.post("/api/v1/ingest/held", &ingest(&broker.bootstrap(), json!({"held": [0]}), COUNT, more)).expect(200);
+    let committed = || broker.committed("held-group", "held", 0);
+    wait_until("the first offsets are committed", PATIENCE, || committed() == Some(10));
+    // The next commit is due in some seconds, and by then the stream is paused.
+    produce(&broker, "held", 0, 10..20);
+    wait_counted(&weir, 20);
+    weir.put("/api/v1/ingest/held/pause").expect(200);
+    wait_until("the last offsets are committed", PATIENCE, || committed() == Some(20));
+    assert_eq!(status(&weir, "held"), "Paused");
     weir.stop();
 }
 

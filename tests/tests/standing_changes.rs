@@ -242,6 +242,29 @@ fn the_destinations_of_a_workflow_change_one_by_one() {
     }
 }
 
+#[test]
+fn a_workflow_is_added_with_all_its_destinations_or_not_at_all() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    create(&weir, true);
+    let to = |second: &str| {
+        let destinations = json!([{"type": "File", "path": "one.jsonl"}, {"type": "File", "path": second}]);
+        json!({"name": "both", "destinations": destinations})
+    };
+    let place = "/api/v2/graph/quine/standingQueries/adults";
+    weir.post(&format!("{place}/outputs"), &to("no/such/directory/two.jsonl")).expect(400);
+    let shown = weir.get(place).expect(200).json();
+    assert_eq!(shown["outputs"].as_array().map(Vec::len), Some(1), "{shown}");
+    set(&weir, "ann", 40);
+    home.wait_lines("out.jsonl", 1);
+    weir.post(&format!("{place}/outputs"), &to("two.jsonl")).expect(201);
+    set(&weir, "bob", 30);
+    for file in ["one.jsonl", "two.jsonl"] {
+        assert_eq!(results(&home.wait_lines(file, 1)), [(true, json!("bob"))], "{file}");
+    }
+    weir.stop();
+}
+
 const IN_FAMILIES: [&str; 3] = [PLACE, "/api/v2/standing-queries/adults", "/api/v2/graph/quine/standingQueries/adults"];
 
 fn pattern(query: &str) -> Json {

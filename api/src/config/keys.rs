@@ -133,7 +133,7 @@ pub const KEYS: &[Key] = &[
     key("query.text-bytes-max", Size(1, 64 << 20), "1048576", "how long the text of a query may be"),
     key("query.running-max", Integer(1, 512), "64", "queries that run at a time; more wait"),
     key("query.slow-after", Duration, "1 s", "queries that take longer are logged"),
-    key("query.client-patience", Duration, "30 s", "how long a query waits for a client that takes none of its rows"),
+    key("query.client-patience", Duration, "30 s", "how long a query, a backup or an export waits for a client that takes none of it"),
     key("standing.chain-max", Integer(1, 10_000), "100", "outputs of standing queries that write one because of the other: [loops](standing-queries.md#outputs-that-write-and-loops)"),
     key("should-resume-ingest", Boolean, "false", "whether streams go on after a restart by themselves"),
     key("file-ingest.allowed-directories", Texts, "[\".\"]", "files are read that lie in these, not below them"),

@@ -11,6 +11,7 @@ use super::keys::{Kind, STORES_ELSEWHERE};
 use super::settings::{FileIngest, LogSettings, MemorySettings, SecretSettings, Settings, StoreSettings, Webserver};
 use super::values::{TRACE_HEADERS, convert, describe, duration};
 use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Layer, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE_PATH};
+use crate::log;
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
 use crate::tls::TlsFiles;
@@ -69,10 +70,7 @@ impl Reading<'_> {
                 directories: self.texts("secrets.directories").into_iter().map(PathBuf::from).collect(),
             },
             dump: self.boolean("dump-config"),
-            log: LogSettings {
-                level: self.text("log.level").unwrap_or_default(),
-                json: self.text("log.format").as_deref() == Some("json"),
-            },
+            log: LogSettings { level: self.log_level(), json: self.text("log.format").as_deref() == Some("json") },
             reporters: self.reporters(),
             traces: self.traces(),
             effective: Json::Null,
@@ -258,6 +256,14 @@ impl Reading<'_> {
             }
         }
         reporters
+    }
+
+    fn log_level(&mut self) -> String {
+        let level = self.text("log.level").unwrap_or_default();
+        if let Err(reason) = log::check_level(&level) {
+            self.problems.push(format!("{} is '{level}': {reason}", self.place("log.level")));
+        }
+        level
     }
 
     /// None without an endpoint.

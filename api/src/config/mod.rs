@@ -26,7 +26,7 @@ use self::values::{convert, describe, masked, put};
 
 pub use self::meaning::stores_built_in;
 pub use self::settings::{FileIngest, LogSettings, MemorySettings, Settings, StoreSettings, Told, Webserver};
-pub use self::values::{duration, memory, size};
+pub use self::values::{duration, memory, size, unit_seconds};
 
 /// Below each of these the same keys are understood; the later root wins.
 const ROOTS: [&str; 3] = ["quine", "service", ROOT];

@@ -163,16 +163,24 @@ pub fn duration(text: &str) -> Option<Duration> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let number: f64 = text[..split].parse().ok()?;
     let seconds = match text[split..].trim() {
+        "" => 1e-3,
+        unit => unit_seconds(unit)?,
+    };
+    Duration::try_from_secs_f64(number * seconds).ok()
+}
+
+/// What a unit of time is called, in seconds.
+pub fn unit_seconds(unit: &str) -> Option<f64> {
+    Some(match unit {
         "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1e-9,
         "us" | "µs" | "micro" | "micros" | "microsecond" | "microseconds" => 1e-6,
-        "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1e-3,
+        "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1e-3,
         "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
         "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
         "h" | "hr" | "hrs" | "hour" | "hours" => 3600.0,
         "d" | "day" | "days" => 86400.0,
         _ => return None,
-    };
-    Duration::try_from_secs_f64(number * seconds).ok()
+    })
 }
 
 #[cfg(test)]

@@ -45,6 +45,12 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const QUIET_TIME: Duration = Duration::from_secs(1);
 const QUIET_TIME_MAX: Duration = Duration::from_secs(64);
 
+/// Between two looks, in a pause, whether what was committed last has become durable.
+const DURABLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// A source may not do at once what it does about records that are durable: in a pause it is told again, later and later.
+const TOLD_AGAIN_MAX: Duration = Duration::from_secs(64);
+
 /// Between two looks for what a source cannot be opened without: a secret, a schema.
 const OPEN_PAUSE: Duration = Duration::from_secs(2);
 
@@ -269,11 +275,12 @@ fn read(
     let (mut sent, mut busy) = (Instant::now(), Instant::now());
     // What a transformation keeps, and who is told of records that failed, is not given up for a while of silence.
     let may_rest = transformation.is_none() && !stream.errors.tells();
-    while stream.may_go_on() {
+    let mut told = None;
+    while may_go_on(stream, &mut source, committed, &mut told)? {
         let limits = pace.limits();
         let progress = source.next(&limits, &mut frames)?;
         let received = Instant::now();
-        acknowledge(stream, &mut source, committed)?;
+        told = acknowledge(stream, &mut source, committed)?.or(told);
         stream.note_trouble(source.trouble());
         stream.note_notice(source.notice());
         let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
@@ -348,8 +355,34 @@ impl Resting {
     }
 }
 
-/// Tells the source what has become durable since the last time.
-fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed) -> Result<(), ConnectorError> {
+/// Waits while the stream is paused, and tells the source meanwhile what becomes durable: somebody may wait for that. False when it is to end.
+fn may_go_on(
+    stream: &Stream,
+    source: &mut RecordStream,
+    committed: &Committed,
+    told: &mut Option<Position>,
+) -> Result<bool, ConnectorError> {
+    let mut again = DURABLE_PAUSE;
+    loop {
+        let waiting = lock(committed).len();
+        let time_max = if waiting > 0 { DURABLE_PAUSE } else { again };
+        if let Some(goes_on) = stream.may_go_on_within(time_max, || lock(committed).len() != waiting) {
+            return Ok(goes_on);
+        }
+        if let Some(position) = acknowledge(stream, source, committed)? {
+            *told = Some(position);
+            again = DURABLE_PAUSE;
+        } else if waiting == 0 {
+            if let Some(position) = told {
+                source.durable(position)?;
+            }
+            again = (again * 2).min(TOLD_AGAIN_MAX);
+        }
+    }
+}
+
+/// Tells the source what has become durable since the last time, and says what that was.
+fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed) -> Result<Option<Position>, ConnectorError> {
     let durable = stream.graph.durable();
     let mut latest = None;
     let mut waiting = lock(committed);
@@ -357,7 +390,10 @@ fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed
         latest = waiting.pop_front().map(|(_, position)| position);
     }
     drop(waiting);
-    latest.map_or(Ok(()), |position| source.durable(&position))
+    if let Some(position) = &latest {
+        source.durable(position)?;
+    }
+    Ok(latest)
 }
 
 /// False: some of what was read is left, since the stream is to end.
@@ -405,6 +441,7 @@ fn commit(
             break;
         }
         lock(committed).push_back((ingested.upper, batch.position));
+        stream.tell_in_pause();
         if let Err(reason) =
             failures.add(without_effect.len(), || without_effect.last().map_or_else(String::new, |(_, why)| why.clone()))
         {

@@ -28,6 +28,8 @@ pub struct Lane {
     /// Held while results are handed over, so that they keep their order.
     handing: Mutex<()>,
     running: RwLock<Option<Arc<RunningOutput>>>,
+    /// Another output takes the place of one that runs.
+    changing: AtomicBool,
     /// Why none runs.
     parked: Mutex<Option<String>>,
     /// For those who listen.
@@ -75,6 +77,7 @@ impl Lane {
             queue: Mutex::default(),
             handing: Mutex::default(),
             running: RwLock::default(),
+            changing: AtomicBool::default(),
             parked: Mutex::default(),
             hubs: Arc::default(),
         }
@@ -118,15 +121,28 @@ impl Lane {
         Lying { waiting: queue.results, oldest }
     }
 
-    /// Results that the output which runs has not been given, for want of room.
+    /// To be set before an output that runs is closed for another, and cleared when that has started, or none could: until then
+    /// what comes is for the next one, and waited for as if that ran.
+    pub fn set_changing(&self, is_changing: bool) {
+        self.changing.store(is_changing, Ordering::SeqCst);
+    }
+
+    /// Whether somebody takes what lies here: the output that runs, if it does, or the one that comes next.
+    fn is_taken(&self, takes: impl FnOnce(&RunningOutput) -> bool) -> bool {
+        // Both under one lock: between two looks, an output could begin to be changed, or cease to be.
+        let running = read(&self.running);
+        self.changing.load(Ordering::SeqCst) || running.as_deref().is_some_and(takes)
+    }
+
+    /// Results that the output which runs, or comes next, has not been given, for want of room.
     pub fn behind(&self) -> usize {
-        let is_taken = self.running().is_some_and(|running| running.failure().is_none());
+        let is_taken = self.is_taken(|running| running.failure().is_none());
         if is_taken { lock(&self.queue).left } else { 0 }
     }
 
     /// Takes the results of complete ticks, and hands them over as far as there is room.
     pub fn send(&self, results: &Arc<Vec<Sent>>, upper: Tick, stop: &AtomicBool) -> Given {
-        let is_taken = self.running().is_some_and(|running| !running.is_over());
+        let is_taken = self.is_taken(|running| !running.is_over());
         lock(&self.queue).push(results, upper, is_taken);
         self.hand_over(stop)
     }
@@ -321,6 +337,20 @@ mod tests {
         lane.end(Instant::now());
         lane.delivered(turn, Tick(2), || heard += 1);
         assert_eq!(heard, 1);
+    }
+
+    #[test]
+    fn what_comes_while_the_output_is_changed_is_kept_for_the_next() {
+        let (lane, stop) = (Lane::new("hook"), AtomicBool::new(false));
+        lane.set_changing(true);
+        lane.send(&results(WAITING_MAX), Tick(1), &stop);
+        lane.send(&results(1), Tick(2), &stop);
+        lane.send(&results(0), Tick(3), &stop);
+        assert_eq!((lane.has_lost(), lane.behind()), (false, WAITING_MAX + 1));
+        lane.set_changing(false);
+        assert_eq!(lane.behind(), 0, "nobody takes it");
+        lane.send(&results(0), Tick(4), &stop);
+        assert!(lane.has_lost());
     }
 
     #[test]

@@ -31,7 +31,7 @@ use std::sync::{Arc, LazyLock};
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
+use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use warp::http::{self, HeaderMap};
 use warp::reply::Response;
 use weir_connectors::body::Cut;
@@ -42,6 +42,7 @@ use self::reply::Reply;
 use self::request::{Content, Request};
 use crate::app::App;
 use crate::error::ApiError;
+use crate::sockets::is_asked;
 use crate::traces::{Context, Span};
 use crate::wire::family::Family;
 
@@ -145,7 +146,7 @@ async fn respond(
     request: &mut http::Request<Incoming>,
     family: Family,
 ) -> Result<Response, ApiError> {
-    let found = find(request.method(), request.uri().path(), request.headers().contains_key(UPGRADE));
+    let found = find(request.method(), request.uri().path(), is_asked(request.headers()));
     let (route, names) = found.ok_or_else(|| no_route(request, family))?;
     let target = request.uri().path().to_owned();
     let mut span = spans::begin(route, remote, request);

@@ -19,7 +19,7 @@ use crate::outputs::Hubs;
 use crate::sockets::language::Conversation;
 use crate::sockets::protocol::Protocol;
 use crate::sockets::upload::receive;
-use crate::sockets::{accept, listen};
+use crate::sockets::{accept, is_handshake, listen, refusal};
 
 pub async fn query(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
@@ -75,6 +75,14 @@ pub async fn upload(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     let stream = ingest::find(&app, &request)?;
     let name = &stream.name;
     let upload = stream.upload().ok_or_else(|| ApiError::bad(format!("the ingest stream `{name}` takes no uploads")))?;
+    // One that ended before a restart still has its inlet, and nobody reads what comes there.
+    if stream.status().is_terminal() {
+        return Err(ApiError::bad(format!("the ingest stream `{name}` has ended; create another one")));
+    }
+    // The only inlet is not for those who are refused.
+    if !is_handshake(&request.headers) {
+        return Ok(Reply::Whole(refusal()));
+    }
     let taken = || ApiError::bad(format!("the ingest stream `{name}` has got its upload; create another one"));
     let uploader = upload.begin().ok_or_else(taken)?;
     Ok(Reply::Whole(accept(&request.headers, request.upgrade, {

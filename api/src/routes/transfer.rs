@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use futures_util::stream;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use warp::http::HeaderValue;
 use warp::http::header::CONTENT_TYPE;
 use warp::reply::{Reply as _, Response};
@@ -27,7 +29,7 @@ const PART_BYTES: usize = 256 << 10;
 pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let since: Option<Since> = request.parameter("since").map(str::parse).transpose().map_err(ApiError::bad)?;
     let leave_out: Vec<String> = request.parameter("leaveOut").map(names).unwrap_or_default();
-    let (out, parts) = Parts::new();
+    let (out, parts) = Parts::new(&app);
     tokio::task::spawn_blocking(move || {
         let mut out = out;
         match app.engine.back_up(since.as_ref(), &leave_out, &mut out) {
@@ -49,7 +51,7 @@ fn names(list: &str) -> Vec<String> {
 pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let format = format(&request)?;
     let common = request.common(&app)?;
-    let (out, parts) = Parts::new();
+    let (out, parts) = Parts::new(&app);
     tokio::task::spawn_blocking(move || {
         let mut out = out;
         let written =
@@ -86,24 +88,27 @@ fn format(request: &Request) -> Result<Format, ApiError> {
 
 type Part = Result<Vec<u8>, String>;
 
-/// What a thread writes, on its way to the body of an answer.
+/// What a thread writes, on its way to the body of an answer. A client that takes nothing is not waited for: much of the graph stands still meanwhile.
 struct Parts {
     bytes: Vec<u8>,
     sender: mpsc::Sender<Part>,
+    app: Arc<App>,
+    runtime: Handle,
 }
 
 impl Parts {
-    fn new() -> (Parts, mpsc::Receiver<Part>) {
+    fn new(app: &Arc<App>) -> (Parts, mpsc::Receiver<Part>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        (Parts { bytes: Vec::new(), sender }, receiver)
+        (Parts { bytes: Vec::new(), sender, app: app.clone(), runtime: Handle::current() }, receiver)
     }
 
     /// An error breaks the connection, so that nobody takes a part for the whole. What still waits stays here: where nothing has left yet,
     /// the error is the answer.
     fn end(mut self, ended: Result<(), String>) {
-        match ended {
-            Ok(()) => drop(self.flush()),
-            Err(reason) => drop(self.sender.blocking_send(Err(reason))),
+        if let Err(reason) = ended.and_then(|()| self.flush().map_err(|error| error.to_string())) {
+            // Waits for nobody; meanwhile the body has no end.
+            let sender = self.sender;
+            self.runtime.spawn(async move { sender.send(Err(reason)).await });
         }
     }
 }
@@ -122,7 +127,21 @@ impl Write for Parts {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.sender.blocking_send(Ok(bytes)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+        let patience = self.app.queries.settings.client_patience;
+        self.runtime.block_on(async {
+            let sent = tokio::select! {
+                sent = timeout(patience, self.sender.send(Ok(bytes))) => sent,
+                () = self.app.stopped() => return Err(io::Error::other("weir stops")),
+            };
+            match sent {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+                Err(_) => {
+                    let problem = format!("the client has taken nothing for {} s (query.client-patience)", patience.as_secs());
+                    Err(io::Error::new(io::ErrorKind::TimedOut, problem))
+                }
+            }
+        })
     }
 }
 

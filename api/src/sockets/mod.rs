@@ -18,7 +18,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use warp::http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
-use warp::http::{HeaderMap, HeaderValue, StatusCode};
+use warp::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use warp::reply::Response;
 
 use crate::app::App;
@@ -30,18 +30,35 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
+/// Whether one of the values of a header, which are lists, names this.
+fn has(headers: &HeaderMap, name: HeaderName, value: &str) -> bool {
+    let all = headers.get_all(name).iter().filter_map(|given| given.to_str().ok());
+    all.flat_map(|given| given.split(',')).any(|given| given.trim().eq_ignore_ascii_case(value))
+}
+
+/// Whether a web socket is asked for. Clients ask for other protocols, too, and take it when they do not get them: `h2c`.
+pub fn is_asked(headers: &HeaderMap) -> bool {
+    has(headers, UPGRADE, "websocket")
+}
+
+/// Whether `accept` takes it, for those who give something away first.
+pub fn is_handshake(headers: &HeaderMap) -> bool {
+    let asked = is_asked(headers) && has(headers, CONNECTION, "upgrade") && has(headers, SEC_WEBSOCKET_VERSION, "13");
+    asked && headers.contains_key(SEC_WEBSOCKET_KEY)
+}
+
+/// The answer to what is no handshake.
+pub fn refusal() -> Response {
+    plain(StatusCode::BAD_REQUEST, "Expected WebSocket Upgrade request")
+}
+
 /// Answers the handshake, and gives the socket to `talk` once the connection is one.
 pub fn accept<F>(headers: &HeaderMap, upgrade: Option<OnUpgrade>, talk: impl FnOnce(Socket) -> F + Send + 'static) -> Response
 where
     F: Future<Output = Result<(), Error>> + Send + 'static,
 {
-    let has = |name, value: &str| {
-        let all = headers.get_all(name).iter().filter_map(|given| given.to_str().ok());
-        all.flat_map(|given| given.split(',')).any(|given| given.trim().eq_ignore_ascii_case(value))
-    };
-    let asked = has(CONNECTION, "upgrade") && has(UPGRADE, "websocket") && has(SEC_WEBSOCKET_VERSION, "13");
-    let (Some(key), Some(upgrade), true) = (headers.get(SEC_WEBSOCKET_KEY), upgrade, asked) else {
-        return plain(StatusCode::BAD_REQUEST, "Expected WebSocket Upgrade request");
+    let (Some(key), Some(upgrade), true) = (headers.get(SEC_WEBSOCKET_KEY), upgrade, is_handshake(headers)) else {
+        return refusal();
     };
     let mut reply = error::response(StatusCode::SWITCHING_PROTOCOLS, None, String::new());
     let answered = reply.headers_mut();
@@ -105,4 +122,17 @@ pub async fn listen(app: Arc<App>, mut socket: Socket, events: impl Stream<Item 
         }
     }
     socket.close(None).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_protocols_are_no_web_sockets() {
+        let with = |value: &'static str| HeaderMap::from_iter([(UPGRADE, HeaderValue::from_static(value))]);
+        assert!(is_asked(&with("websocket")) && is_asked(&with("h2c, WebSocket")));
+        assert!(!is_asked(&with("h2c")) && !is_asked(&HeaderMap::new()));
+        assert!(!is_handshake(&with("websocket")), "the other headers are missing");
+    }
 }

@@ -45,7 +45,7 @@ pub async fn receive(app: Arc<App>, mut socket: Socket, stream: Arc<Stream>, upl
                 Some(Ok(Message::Binary(bytes))) => bytes.into(),
                 Some(Ok(Message::Close(_))) => {
                     // The end of the file, too. Whoever has closed is told nothing more.
-                    drop(uploader);
+                    uploader.finish().await;
                     return answer_close(&app, &mut socket).await;
                 }
                 Some(Ok(_)) => continue,
@@ -65,6 +65,7 @@ pub async fn receive(app: Arc<App>, mut socket: Socket, stream: Arc<Stream>, upl
                 }
                 continue;
             }
+            // The uploader goes without a word, as wherever this function fails: the file is not whole.
             () = &mut stopped => return socket.close(None).await,
         };
         if chunk.is_empty() || !uploader.send(chunk).await {
@@ -72,7 +73,7 @@ pub async fn receive(app: Arc<App>, mut socket: Socket, stream: Arc<Stream>, upl
         }
     }
     // The end of the file; what is on its way is read first.
-    drop(uploader);
+    uploader.finish().await;
     while !stream.status().is_terminal() {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}

@@ -33,9 +33,10 @@ impl StandingQueries {
                 None => self.remove_one(query, own)?,
             }
         }
-        for (own, link) in links {
-            let output = new.iter().filter(|(other, _)| *other == own).cloned().collect();
-            self.add_linked(query, output, vec![(own, link)])?;
+        if !links.is_empty() {
+            let is_added = |(other, _): &(String, Output)| links.iter().any(|(own, _)| own == other);
+            let added = new.into_iter().filter(is_added).collect();
+            self.add_linked(query, added, links)?;
         }
         Ok(true)
     }
@@ -50,6 +51,9 @@ impl StandingQueries {
             false => (Some(open(None)?), None),
             true => (None, Some(open)),
         };
+        // On all ways out of here, also where the old one is opened again.
+        let takes = lane.running().is_some_and(|running| running.failure().is_none());
+        let _changing = takes.then(|| Changing::begin(query, &lane));
         lane.close(Instant::now() + DROP_PATIENCE);
         // What the old one reports from here on is not heard: all that it has not reported is for the new one.
         lane.begin();
@@ -113,6 +117,24 @@ impl StandingQueries {
             self.park(query, lane, &format!("the output was not changed, and cannot be opened as it was: {worse}"));
         }
         error
+    }
+}
+
+/// An output that takes results is changed, until this is dropped: what waits for it still holds ingest, and is not let go of.
+struct Changing<'a>(&'a Query, &'a Lane);
+
+impl<'a> Changing<'a> {
+    fn begin(query: &'a Query, lane: &'a Lane) -> Changing<'a> {
+        lane.set_changing(true);
+        Changing(query, lane)
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.1.set_changing(false);
+        // Where none runs now, ingest need not wait for it; and a query that rests would not tell.
+        self.0.weigh();
     }
 }
 

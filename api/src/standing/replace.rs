@@ -147,6 +147,7 @@ impl StandingQueries {
     /// Everything of the old query is delivered, and everything of the new one can be found again.
     fn settle(&self, query: &Query, successor: &Successor, until: Tick) -> Result<(), ApiError> {
         let deadline = Instant::now() + SWITCH_PATIENCE;
+        successor.installed.log_pauses()?;
         successor.take_old(until, deadline)?;
         let outputs: Vec<Text> = query.settings().outputs.iter().map(|(name, _)| query.frontier(name)).collect();
         let behind = |output: &&Text| query.installed().delivered(output).is_none_or(|(tick, _)| tick < until);
@@ -207,7 +208,7 @@ impl Successor {
 
     /// The sum is of what comes before a tick from here on: of which.
     fn end(&self) -> Result<Tick, EngineError> {
-        self.installed.resume()?;
+        self.installed.end_pause()?;
         Ok(self.installed.summed_until())
     }
 

@@ -36,7 +36,7 @@ use lines::Line;
 
 pub use online::back_up_over_http;
 pub use progress::Progress;
-pub use whole::{Whole, beside};
+pub use whole::{Whole, beside, renamed};
 
 /// What is taken in at once.
 pub const PORTION_BYTES: usize = 1 << 20;

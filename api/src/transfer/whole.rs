@@ -13,6 +13,17 @@ const LINKS_MAX: usize = 40;
 const FOR_ALL: u32 = 0o666;
 const FOR_OWNER: u32 = 0o600;
 
+/// Gives a file or a directory its name, also for a machine that loses power.
+pub fn renamed(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match File::open(parent.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all()) {
+        // Where directories cannot be synced, or not by us, that is how it is.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied) => Ok(()),
+        synced => synced,
+    }
+}
+
 pub struct Whole {
     file: PathBuf,
     /// None where it is written straight.
@@ -63,7 +74,7 @@ impl Whole {
 
     /// Takes its name.
     pub fn end(&self) -> io::Result<()> {
-        self.unfinished.as_ref().map_or(Ok(()), |unfinished| fs::rename(unfinished, &self.file))
+        self.unfinished.as_ref().map_or(Ok(()), |unfinished| renamed(unfinished, &self.file))
     }
 
     pub fn give_up(&self) {

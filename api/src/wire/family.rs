@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 
+use crate::config::unit_seconds;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// `/api/v1`: bare bodies, errors as lists of texts.
@@ -129,7 +131,7 @@ pub fn duration_text(duration: Duration) -> String {
     parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect()
 }
 
-/// `1h30m`, `500ms`, `2.5 s`: one or more numbers with their units. None when it is something else.
+/// `1h30m`, `500ms`, `2.5 s`, `2 days`: one or more numbers with their units. None when it is something else.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut total = Duration::ZERO;
@@ -142,15 +144,7 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
         let after = after.trim_start();
         let end = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
         let (unit, next) = after.split_at(end);
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => return None,
-        };
+        let seconds = unit_seconds(unit)?;
         total = total.checked_add(Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?)?;
         rest = next.trim_start();
     }
@@ -203,6 +197,9 @@ mod tests {
         for (text, millis) in [("2h15m", 8_100_000), ("1m10s", 70_000), ("250ms", 250), ("0s", 0), ("20s", 20_000)] {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
             assert_eq!(duration_text(Duration::from_millis(millis)), text);
+        }
+        for (text, hours) in [("2d", 48), ("1 day 6 hours", 30)] {
+            assert_eq!(parse_duration(text), Some(Duration::from_hours(hours)), "{text}");
         }
         for wrong in ["", "5", "s", "1x", "1h-2m", "."] {
             assert_eq!(parse_duration(wrong), None, "{wrong}");

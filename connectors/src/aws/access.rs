@@ -210,12 +210,7 @@ impl Keys {
                 Ok(found)
             }
             Err(error) => {
-                // A chain that has failed does not look at its files again, and tells the reason once.
-                if let Some(region) = state.found.clone()
-                    && let Some(anew) = of_this_machine(Some(region)).await?.credentials_provider()
-                {
-                    state.from = anew;
-                }
+                state.look_anew().await?;
                 Err(ConnectorError::World {
                     place: "AWS credentials".to_owned(),
                     problem: http::chain(&error),
@@ -229,7 +224,33 @@ impl Keys {
 
     /// The service did not take them: the next ones are fetched.
     pub async fn forget(&self) {
-        self.0.lock().await.kept = None;
+        let mut state = self.0.lock().await;
+        state.kept = None;
+        // Without another chain the old one is asked, and says what is wrong.
+        let _ = state.look_anew().await;
+    }
+
+    /// Whether other ones are kept by now than these, which the service did not take. Those of which nobody knows may be others.
+    pub async fn are_others(&self, refused: &Credentials) -> bool {
+        self.forget().await;
+        !self.get().await.is_ok_and(|now| parts(&now) == parts(refused))
+    }
+}
+
+/// Without the time at which they end, which is another one whenever they are looked up.
+fn parts(credentials: &Credentials) -> (&str, &str, Option<&str>) {
+    (credentials.access_key_id(), credentials.secret_access_key(), credentials.session_token())
+}
+
+impl KeysState {
+    /// A chain does not look at its files again, and tells once why it has failed: there is another one for the next time.
+    async fn look_anew(&mut self) -> Result<(), ConnectorError> {
+        if let Some(region) = self.found.clone()
+            && let Some(anew) = of_this_machine(Some(region)).await?.credentials_provider()
+        {
+            self.from = anew;
+        }
+        Ok(())
     }
 }
 

@@ -96,6 +96,10 @@ async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: imp
             }
             // One of them is at fault, and the service does not say which.
             for index in range {
+                if !written.left.is_empty() {
+                    written.left.push(index);
+                    continue;
+                }
                 match request(index..index + 1).await {
                     Ok(failed) => note(&mut written, failed),
                     Err(failed) => note(&mut written, vec![(index, failed)]),
@@ -173,6 +177,19 @@ mod tests {
         assert_eq!(written.refused.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0]);
         assert_eq!(written.left, [3, 4, 5, 6]);
         assert_eq!(written.left_reason.as_deref(), Some("it said InternalFailure"));
+        // Nor one by one.
+        let asked = RefCell::new(Vec::new());
+        let bounds_of_all = Bounds { results_max: 4, ..bounds };
+        let written = runtime().block_on(send(&results(&[1; 6]), bounds_of_all, 1, async |range: Range<usize>| {
+            asked.borrow_mut().push(range.clone());
+            match range {
+                Range { start: 0, end: 4 } => Err(failed("ValidationException", false)),
+                Range { start: 1, .. } => Err(failed("InternalFailure", true)),
+                _ => Ok(Vec::new()),
+            }
+        }));
+        assert_eq!(*asked.borrow(), [0..4, 0..1, 1..2]);
+        assert_eq!((written.left, written.refused.len()), (vec![1, 2, 3, 4, 5], 0));
         let written = runtime().block_on(send(&results(&[1; 3]), bounds, 2, async |_| Err(failed("AccessDenied", false))));
         assert_eq!((written.left, written.refused.len()), (vec![0, 1, 2], 0));
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::{Client, Method, Response, StatusCode};
 
 use super::access::{Access, Settled};
-use super::client::{passes, said};
+use super::client::{passes, refuses_keys, said};
 use super::object::{self, SERVICE};
 use super::signature::Signer;
 use crate::error::ConnectorError;
@@ -130,7 +130,7 @@ async fn look_at(place: &str, answer: Response, settled: &Settled) -> Result<Ans
     }
     let (code, message) = said("", &body);
     let reason = format!("the server answered {status}: {code}: {message}");
-    if matches!(code.as_str(), "ExpiredToken" | "RequestExpired" | "InvalidAccessKeyId" | "SignatureDoesNotMatch") {
+    if matches!(code.as_str(), "ExpiredToken" | "RequestExpired") || refuses_keys(&code) {
         settled.keys.forget().await;
     }
     // Rights, a bucket that is not there yet, and one that is new and redirected for a while: somebody may see to it.

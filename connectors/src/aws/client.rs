@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4;
 use reqwest::{Response, Url};
@@ -114,10 +115,25 @@ impl Client {
 
     /// An answer that says it is one of success.
     async fn post(&self, body: Vec<u8>, target: Option<String>) -> Result<Response, Failed> {
-        let credentials =
-            self.keys.get().await.map_err(|error| Failed { code: String::new(), reason: error.to_string(), retryable: true })?;
+        let (target, credentials) = (target.as_deref(), self.credentials().await?);
+        let failed = match self.post_as(credentials.clone(), &body, target).await {
+            Ok(answer) => return Ok(answer),
+            Err(failed) => failed,
+        };
+        // Keys that are kept elsewhere may have been changed there. Once, since what is wrong for good has to be told.
+        if refuses_keys(&failed.code) && self.keys.are_others(&credentials).await {
+            return self.post_as(self.credentials().await?, &body, target).await;
+        }
+        Err(failed)
+    }
+
+    async fn credentials(&self) -> Result<Credentials, Failed> {
+        self.keys.get().await.map_err(|error| Failed { code: String::new(), reason: error.to_string(), retryable: true })
+    }
+
+    async fn post_as(&self, credentials: Credentials, body: &[u8], target: Option<&str>) -> Result<Response, Failed> {
         let mut headers = vec![("content-type", self.service.content_type)];
-        if let Some(target) = &target {
+        if let Some(target) = target {
             headers.push(("x-amz-target", target));
         }
         let unsigned = |problem: String| Failed { code: String::new(), reason: problem, retryable: false };
@@ -131,7 +147,7 @@ impl Client {
             .build()
             .map_err(|error| unsigned(http::chain(&error)))?
             .into();
-        let signable = SignableRequest::new("POST", self.url.as_str(), headers.iter().copied(), SignableBody::Bytes(&body));
+        let signable = SignableRequest::new("POST", self.url.as_str(), headers.iter().copied(), SignableBody::Bytes(body));
         let signed = signable.and_then(|signable| sign(signable, &parameters)).map_err(|error| unsigned(http::chain(&error)))?;
         let mut request = self.http.post(self.url.clone());
         for (name, value) in &headers {
@@ -141,7 +157,7 @@ impl Client {
             request = request.header(header.name(), header.value());
         }
         let lost = |error: reqwest::Error| self.unread(&http::chain(&error.without_url()));
-        let answer = request.body(body).send().await.map_err(lost)?;
+        let answer = request.body(body.to_vec()).send().await.map_err(lost)?;
         let (status, named) = (answer.status(), answer.headers().get("x-amzn-errortype").cloned());
         if status.is_success() {
             return Ok(answer);
@@ -196,9 +212,30 @@ pub fn passes(code: &str) -> bool {
         .any(|part| code.contains(part))
 }
 
+/// Failures that say of a key that it is none, or not the one that is known by that name.
+pub fn refuses_keys(code: &str) -> bool {
+    matches!(
+        code,
+        "UnrecognizedClientException"
+            | "InvalidClientTokenId"
+            | "InvalidAccessKeyId"
+            | "InvalidSignatureException"
+            | "SignatureDoesNotMatch"
+    )
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::aws::access::AwsCredentials;
+    use crate::aws::reader::KINESIS;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::runtime;
+    use crate::real_server::allow_secrets_in;
 
     #[test]
     fn failures_are_told_apart_in_either_notation() {
@@ -209,5 +246,47 @@ mod tests {
         let xml = b"<ErrorResponse><Error><Type>Sender</Type><Code>NotFound</Code><Message>no topic</Message></Error>";
         assert_eq!(said("", xml), ("NotFound".to_owned(), "no topic".to_owned()));
         assert_eq!(said("A:http://b", b"<html>").0, "A");
+    }
+
+    #[test]
+    fn keys_that_were_changed_where_they_are_kept_are_looked_up_again_once() {
+        let directory = tempfile::tempdir().unwrap();
+        allow_secrets_in(directory.path());
+        let file = directory.path().join("key");
+        fs::write(&file, "OLD").unwrap();
+        let kept = file.clone();
+        // Whoever comes with an old key finds that there is a newer one.
+        let server = StandIn::start(move |asked| {
+            let newer = match asked.key.as_str() {
+                "NEW" => return (200, "{}".to_owned()),
+                "WRONG" => "WORSE",
+                "WORSE" => "WRONG",
+                _ => "NEW",
+            };
+            fs::write(&kept, newer).unwrap();
+            (400, json!({"__type": "UnrecognizedClientException", "message": "no such key"}).to_string())
+        });
+        let call = |key: Json| {
+            let credentials = json!({"accessKeyId": key, "secretAccessKey": "hush"});
+            let credentials: AwsCredentials = serde_json::from_value(credentials).unwrap();
+            let access = Access { credentials: Some(credentials), ..server.access() };
+            runtime().block_on(async {
+                let client = Client::open(&KINESIS, &access, None).await.unwrap();
+                client.call("ListShards", &Json::Null).await
+            })
+        };
+        let is_told = |answer: Result<Json, Failed>| {
+            let failed = answer.unwrap_err();
+            assert!(failed.code == "UnrecognizedClientException" && !failed.retryable, "{failed:?}");
+        };
+        let kept = json!({"file": file});
+        call(kept.clone()).unwrap();
+        assert_eq!(server.keys(), ["OLD", "NEW"]);
+        // One that is in the definition stays what it is.
+        is_told(call("GIVEN".into()));
+        assert_eq!(server.keys(), ["GIVEN"]);
+        fs::write(&file, "WRONG").unwrap();
+        is_told(call(kept));
+        assert_eq!(server.keys(), ["WRONG", "WORSE"]);
     }
 }

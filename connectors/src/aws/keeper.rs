@@ -28,23 +28,37 @@ enum Told {
     Durable(u64),
 }
 
+#[derive(Default)]
+struct Waiting {
+    messages: usize,
+    /// Why deletions fail, while they do.
+    failing: Option<String>,
+}
+
 /// The hold of the source on it.
 #[derive(Clone)]
 pub struct Kept {
     told: UnboundedSender<Told>,
-    waiting: watch::Sender<usize>,
+    waiting: watch::Sender<Waiting>,
 }
 
 impl Kept {
-    /// Waits until there is room for so many.
-    pub async fn room(&self, messages: u32) {
+    /// Waits until there is room for so many. Tells why there is none where it is for deletions that fail.
+    pub async fn room(&self, messages: u32, tell: impl Fn(&str)) {
+        let is_room = |waiting: &Waiting| {
+            let is_room = waiting.messages + messages as usize <= WAITING_MAX;
+            if let (false, Some(reason)) = (is_room, &waiting.failing) {
+                tell(reason);
+            }
+            is_room
+        };
         // An error says that nobody keeps anything any more.
-        let _ = self.waiting.subscribe().wait_for(|waiting| waiting + messages as usize <= WAITING_MAX).await;
+        let _ = self.waiting.subscribe().wait_for(is_room).await;
     }
 
     /// A message, in the order in which they are handed on.
     pub fn took(&self, number: u64, receipt: &str) {
-        self.waiting.send_modify(|waiting| *waiting += 1);
+        self.waiting.send_modify(|waiting| waiting.messages += 1);
         let _ = self.told.send(Told::Took(number, receipt.to_owned()));
     }
 }
@@ -57,18 +71,20 @@ impl Acknowledge for Kept {
 
 pub struct Keeper {
     queue: String,
+    /// The queue, as it may be told.
+    place: String,
     deletes: bool,
     told: UnboundedReceiver<Told>,
-    waiting: watch::Sender<usize>,
+    waiting: watch::Sender<Waiting>,
 }
 
 impl Keeper {
-    pub fn new(queue: String, deletes: bool) -> (Keeper, Kept) {
+    pub fn new(queue: String, place: String, deletes: bool) -> (Keeper, Kept) {
         #[expect(clippy::disallowed_methods, reason = "`room` bounds what is taken, and no more is durable than was taken")]
         let (sender, told) = unbounded_channel();
-        let (waiting, _) = watch::channel(0);
+        let (waiting, _) = watch::channel(Waiting::default());
         let kept = Kept { told: sender, waiting: waiting.clone() };
-        (Keeper { queue, deletes, told, waiting }, kept)
+        (Keeper { queue, place, deletes, told, waiting }, kept)
     }
 
     /// Runs until every hold on it is gone.
@@ -76,7 +92,8 @@ impl Keeper {
         tokio::spawn(async move {
             let visibility = Duration::from_secs(visibility(&client, &self.queue).await);
             let (waiting, done) = (BTreeMap::new(), VecDeque::new());
-            let hidden = Hidden { client, queue: self.queue, visibility, waiting, done, count: self.waiting };
+            let (queue, place, again, count) = (self.queue, self.place, Instant::now(), self.waiting);
+            let hidden = Hidden { client, queue, place, visibility, waiting, done, again, count };
             hidden.keep(self.told, self.deletes).await;
         });
     }
@@ -90,16 +107,22 @@ async fn visibility(client: &Client, queue: &str) -> u64 {
     told.unwrap_or(VISIBILITY_SECONDS)
 }
 
+/// A receipt, and since when the message is hidden for a whole stretch.
+type Message = (String, Instant);
+
 struct Hidden {
     client: Arc<Client>,
     queue: String,
+    place: String,
     visibility: Duration,
-    /// By number: the receipt, and since when it is hidden for a whole stretch.
-    waiting: BTreeMap<u64, (String, Instant)>,
+    /// By number.
+    waiting: BTreeMap<u64, Message>,
     /// To be deleted.
-    done: VecDeque<String>,
+    done: VecDeque<Message>,
+    /// Not earlier than this.
+    again: Instant,
     /// Of both, and of those that are not here yet.
-    count: watch::Sender<usize>,
+    count: watch::Sender<Waiting>,
 }
 
 impl Hidden {
@@ -107,18 +130,17 @@ impl Hidden {
         let mut look = tokio::time::interval((self.visibility / 6).clamp(Duration::from_millis(500), Duration::from_secs(20)));
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            // In no order: none has to wait for one that always has something to do.
             tokio::select! {
-                biased;
                 word = told.recv() => match word {
                     Some(Told::Took(number, receipt)) => {
                         self.waiting.insert(number, (receipt, Instant::now()));
-                        continue;
                     }
                     Some(Told::Durable(number)) => {
                         let later = self.waiting.split_off(&(number + 1));
                         let done = std::mem::replace(&mut self.waiting, later);
                         if deletes {
-                            self.done.extend(done.into_values().map(|(receipt, _)| receipt));
+                            self.done.extend(done.into_values());
                         } else {
                             self.gone(done.len());
                         }
@@ -126,8 +148,10 @@ impl Hidden {
                     None => break,
                 },
                 _ = look.tick() => if deletes && !self.visibility.is_zero() { self.hide().await },
+                () = tokio::time::sleep_until(self.again.into()), if !self.done.is_empty() => {
+                    self.delete().await;
+                }
             }
-            self.delete().await;
         }
         let end = async {
             while !self.done.is_empty() && self.delete().await {}
@@ -141,50 +165,64 @@ impl Hidden {
 
     /// There is room for as many more.
     fn gone(&self, messages: usize) {
-        self.count.send_modify(|count| *count = count.saturating_sub(messages));
+        self.count.send_modify(|waiting| waiting.messages = waiting.messages.saturating_sub(messages));
     }
 
-    /// Deletes what is done. False: the rest has to wait.
+    /// Deletes of what is done as many as one request holds. False: the rest has to wait.
     async fn delete(&mut self) -> bool {
-        while !self.done.is_empty() {
-            let now: Vec<String> = self.done.iter().take(ENTRIES_MAX).cloned().collect();
-            let entries: Vec<Json> = now.iter().enumerate().map(|(id, receipt)| entry(id, receipt)).collect();
-            let request = json!({"QueueUrl": self.queue, "Entries": entries});
-            match self.client.call("DeleteMessageBatch", &request).await {
-                Ok(answer) => {
-                    let before = self.done.len();
-                    self.done.drain(..now.len());
-                    for failed in answer["Failed"].as_array().into_iter().flatten() {
-                        let id = failed["Id"].as_str().and_then(|id| id.parse::<usize>().ok());
-                        match (failed["SenderFault"].as_bool(), id.and_then(|id| now.get(id))) {
-                            (Some(false), Some(receipt)) => self.done.push_back(receipt.clone()),
-                            _ => tracing::warn!("{}: a message could not be deleted and comes again: {failed}", self.queue),
+        let now: Vec<Message> = self.done.iter().take(ENTRIES_MAX).cloned().collect();
+        let entries: Vec<Json> = now.iter().enumerate().map(|(id, (receipt, _))| entry(id, receipt)).collect();
+        let request = json!({"QueueUrl": self.queue, "Entries": entries});
+        let failing = match self.client.call("DeleteMessageBatch", &request).await {
+            Ok(answer) => {
+                let (before, mut failing) = (self.done.len(), None);
+                self.done.drain(..now.len());
+                for failed in answer["Failed"].as_array().into_iter().flatten() {
+                    let id = failed["Id"].as_str().and_then(|id| id.parse::<usize>().ok());
+                    match (failed["SenderFault"].as_bool(), id.and_then(|id| now.get(id))) {
+                        (Some(false), Some(message)) => {
+                            self.done.push_back(message.clone());
+                            failing = Some(failed.to_string());
                         }
+                        _ => tracing::warn!("{}: a message could not be deleted and comes again: {failed}", self.place),
                     }
-                    self.gone(before - self.done.len());
                 }
-                Err(failed) if failed.retryable => {
-                    tracing::debug!("{}: deletions are tried again: {}", self.queue, failed.reason);
-                    tokio::time::sleep(TRY_AGAIN).await;
-                    return false;
-                }
-                Err(failed) => {
-                    tracing::warn!("{}: {} messages could not be deleted: {}", self.queue, now.len(), failed.reason);
-                    self.done.drain(..now.len());
-                    self.gone(now.len());
-                }
+                self.gone(before.saturating_sub(self.done.len()));
+                failing
             }
+            // Whatever the reason: what is durable must not come again, and somebody may see to it.
+            Err(failed) => Some(failed.reason),
+        };
+        let goes_on = failing.is_none();
+        if !goes_on {
+            self.again = Instant::now() + TRY_AGAIN;
         }
-        true
+        self.say(failing.map(|reason| format!("messages cannot be deleted: {reason}")));
+        goes_on
     }
 
-    /// Hides for another stretch what has been hidden for a third of one.
+    /// What keeps messages from being deleted, in the log once.
+    fn say(&self, failing: Option<String>) {
+        self.count.send_if_modified(|waiting| {
+            match (&waiting.failing, &failing) {
+                (None, Some(reason)) => tracing::warn!("{}: {reason}; it is tried again", self.place),
+                (Some(_), None) => tracing::info!("{}: messages are deleted again", self.place),
+                _ => {}
+            }
+            let changed = waiting.failing != failing;
+            waiting.failing = failing;
+            changed
+        });
+    }
+
+    /// Hides for another stretch what has been hidden for a third of one: also what could not be deleted yet.
     async fn hide(&mut self) {
         let now = Instant::now();
-        let old = |(_, since): &&mut (String, Instant)| now.duration_since(*since) >= self.visibility / 3;
+        let old = |(_, since): &&mut Message| now.duration_since(*since) >= self.visibility / 3;
         let due: Vec<String> = self
             .waiting
             .values_mut()
+            .chain(&mut self.done)
             .filter(old)
             .map(|(receipt, since)| {
                 *since = now;
@@ -205,7 +243,7 @@ impl Hidden {
             let request = json!({"QueueUrl": self.queue, "Entries": entries});
             // What fails here comes again, as it may at any time.
             if let Err(failed) = self.client.call("ChangeMessageVisibilityBatch", &request).await {
-                tracing::debug!("{}: {}", self.queue, failed.reason);
+                tracing::debug!("{}: {}", self.place, failed.reason);
                 return;
             }
         }
@@ -214,4 +252,69 @@ impl Hidden {
 
 fn entry(id: usize, receipt: &str) -> Json {
     json!({"Id": id.to_string(), "ReceiptHandle": receipt})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::aws::sqs::SQS;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::runtime;
+    use crate::real_server::wait;
+
+    /// Which operation, of which messages, and when.
+    type Asked = (String, Vec<String>, Duration);
+
+    #[test]
+    fn what_is_durable_is_deleted_however_often_that_fails_and_hidden_until_then() {
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let (all, begun) = (asked.clone(), Instant::now());
+        let server = StandIn::start(move |now| {
+            let entries = now.body["Entries"].as_array().into_iter().flatten();
+            let receipts: Vec<String> = entries.filter_map(|entry| Some(entry["ReceiptHandle"].as_str()?.to_owned())).collect();
+            let mut all = all.lock().unwrap();
+            let is_hidden = all.iter().any(|(operation, ..)| operation == "ChangeMessageVisibilityBatch");
+            let count = receipts.len();
+            all.push((now.operation.clone(), receipts, begun.elapsed()));
+            match (now.operation.as_str(), count) {
+                ("GetQueueAttributes", _) => (200, json!({"Attributes": {"VisibilityTimeout": "3"}}).to_string()),
+                ("DeleteMessageBatch", _) if !is_hidden => (403, json!({"__type": "AccessDeniedException"}).to_string()),
+                ("DeleteMessageBatch", 3) => {
+                    let failed = |id: &str, fault: bool| json!({"Id": id, "Code": "Any", "SenderFault": fault});
+                    (200, json!({"Failed": [failed("0", false), failed("1", true)]}).to_string())
+                }
+                _ => (200, "{}".to_owned()),
+            }
+        });
+        let asked = |operation: &str| -> Vec<(Vec<String>, Duration)> {
+            let asked = asked.lock().unwrap();
+            let of = asked.iter().filter(|(of, ..)| of == operation);
+            of.map(|(_, receipts, at)| (receipts.clone(), *at)).collect()
+        };
+        let (runtime, access) = (runtime(), server.access());
+        let (keeper, kept) = Keeper::new(server.url.clone(), "here".to_owned(), true);
+        runtime.block_on(async { keeper.start(Arc::new(Client::open(&SQS, &access, None).await.unwrap())) });
+        for number in 1..=3 {
+            kept.took(number, &format!("r{number}"));
+        }
+        kept.durable(3);
+        wait(|| kept.waiting.borrow().failing.is_some(), "a word");
+        // Words that come meanwhile are no reason to ask sooner.
+        for _ in 0..20 {
+            kept.durable(3);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let is_done = || {
+            let waiting = kept.waiting.borrow();
+            waiting.messages == 0 && waiting.failing.is_none()
+        };
+        wait(is_done, "all is deleted");
+        let deletions = asked("DeleteMessageBatch");
+        let (last, before) = deletions.split_last().unwrap();
+        assert!(before.len() > 1 && before.iter().all(|(receipts, _)| *receipts == ["r1", "r2", "r3"]), "{deletions:?}");
+        assert_eq!(last.0, ["r1"]);
+        assert!(deletions.windows(2).all(|pair| pair[1].1 - pair[0].1 >= TRY_AGAIN), "{deletions:?}");
+    }
 }

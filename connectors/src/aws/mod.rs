@@ -44,3 +44,5 @@ pub use write_to_sqs::WriteToSqs;
 mod object_tests;
 #[cfg(test)]
 pub(crate) mod server_tests;
+#[cfg(test)]
+mod stand_in;

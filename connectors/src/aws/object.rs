@@ -8,6 +8,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use aws_credential_types::Credentials;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderMap};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::runtime::Handle;
@@ -16,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
 use super::access::{Access, Settled, domain_of};
-use super::client::{passes, said};
+use super::client::{passes, refuses_keys, said};
 use super::signature::Signer;
 use crate::error::{ConnectorError, Fault};
 use crate::feed::{Pauses, Trouble};
@@ -187,6 +188,8 @@ enum Answered {
     End,
     /// The bucket is elsewhere.
     Elsewhere(String),
+    /// The keys are not those that are wanted, and there are others by now.
+    OtherKeys(String),
     Again(String),
     Fatal(ConnectorError),
 }
@@ -195,11 +198,12 @@ impl Fetcher {
     async fn run(mut self) -> Result<(), ConnectorError> {
         let client = http::download_client()?;
         let mut settled = self.wanted.access.settle(SERVICE, None).await?;
-        let (mut pauses, mut moved) = (Pauses::new(), false);
+        let (mut pauses, mut moved, mut other_keys) = (Pauses::new(), false, false);
         loop {
             match self.ask(&client, &settled).await? {
                 Answered::Bytes(answer, from) => {
                     self.wanted.trouble.clear();
+                    other_keys = false;
                     let before = self.wanted.at;
                     match self.take(answer, from).await {
                         Ok(()) => return Ok(()),
@@ -221,6 +225,12 @@ impl Fetcher {
                     let problem = format!("S3 says that the bucket is in {region}, and there that it is not; give its region");
                     return Err(self.fatal(problem));
                 }
+                Answered::OtherKeys(_) if !other_keys => {
+                    other_keys = true;
+                    continue;
+                }
+                // New ones every time would be tried for ever.
+                Answered::OtherKeys(reason) => return Err(self.fatal(reason)),
                 Answered::Again(reason) => self.wanted.trouble.note(&reason),
                 Answered::Fatal(error) => return Err(error),
             }
@@ -242,7 +252,8 @@ impl Fetcher {
             Ok(credentials) => credentials,
             Err(error) => return Ok(Answered::Again(error.to_string())),
         };
-        let signer = Signer { credentials, region: &settled.region, service: SERVICE, time: SystemTime::now() };
+        let signer =
+            Signer { credentials: credentials.clone(), region: &settled.region, service: SERVICE, time: SystemTime::now() };
         let signed = signer.sign("GET", &url, &headers, &[]).map_err(|problem| self.fatal(problem))?;
         let mut request = client.get(url);
         for (name, value) in &headers {
@@ -252,12 +263,12 @@ impl Fetcher {
             request = request.header(name, value);
         }
         match request.send().await {
-            Ok(answer) => Ok(self.look_at(answer, settled).await),
+            Ok(answer) => Ok(self.look_at(answer, settled, &credentials).await),
             Err(error) => Ok(Answered::Again(http::chain(&error.without_url()))),
         }
     }
 
-    async fn look_at(&mut self, answer: Response, settled: &Settled) -> Answered {
+    async fn look_at(&mut self, answer: Response, settled: &Settled, credentials: &Credentials) -> Answered {
         let status = answer.status();
         let header = |name: &str| text(answer.headers(), name);
         match status {
@@ -297,6 +308,9 @@ impl Fetcher {
                 if matches!(code.as_str(), "ExpiredToken" | "RequestExpired") {
                     settled.keys.forget().await;
                     return Answered::Again(reason);
+                }
+                if refuses_keys(&code) && settled.keys.are_others(credentials).await {
+                    return Answered::OtherKeys(reason);
                 }
                 // A bucket that is new may be redirected for a while.
                 let passing = http::may_pass(status) || passes(&code) || status == StatusCode::TEMPORARY_REDIRECT;

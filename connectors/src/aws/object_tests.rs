@@ -1,14 +1,16 @@
 //! Objects of S3 on their whole way: from a server that stands in for Amazon's, cut on the way, changed meanwhile; and from servers
 //! that do not keep to the protocol.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use serde_json::{Value as Json, json};
 
 use super::server_tests::Server;
+use super::stand_in::StandIn;
 use crate::conformance::{anything, run_within, runtime};
-use crate::real_server::{PATIENCE, Way, open, read, texts, wait};
+use crate::real_server::{PATIENCE, Way, allow_secrets_in, open, read, texts, wait};
 use crate::recoding::tests::gzip;
 use crate::*;
 
@@ -221,4 +223,28 @@ fn another_version_and_other_bytes_are_refused() {
         assert!(ended.to_string().contains(word), "{answer}: {ended}");
         assert_eq!(heard.join().unwrap().len(), 2);
     }
+}
+
+#[test]
+fn keys_that_were_changed_where_they_are_kept_are_looked_up_again() {
+    let directory = tempfile::tempdir().unwrap();
+    allow_secrets_in(directory.path());
+    let file = directory.path().join("key");
+    let kept = file.clone();
+    let server = StandIn::start(move |asked| match asked.key.as_str() {
+        "NEW" => (200, "one\ntwo\n".to_owned()),
+        _ => {
+            fs::write(&kept, "NEW").unwrap();
+            (403, "<Error><Code>InvalidAccessKeyId</Code></Error>".to_owned())
+        }
+    });
+    let mut of = from(&server.url);
+    // One that is in the definition stays what it is.
+    let ended = end_of(&of, None);
+    assert!(ended.to_string().contains("InvalidAccessKeyId"), "{ended}");
+    assert_eq!(server.keys(), ["a"]);
+    fs::write(&file, "OLD").unwrap();
+    of["credentials"]["accessKeyId"] = json!({"file": file});
+    assert_eq!(texts(&read(&mut open(&of, None), 2, true)), ["one", "two"]);
+    assert_eq!(server.keys(), ["OLD", "NEW"]);
 }

@@ -127,6 +127,8 @@ pub struct Lister {
     stream: Arc<Stream>,
     /// What has been handed on to the source, and begun.
     places: Places,
+    /// It did begin. All that was there then may be forgotten by now.
+    begun: bool,
     /// Shards that have begun in this life, where that means a moment of this life.
     now: BTreeSet<String>,
     events: Sender<Event>,
@@ -166,8 +168,8 @@ pub async fn list_shards(client: &Client, stream: &Stream, place: &str, trouble:
 
 impl Lister {
     pub fn new(place: &str, stream: Stream, places: Places, events: Sender<Event>, trouble: Trouble) -> Lister {
-        let (place, stream) = (place.to_owned(), Arc::new(stream));
-        Lister { place, stream, places, now: BTreeSet::new(), events, trouble }
+        let (place, stream, begun) = (place.to_owned(), Arc::new(stream), !places.shards.is_empty());
+        Lister { place, stream, places, begun, now: BTreeSet::new(), events, trouble }
     }
 
     pub async fn run(mut self, access: Access) -> Result<(), ConnectorError> {
@@ -177,10 +179,7 @@ impl Lister {
         let mut running = BTreeSet::new();
         loop {
             let shards = list_shards(&client, &self.stream, &self.place, &self.trouble).await?;
-            if self.places.shards.is_empty() {
-                self.begin(&shards).await?;
-            }
-            self.forget(&shards).await;
+            self.look_at(&shards).await?;
             for shard in self.due(&shards, &running) {
                 running.insert(shard.clone());
                 let reader = Reader {
@@ -221,6 +220,14 @@ impl Lister {
         ConnectorError::World { place: self.place.clone(), problem, fault, retryable: false, source: None }
     }
 
+    async fn look_at(&mut self, shards: &[Shard]) -> Result<(), ConnectorError> {
+        if !self.begun {
+            self.begin(shards).await?;
+        }
+        self.forget(shards).await;
+        Ok(())
+    }
+
     /// What is there when the stream begins: everything that comes later is read from its first record.
     async fn begin(&mut self, shards: &[Shard]) -> Result<(), ConnectorError> {
         if let Some(chosen) = &self.stream.shard_ids
@@ -235,6 +242,7 @@ impl Lister {
         if now {
             self.now = begun.keys().cloned().collect();
         }
+        self.begun = !begun.is_empty();
         self.places.shards = begun.clone();
         // Nobody listens when the stream has been stopped meanwhile.
         let _ = self.events.send(Event::Begun(begun)).await;
@@ -331,6 +339,20 @@ impl Reader {
         failed.fatal(&format!("{}, {}", self.place, self.shard))
     }
 
+    /// What a failure means that does not pass. A shard whose records are too old to be there is taken off the list by the service, and is
+    /// at its end: its children wait for that.
+    async fn ends(&self, failed: Failed) -> Result<Went, ConnectorError> {
+        if failed.code == GONE {
+            // Of a stream that is gone there is no list.
+            let shards = list_shards(&self.client, &self.stream, &self.place, &self.trouble).await?;
+            if shards.iter().all(|shard| shard.id != *self.shard) {
+                tracing::warn!("{}, {}: the shard is gone, and with it what was not read", self.place, self.shard);
+                return Ok(Went::ToTheEnd);
+            }
+        }
+        Err(self.fatal(failed))
+    }
+
     /// Where to go on, as an iterator is asked for. None at the end.
     fn next(&self) -> Option<Json> {
         match (&self.quiet_until, &self.at) {
@@ -342,11 +364,11 @@ impl Reader {
         }
     }
 
-    async fn iterator(&mut self) -> Result<Option<String>, ConnectorError> {
+    async fn iterator(&mut self) -> Result<Option<String>, Failed> {
         let Some(mut request) = self.next() else { return Ok(None) };
         request["StreamName"] = self.stream.name.as_str().into();
         request["ShardId"] = self.shard.as_ref().into();
-        let answer = self.call("GetShardIterator", &request).await.map_err(|failed| self.fatal(failed))?;
+        let answer = self.call("GetShardIterator", &request).await?;
         self.now = false;
         Ok(answer["ShardIterator"].as_str().map(str::to_owned))
     }
@@ -356,7 +378,10 @@ impl Reader {
         if !self.may_read().await {
             return Ok(Went::Stopped);
         }
-        let mut iterator = self.iterator().await?;
+        let mut iterator = match self.iterator().await {
+            Ok(iterator) => iterator,
+            Err(failed) => return self.ends(failed).await,
+        };
         while let Some(from) = iterator {
             // Closed only with the source.
             let Ok(room) = self.room.clone().acquire_owned().await else { return Ok(Went::Stopped) };
@@ -369,7 +394,7 @@ impl Reader {
                 Ok(answer) => answer,
                 // It lasts five minutes, and whoever hands on may be held back for longer.
                 Err(failed) if failed.code == "ExpiredIteratorException" => return Ok(Went::Again),
-                Err(failed) => return Err(self.fatal(failed)),
+                Err(failed) => return self.ends(failed).await,
             };
             iterator = answer["NextShardIterator"].as_str().map(str::to_owned);
             if let Some(went) = self.hand_on(&answer, room).await? {
@@ -415,8 +440,9 @@ impl Reader {
 
     /// Is sent the records, as long as one subscription lasts: five minutes.
     async fn listen(&mut self, consumer: &str) -> Result<Went, ConnectorError> {
-        let Some(mut events) = self.subscribe(consumer).await? else {
-            return Ok(if self.at == Some(Place::Read) { Went::ToTheEnd } else { Went::Stopped });
+        let mut events = match self.subscribe(consumer).await? {
+            Ok(events) => events,
+            Err(went) => return Ok(went),
         };
         loop {
             if !self.may_read().await {
@@ -428,7 +454,7 @@ impl Reader {
                 Ok(Ok(Some(Told::Event(name, payload)))) if name == "SubscribeToShardEvent" => payload,
                 Ok(Ok(Some(Told::Event(..)))) => continue,
                 Ok(Ok(Some(Told::Failure(code, reason)))) if code == GONE => {
-                    return Err(self.fatal(Failed { code, reason, retryable: false }));
+                    return self.ends(Failed { code, reason, retryable: false }).await;
                 }
                 Ok(ended) => {
                     tracing::debug!("{}, {}: the subscription has ended: {ended:?}", self.place, self.shard);
@@ -450,17 +476,20 @@ impl Reader {
         }
     }
 
-    /// None when there is nothing to listen to, or it is to stop.
-    async fn subscribe(&mut self, consumer: &str) -> Result<Option<Events>, ConnectorError> {
+    /// How it went where there is nothing to listen to, or it is to stop.
+    async fn subscribe(&mut self, consumer: &str) -> Result<Result<Events, Went>, ConnectorError> {
         let (mut pauses, mut failures) = (Pauses::new(), 0);
-        while let (Some(position), true) = (self.next(), self.may_read().await) {
+        while let Some(position) = self.next() {
+            if !self.may_read().await {
+                return Ok(Err(Went::Stopped));
+            }
             let position = iterator::for_subscription(&position);
             let request = json!({"ConsumerARN": consumer, "ShardId": self.shard.as_ref(), "StartingPosition": position});
             match self.client.listen("SubscribeToShard", &request).await {
                 Ok(events) => {
                     self.now = false;
                     self.trouble.clear();
-                    return Ok(Some(events));
+                    return Ok(Ok(events));
                 }
                 // For seconds after another subscription to the shard has begun.
                 Err(failed) if failed.retryable || failed.code == IN_USE => {
@@ -469,11 +498,11 @@ impl Reader {
                         self.trouble.note(&failed.reason);
                     }
                 }
-                Err(failed) => return Err(self.fatal(failed)),
+                Err(failed) => return self.ends(failed).await.map(Err),
             }
             pauses.wait(ASK_INTERVAL).await;
         }
-        Ok(None)
+        Ok(Err(Went::ToTheEnd))
     }
 }
 
@@ -482,12 +511,81 @@ mod tests {
     use tokio::sync::mpsc::channel;
 
     use super::*;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::runtime;
+
+    fn stream(name: &str) -> Stream {
+        Stream { name: name.to_owned(), shard_ids: None, begin: Default::default(), retries: 3, pace: Pace::default() }
+    }
+
+    #[test]
+    fn a_stream_begins_once_though_all_that_was_there_then_is_forgotten() {
+        let shard = |id: &str| Shard { id: id.to_owned(), parents: Vec::new(), closed: false };
+        let (sender, mut events) = channel(4);
+        let places = Places { fresh: true, ..Places::default() };
+        let mut lister = Lister::new("here", stream("s"), places, sender, Trouble::new("here"));
+        runtime().block_on(async {
+            // Nothing is there yet.
+            lister.look_at(&[]).await.unwrap();
+            assert!(matches!(events.try_recv(), Ok(Event::Begun(begun)) if begun.is_empty()));
+            lister.look_at(&[shard("a")]).await.unwrap();
+            assert!(matches!(events.try_recv(), Ok(Event::Begun(begun)) if begun.contains_key("a")));
+            lister.places.shards.insert("a".to_owned(), Place::Read);
+            // Its children, while they are read.
+            let children = [shard("b"), shard("c")];
+            lister.look_at(&children).await.unwrap();
+            assert!(matches!(events.try_recv(), Ok(Event::Forgotten(gone)) if gone == ["a"]));
+            assert!(lister.places.shards.is_empty());
+            lister.look_at(&children).await.unwrap();
+            assert!(events.try_recv().is_err());
+        });
+    }
+
+    #[test]
+    fn a_shard_that_is_taken_off_the_list_is_at_its_end() {
+        let server = StandIn::start(|asked| match (asked.operation.as_str(), asked.body["StreamName"].as_str()) {
+            ("ListShards", Some("there")) => {
+                (200, json!({"Shards": [{"ShardId": "child", "SequenceNumberRange": {}}]}).to_string())
+            }
+            ("GetShardIterator", _) if asked.body["ShardId"] == "just gone" => (200, json!({"ShardIterator": "i"}).to_string()),
+            _ => (400, json!({"__type": "ResourceNotFoundException", "message": "it is not there"}).to_string()),
+        });
+        let read = |of: &str, shard: &str, consumer: Option<&str>| {
+            let (sender, mut events) = channel(1);
+            runtime().block_on(async {
+                let reader = Reader {
+                    client: Arc::new(Client::open(&KINESIS, &server.access(), None).await.unwrap()),
+                    stream: Arc::new(stream(of)),
+                    place: "here".to_owned(),
+                    shard: shard.into(),
+                    from: 0,
+                    at: Some(Place::After("7".to_owned())),
+                    now: false,
+                    events: sender,
+                    room: Arc::new(Semaphore::new(1)),
+                    trouble: Trouble::new("here"),
+                    hold: None,
+                    consumer: consumer.map(Into::into),
+                    quiet_until: None,
+                };
+                let ended = reader.run().await;
+                assert_eq!(ended.is_ok(), matches!(events.try_recv(), Ok(Event::Ended(ended)) if ended == shard));
+                ended
+            })
+        };
+        for (shard, consumer) in [("gone", None), ("just gone", None), ("gone", Some("arn"))] {
+            assert_eq!(read("there", shard, consumer).unwrap(), (shard.to_owned(), true));
+        }
+        // A shard that is there, or a stream that is not: something else is wrong.
+        for (stream, shard, consumer) in [("there", "child", None), ("there", "child", Some("arn")), ("gone", "gone", None)] {
+            let told = read(stream, shard, consumer).unwrap_err().to_string();
+            assert!(told.contains("ResourceNotFoundException"), "{told}");
+        }
+    }
 
     #[test]
     fn children_wait_for_all_of_their_parents() {
-        let stream =
-            Stream { name: "s".to_owned(), shard_ids: None, begin: Default::default(), retries: 3, pace: Pace::default() };
-        let mut lister = Lister::new("here", stream, Places::default(), channel(1).0, Trouble::new("here"));
+        let mut lister = Lister::new("here", stream("s"), Places::default(), channel(1).0, Trouble::new("here"));
         let listed = [
             json!({"ShardId": "a", "SequenceNumberRange": {"EndingSequenceNumber": "9"}}),
             json!({"ShardId": "b", "SequenceNumberRange": {}}),

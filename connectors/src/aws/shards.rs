@@ -157,7 +157,10 @@ impl Reading {
     fn take(&mut self, event: Event) {
         let shards = &mut self.places.shards;
         match event {
-            Event::Begun(begun) => shards.extend(begun),
+            // What is known of a shard is further.
+            Event::Begun(begun) => begun.into_iter().for_each(|(shard, place)| {
+                shards.entry(shard).or_insert(place);
+            }),
             Event::Records(answer) => self.current = Some(answer),
             Event::Ended(shard) => {
                 shards.insert(shard, Place::Read);
@@ -258,6 +261,20 @@ impl Drop for Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conformance::runtime;
+
+    #[test]
+    fn the_beginning_of_a_shard_that_is_read_changes_nothing() {
+        let mut places = Places::default();
+        places.shards.insert("a".to_owned(), Place::After("7".to_owned()));
+        let begun = |shard: &str| Event::Begun(BTreeMap::from([(shard.to_owned(), Place::Begun)]));
+        let runtime = runtime();
+        let mut reading = Reading::share(runtime.handle(), "here", places, |_, _, _| async { Ok(()) });
+        reading.take(begun("a"));
+        reading.take(begun("b"));
+        let expected = [("a".to_owned(), Place::After("7".to_owned())), ("b".to_owned(), Place::Begun)];
+        assert_eq!(reading.places.shards, BTreeMap::from(expected));
+    }
 
     #[test]
     fn a_position_comes_back_and_damage_is_found() {

@@ -120,7 +120,7 @@ impl SourceConfig for SqsIngest {
         let url = service_of(&self.queue_url)?;
         let place = http::shown(&http::url("queueUrl", &self.queue_url)?);
         let access = Access::of(&self.credentials, &self.region, &None, &context.hosts);
-        let (keeper, kept) = Keeper::new(self.queue_url.clone(), self.delete_read_messages);
+        let (keeper, kept) = Keeper::new(self.queue_url.clone(), place.clone(), self.delete_read_messages);
         let told = kept.clone();
         let (queue, readers) = (self.queue_url.clone(), self.read_parallelism);
         let feed = Feed::start(&context.runtime, &place.clone(), Vec::new(), |inlet| async move {
@@ -150,7 +150,7 @@ impl Receiver {
             "QueueUrl": self.queue, "MaxNumberOfMessages": ANSWER_MESSAGES_MAX, "WaitTimeSeconds": WAIT_SECONDS,
         });
         loop {
-            self.kept.room(ANSWER_MESSAGES_MAX).await;
+            self.kept.room(ANSWER_MESSAGES_MAX, |reason: &str| self.inlet.trouble(reason)).await;
             let answer = match self.client.call("ReceiveMessage", &request).await {
                 Ok(answer) => answer,
                 Err(failed) if failed.retryable => {

@@ -91,6 +91,7 @@ impl DestinationConfig for WriteToSqs {
             at_once: 1,
             request: SendMessages {
                 queue: self.queue_url.clone(),
+                shown: http::shown(&http::url("queueUrl", &self.queue_url)?),
                 group: self.queue_url.ends_with(".fifo").then(|| self.message_group_id.clone()),
             },
         }))
@@ -99,6 +100,8 @@ impl DestinationConfig for WriteToSqs {
 
 struct SendMessages {
     queue: String,
+    /// The same, as it may be told.
+    shown: String,
     group: Option<String>,
 }
 
@@ -119,14 +122,39 @@ impl Request for SendMessages {
             entry
         };
         let entries: Vec<Json> = range.map(message).collect();
-        let queue = &self.queue;
-        let answer = client.call("SendMessageBatch", &json!({"QueueUrl": queue, "Entries": entries})).await?;
+        let answer = client.call("SendMessageBatch", &json!({"QueueUrl": self.queue, "Entries": entries})).await?;
         let failed = |told: &Json| {
             let index = told["Id"].as_str()?.parse().ok()?;
             let code = told["Code"].as_str().unwrap_or_default().to_owned();
-            let reason = format!("{queue}: {code}: {}", told["Message"].as_str().unwrap_or_default());
+            let reason = format!("{}: {code}: {}", self.shown, told["Message"].as_str().unwrap_or_default());
             Some((index, Failed { code, reason, retryable: !told["SenderFault"].as_bool().unwrap_or_default() }))
         };
         Ok(answer["Failed"].as_array().into_iter().flatten().filter_map(failed).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::{output, runtime};
+    use crate::parse_destination_v1;
+    use crate::real_server::results;
+
+    #[test]
+    fn what_is_told_of_a_failure_has_no_password() {
+        let server = StandIn::start(|_| {
+            let failed = |id: &str, fault: bool| json!({"Id": id, "Code": "InvalidParameter", "SenderFault": fault});
+            (200, json!({"Failed": [failed("0", true), failed("1", false)]}).to_string())
+        });
+        let queue = format!("{}1/queue?token=hush", server.url.replace("//", "//weir:hush@"));
+        let definition = json!({"type": "WriteToSQS", "queueUrl": queue, "region": "us-east-1",
+            "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}});
+        let runtime = runtime();
+        let mut destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+        let written = destination.write(&results(2), 0).unwrap();
+        let told = [written.refused[0].1.clone(), written.left_reason.unwrap()];
+        assert!(told.iter().all(|told| told.contains("/1/queue: InvalidParameter") && !told.contains("hush")), "{told:?}");
+        assert_eq!(server.asked()[0].body["QueueUrl"], json!(queue));
     }
 }

@@ -1,19 +1,21 @@
 //! How far each partition has been read, record by record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
-use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
-use super::member::Member;
+use super::member::{Change, Member};
 use super::offsets::Offsets;
 use crate::frames::Frames;
 use crate::origin::Origin;
 
 /// For one question to the broker.
 const ASK_TIME_MAX: Duration = Duration::from_secs(1);
+/// So long a partition is read without the others of its number, at most.
+const ALONE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How far the partitions have been read.
 pub struct Reading {
@@ -23,12 +25,22 @@ pub struct Reading {
     /// Partitions, by topic, in which the client went back as the offset was beyond their end: that of a topic that was made anew.
     went_back: BTreeMap<String, BTreeSet<i32>>,
     ending_offset: Option<i64>,
+    /// Numbers of partitions whose end was reported: it may be that of a partition that has not come past the ending offset.
+    doubted: BTreeSet<i32>,
+    alone: Option<Alone>,
     /// Where each record comes from is told, too.
     tells: bool,
     /// Finds the partition of a record by the address of its topic, which is the topic's as long as the assignment lasts.
     found: HashMap<(usize, i32), usize>,
     last: Option<(usize, i32, usize)>,
     skipped: u64,
+}
+
+/// A partition that is read without those of its number in other topics: the next end that is reported is its own.
+struct Alone {
+    topic: String,
+    number: i32,
+    until: Instant,
 }
 
 pub struct Partition {
@@ -58,6 +70,13 @@ impl Partition {
         // What was read of it may be the first of it, so that nothing is known to be durable.
         let waits = |read: i64| durable.get(&self.topic, self.number).is_none_or(|durable| durable < read);
         self.touched || (self.next != self.start && self.next.is_some_and(waits))
+    }
+
+    /// Nothing more of it is wanted.
+    fn finish(&mut self, ending: i64, consumer: &BaseConsumer<Member>) {
+        self.next = Some(ending + 1);
+        self.touched = true;
+        self.finish_at(Some(ending), consumer);
     }
 
     /// Ends the partition when it has come past the ending offset.
@@ -106,6 +125,8 @@ impl Reading {
             assigned: Vec::new(),
             went_back: BTreeMap::new(),
             ending_offset,
+            doubted: BTreeSet::new(),
+            alone: None,
             tells,
             found: HashMap::new(),
             last: None,
@@ -116,6 +137,10 @@ impl Reading {
     pub fn forget_addresses(&mut self) {
         self.found.clear();
         self.last = None;
+        // There are other partitions than before, and one that is new does not wait.
+        if let Some(alone) = &mut self.alone {
+            alone.until = Instant::now();
+        }
     }
 
     /// The topic was made anew, and what was read of the one before says nothing of it. Whether the client reads on where that one stood.
@@ -171,9 +196,12 @@ impl Reading {
         if message.offset() >= ending
             && let Some(partition) = self.assigned.get_mut(index)
         {
-            partition.next = Some(ending + 1);
-            partition.touched = true;
-            partition.finish_at(Some(ending), consumer);
+            partition.finish(ending, consumer);
+        }
+        let number = message.partition();
+        if self.alone.take_if(|alone| alone.number == number && alone.topic == message.topic()).is_some() {
+            // It has not ended.
+            self.resume(number, consumer);
         }
     }
 
@@ -215,19 +243,83 @@ impl Reading {
         }
     }
 
-    /// The end of a partition with this number has been reached: nothing may follow but the mark of a transaction.
+    /// The end of a partition with this number has been reached. The client does not say of which topic, nor where that was: only what it
+    /// has handed out tells. It counts marks of transactions as handed out.
     pub fn ended(&mut self, number: i32, consumer: &BaseConsumer<Member>) {
         let Some(ending) = self.ending_offset else { return };
+        let alone = self.alone.take_if(|alone| alone.number == number && alone.until > Instant::now());
+        let at = consumer.position().ok();
+        let handed_out = |topic: &str| match at.as_ref()?.find_partition(topic, number)?.offset() {
+            Offset::Offset(next) => Some(next),
+            _ => None,
+        };
         for partition in self.assigned.iter_mut().filter(|partition| partition.number == number && !partition.finished) {
-            if let Ok((_, end)) = consumer.fetch_watermarks(&partition.topic, number, ASK_TIME_MAX)
-                && end > ending
-                && partition.next.is_some_and(|next| next <= ending)
-            {
-                partition.next = Some(ending + 1);
-                partition.touched = true;
-                partition.finish_at(Some(ending), consumer);
+            let is_alone = alone.as_ref().is_some_and(|alone| alone.topic == partition.topic);
+            if is_alone || handed_out(&partition.topic).is_some_and(|next| next > ending) {
+                partition.finish(ending, consumer);
+            } else {
+                self.doubted.insert(number);
             }
         }
+        if alone.is_some() {
+            self.resume(number, consumer);
+        }
+    }
+
+    /// Looks after partitions of which nothing is left before the ending offset, though nothing behind it was handed out: records at the
+    /// end were compacted away, or all have expired. Only where nothing else comes, since it holds others up.
+    pub fn look_after_ends(&mut self, nothing_comes: bool, consumer: &BaseConsumer<Member>) {
+        let Some(ending) = self.ending_offset else { return };
+        if let Some(alone) = self.alone.take_if(|alone| alone.until <= Instant::now()) {
+            self.resume(alone.number, consumer);
+        }
+        if self.alone.is_some() || !nothing_comes || !consumer.context().changes().is_empty() {
+            return;
+        }
+        while let Some(number) = self.doubted.pop_first() {
+            for partition in self.assigned.iter().filter(|partition| partition.number == number && !partition.finished) {
+                let end = consumer.fetch_watermarks(&partition.topic, number, ASK_TIME_MAX).map(|(_, end)| end);
+                if end.as_ref().is_ok_and(|end| *end <= ending) {
+                    continue;
+                }
+                self.doubted.insert(number);
+                if end.is_ok() {
+                    // Whoever goes on after a pause is told of its end once more, and what was told before the pause is not heard any more.
+                    // So its end will be this one or a later one.
+                    let _ = consumer.pause(&self.unfinished(number, |_| true));
+                    let mut list = TopicPartitionList::new();
+                    list.add_partition(&partition.topic, number);
+                    let _ = consumer.resume(&list);
+                    self.alone = Some(Alone { topic: partition.topic.clone(), number, until: Instant::now() + ALONE_TIME_MAX });
+                }
+                return;
+            }
+        }
+    }
+
+    /// The partitions with this number are read again, also those that waited for one of them.
+    fn resume(&self, number: i32, consumer: &BaseConsumer<Member>) {
+        // What is on its way to another member stays paused.
+        let changes = consumer.context().changes();
+        let leaves = |partition: &Partition| {
+            changes.iter().any(|change| match change {
+                Change::Revoked { partitions, .. } => partitions.find_partition(&partition.topic, number).is_some(),
+                Change::Assigned(_) => false,
+            })
+        };
+        let list = self.unfinished(number, |partition| !leaves(partition));
+        drop(changes);
+        let _ = consumer.resume(&list);
+    }
+
+    fn unfinished(&self, number: i32, wanted: impl Fn(&Partition) -> bool) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        for partition in self.assigned.iter().filter(|partition| partition.number == number && !partition.finished) {
+            if wanted(partition) {
+                list.add_partition(&partition.topic, number);
+            }
+        }
+        list
     }
 
     pub fn note(&mut self) {

@@ -453,6 +453,15 @@ impl Records {
         Ok(())
     }
 
+    /// Commits what is durable, if it is time.
+    fn commit_durable(&mut self) {
+        let Some(consumer) = self.consumer.as_ref().filter(|_| self.away.is_none()) else { return };
+        // A partition on its way to another member waits for what is sent here, and its last commit goes after that.
+        if consumer.context().changes().is_empty() {
+            self.commits.look(consumer, |topic, number| self.reading.reads(topic, number));
+        }
+    }
+
     fn is_durable(&self, partitions: &TopicPartitionList) -> bool {
         let durable = self.commits.durable();
         let waits = |partition: &&Partition| {
@@ -595,16 +604,14 @@ impl Source for Records {
         } else if self.away.is_none() {
             self.go_away();
         }
+        self.commit_durable();
         if let Some(consumer) = self.consumer.as_ref().filter(|_| self.away.is_none()) {
+            self.reading.look_after_ends(batch.is_empty(), consumer);
             let member = consumer.context();
             use RDKafkaErrorCode::{UnknownPartition, UnknownTopic, UnknownTopicOrPartition};
             let elsewhere = |code| matches!(code, UnknownTopicOrPartition | UnknownTopic | UnknownPartition);
             if !batch.is_empty() && member.voice.trouble().is_some_and(|trouble| !elsewhere(trouble.code)) {
                 member.voice.clear();
-            }
-            // A partition on its way to another member waits for what is sent here, and its last commit goes after that.
-            if member.changes().is_empty() {
-                self.commits.look(consumer, |topic, number| self.reading.reads(topic, number));
             }
             if finishes && self.reading.is_finished() && member.changes().is_empty() {
                 return Ok(Progress::Finished);
@@ -618,6 +625,8 @@ impl Source for Records {
         // It may have been read before its topic was made anew.
         durable.only_of(&self.reading.read);
         self.commits.became_durable(durable);
+        // While the stream is paused nobody asks for more.
+        self.commit_durable();
         Ok(())
     }
 

@@ -110,6 +110,7 @@ impl Publish for Adder {
                 Some(Reply::Error(error)) if error.starts_with("WRONGTYPE") => {
                     written.refused.push((index, format!("{key} holds something else than a stream")));
                 }
+                Some(Reply::Error(error)) if is_elsewhere(&error) => return Err(Refused::Passing(error)),
                 Some(Reply::Error(error)) => {
                     written.left.push(index);
                     written.left_reason.get_or_insert(error);
@@ -123,5 +124,47 @@ impl Publish for Adder {
 
     fn writer(connection: &Connection) -> &Writer {
         &connection.writer
+    }
+}
+
+/// Whether the server, or what it knows of us, is not what it was. After a failover the name may be that of another one, which only a new connection
+/// finds.
+fn is_elsewhere(error: &str) -> bool {
+    matches!(error.split(' ').next(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::{output, runtime};
+
+    #[test]
+    fn a_server_that_is_no_master_any_more_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let answering = std::thread::spawn(move || {
+            // The first connection stays open: nothing but its answer says that another one is better.
+            let answers = ["-READONLY You can't write against a read only replica.\r\n", "$3\r\n1-0\r\n"];
+            let connections = answers.map(|answer| {
+                let (mut connection, _) = listener.accept().unwrap();
+                assert!(connection.read(&mut [0; 4096]).unwrap() > 0);
+                connection.write_all(answer.as_bytes()).unwrap();
+                connection
+            });
+            drop(connections);
+        });
+        let runtime = runtime();
+        let config = crate::parse_destination_v1(&json!({"type": "WriteToRedis", "url": url, "key": "k"})).unwrap();
+        let mut destination = config.open(&output(&runtime), None).unwrap();
+        let results = [Outgoing { body: b"{}".to_vec(), positive: true, mark: 1, id: None }];
+        let refused = destination.write(&results, 2).err().unwrap();
+        assert!(refused.retryable() && refused.to_string().contains("READONLY"), "{refused}");
+        assert!(destination.write(&results, 2).unwrap().left.is_empty());
+        answering.join().unwrap();
     }
 }

@@ -323,10 +323,12 @@ impl Connection<'_> {
         self.some = true;
         let handed = inlet.record(record, Vec::new());
         tokio::pin!(handed);
+        let mut kept = Ok(());
         loop {
             tokio::select! {
-                () = &mut handed => return Ok(()),
-                () = due(&mut self.alive) => self.send(self.keep_alive.message()).await?,
+                () = &mut handed => return kept,
+                // What has come is handed on also when the connection has ended.
+                () = due(&mut self.alive), if kept.is_ok() => kept = self.send(self.keep_alive.message()).await,
             }
         }
     }

@@ -9,8 +9,8 @@ use tokio_tungstenite::tungstenite::WebSocket;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use super::*;
-use crate::conformance::{Run, run};
-use crate::frames::Limits;
+use crate::conformance::{Run, anything, run};
+use crate::frames::{Frames, Limits, Progress};
 
 type Talk = Box<dyn FnOnce(&mut TcpStream) + Send>;
 
@@ -195,4 +195,30 @@ fn definitions_are_checked() {
     assert!(refused(json!({"keepAlive": {"type": "SendMessageInterval"}})).contains("option `message`"));
     assert!(refused(json!({"keepAlive": {"type": "PingPongInterval", "intervalMillis": 0}})).contains("intervalMillis"));
     assert!(refused(json!({"encoding": "klingon"})).contains("klingon"));
+}
+
+#[test]
+fn a_message_that_waits_for_room_outlives_its_connection() {
+    const WAITING: usize = 10_000;
+    let (url, answering) = server(vec![
+        speaks(|socket| {
+            (0..WAITING + 100).for_each(|n| socket.write(Message::text(n.to_string())).unwrap());
+            socket.flush().unwrap();
+            thread::sleep(Duration::from_millis(300));
+        }),
+        speaks(|socket| close(socket, CloseCode::Normal)),
+    ]);
+    let alive = json!({"keepAlive": {"type": "SendMessageInterval", "message": "still here", "intervalMillis": 20}});
+    let mut stream = source(&url, alive).open(&anything(), None).unwrap();
+    // Nobody takes anything before it is noticed that the connection is gone.
+    thread::sleep(Duration::from_secs(1));
+    let (limits, mut frames, mut count) =
+        (Limits { wait_max: Duration::from_secs(10), ..Limits::default() }, Frames::default(), 0);
+    let mut ended = false;
+    while !ended {
+        ended = stream.next(&limits, &mut frames).unwrap() == Progress::Finished;
+        count += frames.len();
+    }
+    assert_eq!(count, WAITING + 1);
+    answering.join().unwrap();
 }

@@ -25,7 +25,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         "Any value as text, but no list, map, node, relationship or path.",
         "RETURN [toString(1e10), toString(date('2024-02-03'))]",
     ),
-    Function { pure: false, ..strict("toJson", 1, 1, "toJson(value :: ANY) :: STRING", to_json) }
+    Function { pure: false, asks_graph: true, ..strict("toJson", 1, 1, "toJson(value :: ANY) :: STRING", to_json) }
         .about("Any value as compact JSON.", "RETURN toJson({a: [1, 2.5, null]})"),
     strict("parseJson", 1, 1, "parseJson(text :: STRING) :: ANY", parse_json)
         .about("The value that JSON text stands for; text that is no JSON fails.", "RETURN parseJson('{\"a\": [1, 2.5]}').a"),

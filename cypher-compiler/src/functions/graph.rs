@@ -54,8 +54,8 @@ const fn of_graph(
     signature: &'static str,
     run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>,
 ) -> Function {
-    let pure = !matches!(name.as_bytes(), b"labels" | b"properties" | b"keys");
-    Function { pure, ..strict(name, 1, 1, signature, run) }
+    let asks_graph = matches!(name.as_bytes(), b"labels" | b"properties" | b"keys");
+    Function { pure: !asks_graph, asks_graph, ..strict(name, 1, 1, signature, run) }
 }
 
 fn node(value: &Value) -> Option<NodeId> {

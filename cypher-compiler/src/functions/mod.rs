@@ -85,6 +85,7 @@ const fn strict(name: &'static str, arguments_min: usize, arguments_max: usize, 
         example: "",
         null_in_null_out: true,
         pure: true,
+        asks_graph: false,
         run,
     }
 }

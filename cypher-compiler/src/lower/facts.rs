@@ -30,9 +30,6 @@ const DO_NOT_ASK: &[&str] = &[
     "reverse",
 ];
 
-/// Functions marked as not pure because they ask the graph, not because they differ from run to run.
-const OF_THE_GRAPH: &[&str] = &["labels", "properties", "keys", "degree"];
-
 pub fn facts(draft: &Draft) -> QueryFacts {
     let mut finder = Finder { draft, facts: QueryFacts::default() };
     walk::operators(&draft.root, &mut |operator| finder.operator(operator));
@@ -50,8 +47,7 @@ pub fn asks(draft: &Draft, expr: &Expr) -> bool {
 
 /// Whether a function differs from run to run.
 pub fn is_chance(function: &Function) -> bool {
-    let name = function.name.to_ascii_lowercase();
-    !function.pure && !DO_NOT_ASK.contains(&name.as_str()) && !OF_THE_GRAPH.contains(&name.as_str())
+    !function.pure && !function.asks_graph
 }
 
 struct Finder<'a> {

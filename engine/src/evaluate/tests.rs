@@ -22,6 +22,7 @@ static NODE: Function = Function {
     example: "",
     null_in_null_out: true,
     pure: true,
+    asks_graph: false,
     run: |_, arguments| {
         let number = match &arguments[arguments.len() - 1] {
             Value::Integer(n) => *n as u64,

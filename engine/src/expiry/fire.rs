@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use weir_model::lock::lock;
 use weir_model::{Mutations, Value};
 
 use super::queue::Subject;
@@ -177,9 +178,10 @@ fn look(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<(), Engi
 }
 
 fn end_due(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<Slice, EngineError> {
-    if !graph.wait_for_results(|| true) {
+    if !graph.wait_for_results(|| !expiry.stopping.load(Ordering::Relaxed)) {
         return Err(EngineError::Closing);
     }
+    let _ending = lock(&expiry.ending);
     let rules = expiry.lock().rules.clone();
     let committer = graph.committer();
     let mut slice = Slice::default();

@@ -49,6 +49,8 @@ pub struct Expiry {
     late: AtomicBool,
     /// Held while rules are made or dropped: commits do not wait for the store to know.
     declaring: Mutex<()>,
+    /// Held while something ends by the rules there are.
+    ending: Mutex<()>,
     state: Mutex<State>,
     /// Its thread waits here.
     wake: Condvar,
@@ -81,6 +83,7 @@ impl Default for Expiry {
             stopping: AtomicBool::new(false),
             late: AtomicBool::new(false),
             declaring: Mutex::default(),
+            ending: Mutex::default(),
             state: Mutex::new(state),
             wake: Condvar::new(),
             thread: Mutex::default(),
@@ -171,6 +174,9 @@ impl Graph {
             expiry.on.store(false, Ordering::Release);
             state.queue.clear();
         }
+        drop(state);
+        // What ends by it just now ends before it is gone.
+        drop(lock(&expiry.ending));
         Ok(true)
     }
 

@@ -47,7 +47,9 @@ impl Erasures {
             let damaged = || StoreError::damaged("a list of erased nodes", format!("metadata '{key}'"));
             let notes = value.chunks(NOTE_BYTES).map(|note| read(note).ok_or_else(damaged)).collect::<Result<Vec<_>, _>>()?;
             if notes.iter().any(|(_, tick)| *tick >= end) {
-                store.delete_metadata(&key)?;
+                if !store.read_only() {
+                    store.delete_metadata(&key)?;
+                }
             } else {
                 notes.into_iter().for_each(|(node, tick)| note(&mut erased, node, tick));
             }

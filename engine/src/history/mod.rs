@@ -33,7 +33,7 @@ use crate::commit::wall_clock_millis;
 use crate::error::EngineError;
 use crate::handle::Graph;
 use crate::scheduling::Breath;
-use crate::store::{NewRun, Part, RunId, StoreError, read_some};
+use crate::store::{GraphId, NewRun, Part, RunId, StoreError, read_some};
 
 pub use self::changes::{Change, Changed};
 pub use self::past::{Moment, Past};
@@ -109,7 +109,7 @@ struct State {
 impl History {
     /// `next` is the tick after everything the store holds, `upto` that after everything in the runs.
     pub fn open(shelf: Shelf, retention: Retention, runs: Vec<Run>, upto: Tick, next: Tick) -> Result<History, StoreError> {
-        let key = horizon_key(&shelf);
+        let key = horizon_key(shelf.graph);
         let stored = shelf.store.metadata(&key)?;
         let damaged = || StoreError::damaged("a length that does not match", format!("metadata '{key}'"));
         let stored = stored.map(|bytes| bytes.try_into().map(u64::from_le_bytes).map_err(|_| damaged())).transpose()?;
@@ -123,7 +123,7 @@ impl History {
                 stored.max(last).unwrap_or_default()
             }
         };
-        if stored.unwrap_or_default() != begins {
+        if stored.unwrap_or_default() != begins && !shelf.store.read_only() {
             shelf.store.put_metadata(&key, &begins.0.to_le_bytes())?;
         }
         let runs = runs.into_iter().map(Arc::new).collect();
@@ -325,14 +325,15 @@ impl History {
             return Ok(None);
         }
         // Before anything is dropped, so that no later start takes for whole what is not.
-        self.shelf.store.put_metadata(&horizon_key(&self.shelf), &horizon.0.to_le_bytes())?;
+        self.shelf.store.put_metadata(&horizon_key(self.shelf.graph), &horizon.0.to_le_bytes())?;
         self.lock().begins = horizon;
         Ok(Some(before))
     }
 }
 
-fn horizon_key(shelf: &Shelf) -> String {
-    format!("{}history", shelf.graph.metadata_prefix())
+/// Under which it is noted where the history of a graph begins.
+pub fn horizon_key(graph: GraphId) -> String {
+    format!("{}history", graph.metadata_prefix())
 }
 
 /// How many runs, from the first, hold versions that nobody asks for since the horizon moved on from `before`.

@@ -46,6 +46,9 @@ const CHANGED_FEW: usize = 1024;
 /// So many nodes are read from the pages before it is found out which of them have not changed since.
 const FINDS_MAX: u32 = 64;
 
+/// A millisecond is over by then, unless the clock was set back.
+const MILLISECOND_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// The graph at a moment that was asked for.
 pub enum Moment {
     /// Nothing has been committed since.
@@ -105,7 +108,12 @@ impl Graph {
                 return Err(EngineError::NotYet(at.millis()));
             }
             // Until the millisecond is over, something may still be committed in it.
+            let began = Instant::now();
             while at.millis() >= wall_clock_millis() {
+                // The clock was set back.
+                if began.elapsed() > MILLISECOND_TIME_MAX {
+                    return Err(EngineError::NotYet(at.millis()));
+                }
                 std::thread::sleep(Duration::from_micros(100));
             }
         }

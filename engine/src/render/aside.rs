@@ -20,7 +20,7 @@ use weir_model::{Failure, IdScheme, NodeId, QueryId, Text, Tick, Value};
 use super::Time;
 use super::results::{Answer, Outlet, Row, RowChange};
 use super::stages::{Input, Stages};
-use crate::memory::{at_most, holds_graph};
+use crate::memory::{at_most, holds_graph, is_over_limit};
 use crate::scheduling;
 
 /// How long a thread works for one query before the others have their turn.
@@ -75,6 +75,10 @@ pub struct Pace {
     behind: AtomicU64,
     /// Changes that wait.
     waiting: AtomicUsize,
+    /// So many may wait until the graph is looked through.
+    first_max: usize,
+    /// Those that do, of all queries.
+    behind_of_all: Arc<AtomicUsize>,
     /// Nothing more is wanted of it.
     over: AtomicBool,
     /// Of one that has ended by itself, the first tick that has no answer.
@@ -105,6 +109,8 @@ impl Pace {
             ids,
             behind: AtomicU64::new(Time::MAX),
             waiting: AtomicUsize::new(0),
+            first_max: WAITING_FIRST_MAX,
+            behind_of_all: Arc::default(),
             over: AtomicBool::new(false),
             ended_at: AtomicU64::new(Time::MAX),
             full_since: Mutex::default(),
@@ -112,6 +118,12 @@ impl Pace {
             left_out: Mutex::default(),
             failure: OnceLock::new(),
         }
+    }
+
+    /// Of one among others. What comes of patterns without stages is soon caught up with: there as many wait as memory is made for.
+    pub fn among(self, others: &Asides, is_staged: bool) -> Pace {
+        let first_max = if is_staged { WAITING_FIRST_MAX } else { most_at_rest() };
+        Pace { first_max, behind_of_all: others.behind.clone(), ..self }
     }
 
     /// Of who works something out for a moment. What is left out is told to nobody.
@@ -156,14 +168,31 @@ impl Pace {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Changes wait until the graph as it was is looked through.
+    pub fn fell_behind(&self, changes: usize) {
+        self.waiting.fetch_add(changes, Ordering::Relaxed);
+        self.behind_of_all.fetch_add(changes, Ordering::Relaxed);
+    }
+
+    /// They wait no more, or are handed over and counted there.
+    pub fn caught_up(&self, changes: usize) {
+        self.waiting.fetch_sub(changes, Ordering::Relaxed);
+        self.behind_of_all.fetch_sub(changes, Ordering::Relaxed);
+    }
+
     /// Whether others should wait a little for it. For ever they do not: then the query ends.
     pub fn holds_up(&self, looks_through: bool) -> bool {
         let waiting = self.waiting();
-        if waiting <= if looks_through { WAITING_FIRST_MAX } else { WAITING_MAX } || self.is_over() {
+        if waiting <= if looks_through { self.first_max } else { WAITING_MAX } || self.is_over() {
             return false;
         }
+        if looks_through {
+            // Its time begins when that is done.
+            *lock(&self.full_since) = None;
+            return true;
+        }
         let since = *lock(&self.full_since).get_or_insert_with(Instant::now);
-        if !looks_through && since.elapsed() > BEHIND_MAX {
+        if since.elapsed() > BEHIND_MAX {
             let seconds = BEHIND_MAX.as_secs();
             self.fail(&format!("for {seconds} s it had more than {WAITING_MAX} changes waiting; it takes longer than they come"));
         }
@@ -172,8 +201,7 @@ impl Pace {
 
     /// Ends the query if more changes wait than it may have whose tick is not complete.
     pub fn bound(&self, changes: usize, at_rest: bool) {
-        let most = if at_rest { at_most(AT_REST_BYTES_MAX, PARTS_OF_MEMORY) / size_of::<RowChange>() } else { 0 };
-        let most = most.max(WAITING_EVER_MAX);
+        let most = if at_rest { most_at_rest() } else { WAITING_EVER_MAX };
         if changes > most && !self.is_over() {
             self.fail(&format!("more than {most} changes of one moment waited for it"));
         }
@@ -233,6 +261,11 @@ impl Pace {
         });
         values.collect::<Vec<_>>().join(", ").chars().take(SHOWN_MAX).collect()
     }
+}
+
+/// So many changes of the graph at rest, or while it is looked through, may wait.
+fn most_at_rest() -> usize {
+    (at_most(AT_REST_BYTES_MAX, PARTS_OF_MEMORY) / size_of::<RowChange>()).max(WAITING_EVER_MAX)
 }
 
 /// The stages of one query, with what waits for them.
@@ -324,7 +357,8 @@ impl Aside {
         }
         let count = parts.iter().map(Vec::len).sum();
         let waiting = self.pace.waiting.fetch_add(count, Ordering::Relaxed) + count;
-        if waiting > WAITING_EVER_MAX {
+        // As the graph is looked through, others have waited a little for it, and more may have come nevertheless: memory bounds that.
+        if waiting > WAITING_EVER_MAX && (self.outlet.backfill.done.load(Ordering::Relaxed) || is_over_limit()) {
             self.pace.fail(&format!("more than {WAITING_EVER_MAX} changes waited for it"));
         }
         mail.parts.extend(parts);
@@ -433,6 +467,8 @@ impl Aside {
 
 /// The threads of an engine that work for stages. There are none while there is nothing to do.
 pub struct Asides {
+    /// Changes that wait until the graph is looked through for their query, of all that are being installed.
+    behind: Arc<AtomicUsize>,
     state: Mutex<State>,
     changed: Condvar,
     /// So many work at a time, unless some take long.
@@ -452,11 +488,14 @@ struct State {
 
 impl Asides {
     pub fn new(at_once: usize) -> Asides {
-        Asides { state: Mutex::default(), changed: Condvar::new(), at_once }
+        Asides { behind: Arc::default(), state: Mutex::default(), changed: Condvar::new(), at_once }
     }
 
-    /// Whether anything waits for stages, or may.
+    /// Whether anything waits for stages, or may; or much waits until the graph is looked through.
     pub fn is_at_work(&self) -> bool {
+        if self.behind.load(Ordering::Relaxed) > WAITING_FIRST_MAX {
+            return true;
+        }
         let state = lock(&self.state);
         state.threads + state.alone > 0 || !state.queue.is_empty()
     }
@@ -577,6 +616,10 @@ mod tests {
         assert!(pace.holds_up(false) && !pace.holds_up(true) && pace.failure().is_none());
         *lock(&pace.full_since) = Instant::now().checked_sub(BEHIND_MAX + Duration::from_secs(1));
         assert!(!pace.holds_up(true) && pace.failure().is_none(), "what is there at first may take its time");
+        pace.waiting.store(WAITING_FIRST_MAX + 1, Ordering::SeqCst);
+        assert!(pace.holds_up(true) && pace.holds_up(false) && pace.failure().is_none(), "what it is given begins afterwards");
+        pace.waiting.store(WAITING_MAX + 1, Ordering::SeqCst);
+        *lock(&pace.full_since) = Instant::now().checked_sub(BEHIND_MAX + Duration::from_secs(1));
         assert!(!pace.holds_up(false));
         assert!(pace.is_over() && pace.failure().is_some_and(|reason| reason.contains("65536 changes waiting")));
         pace.fail("and what comes after");

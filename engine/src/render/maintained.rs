@@ -210,8 +210,7 @@ impl Interest {
             Expr::HasLabels { labels, .. } => self.labels.extend(labels.iter().map(|label| prepared.symbol(*label))),
             Expr::Subquery(subquery) => self.operator(&subquery.plan, prepared),
             Expr::Index { .. } => self.everything = true,
-            // A pure function does not ask the graph.
-            Expr::Call { function, .. } if !function.pure => self.everything = true,
+            Expr::Call { function, .. } if function.asks_graph => self.everything = true,
             _ => {}
         }
         expr.children().into_iter().for_each(|child| self.expression(child, prepared));

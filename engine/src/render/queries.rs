@@ -509,4 +509,20 @@ mod tests {
         queries.push(&mut vec![change(8)]);
         assert!(!holds_nothing(&queries), "and what comes early is kept");
     }
+
+    #[test]
+    fn only_what_is_looked_up_concerns_a_query_whatever_else_it_asks() {
+        let symbols = Symbols::default();
+        let concerned = |condition: &str, kind: Kind, name: &str| {
+            let text =
+                format!("MATCH (d:Device) WHERE NOT EXISTS {{ MATCH (d)-[:SEEN]->(e) WHERE {condition} }} RETURN d.name AS name");
+            let interest = maintained(StandingMode::AnyQuery, &text, &symbols).interest.expect("it looks something up");
+            interest.concerns(Tag::new(kind, symbols.intern(name)))
+        };
+        for condition in ["e.at > 3", "e.at > timestamp() - 300000", "datetime(e.at) > datetime('2026-01-01T00:00:00Z')"] {
+            assert!(concerned(condition, Kind::Property, "at") && concerned(condition, Kind::Out, "SEEN"), "{condition}");
+            assert!(!concerned(condition, Kind::Label, "Log") && !concerned(condition, Kind::Property, "text"), "{condition}");
+        }
+        assert!(concerned("labels(e) = ['Log']", Kind::Label, "Log") && concerned("properties(e).at > 3", Kind::Property, "at"));
+    }
 }

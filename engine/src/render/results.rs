@@ -406,7 +406,7 @@ impl Gather {
         waiting.for_each(|change| self.pace.ends_at(change.time));
         self.first.parts.iter().flatten().for_each(|result| self.pace.ends_at(result.tick.0));
         (self.pending, self.at_rest, self.first) = (Vec::new(), AtRest::default(), Baselined::default());
-        self.behind.clear();
+        self.pace.caught_up(self.behind.drain(..).map(|changes| changes.len()).sum());
         if let Way::Here(answer) = &mut self.way {
             answer.counts = Counts::default();
             answer.out.backfill.done.store(true, Ordering::SeqCst);
@@ -477,6 +477,7 @@ impl Gather {
             if !self.rested {
                 self.fall_behind(frontier);
                 let at_rest = std::mem::take(&mut self.at_rest).parts;
+                self.pace.caught_up(self.behind.iter().map(Vec::len).sum());
                 aside.begin(at_rest, self.behind.drain(..), frontier.max(self.installed));
                 self.rested = true;
             }
@@ -513,6 +514,7 @@ impl Gather {
         {
             ready.append(&mut next);
         }
+        self.pace.caught_up(ready.len());
         if let (Some(last), Way::Here(answer)) = (ready.last().map(|change| change.time), &mut self.way) {
             answer.answer(ready, last + 1);
         }
@@ -525,6 +527,7 @@ impl Gather {
         let later = self.pending.split_off(self.pending.partition_point(|change| change.time < frontier));
         let complete = std::mem::replace(&mut self.pending, later);
         if !complete.is_empty() {
+            self.pace.fell_behind(complete.len());
             self.behind.push_back(complete);
         }
     }
@@ -558,6 +561,7 @@ impl Gather {
 
 impl Drop for Gather {
     fn drop(&mut self) {
+        self.pace.caught_up(self.behind.iter().map(Vec::len).sum());
         if let Way::Aside(aside) = &self.way {
             aside.end();
         }
@@ -788,8 +792,11 @@ mod tests {
                 late.push(&mut part);
                 late.advance(complete);
             }
+            let waits = |late: &Gather| late.behind.iter().map(Vec::len).sum::<usize>();
+            assert!(waits(&late) > COUNT as usize * 4 / 5);
             let mut calls = 1;
             while late.rested(complete) != Rested::Yes {
+                assert_eq!(late.pace.waiting(), waits(&late), "others see how much waits");
                 calls += 1;
                 if calls == 3 {
                     late.push(&mut after.to_vec());
@@ -797,6 +804,7 @@ mod tests {
                 assert!(!late.is_rested() && calls < 100);
             }
             assert!(calls > 4, "{calls}");
+            assert_eq!(late.pace.waiting(), 0);
             late.advance(end);
             let batches: Vec<ResultBatch> = results.try_iter().collect();
             assert!(
@@ -804,6 +812,24 @@ mod tests {
             );
             assert!(batches.iter().all(|batch| batch.rows.iter().all(|row| row.tick < batch.upper)));
             assert!(told(&batches) == told(&expected));
+        }
+    }
+
+    #[test]
+    fn what_waits_for_a_query_that_ends_or_goes_waits_no_more() {
+        for ends in [true, false] {
+            let (mut gather, _results) = gather();
+            let pace = gather.pace.clone();
+            gather.push(&mut changes(70).collect());
+            gather.advance(5);
+            assert_eq!(pace.waiting(), 21);
+            if ends {
+                pace.fail("it costs too much");
+                assert_eq!(gather.rested(5), Rested::Yes);
+            } else {
+                drop(gather);
+            }
+            assert_eq!(pace.waiting(), 0);
         }
     }
 }

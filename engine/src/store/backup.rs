@@ -10,7 +10,7 @@
 //!             'c' part 1, chunk                         its chunks
 //!         'p' progress                              how far the runs go
 //!         'e' entry                                 what the log holds beyond
-//!         'm' metadata                              what is noted by then of nodes that were erased
+//!         'm' metadata                              where its history begins by then, and what is noted of nodes that were erased
 //!     's' string of a symbol                    in the order of their numbers
 //!     'z' how many blocks there were before 8   so that a stream that was cut short is told from a whole one
 //!
@@ -28,6 +28,7 @@ use super::bytes::put_block;
 use super::since::{Since, checksum_of};
 use super::{GraphId, GraphInfo, Part, Store, StoreError, encode, records};
 use crate::history::erased::{prefix, rewritten_key, times_rewritten};
+use crate::history::horizon_key;
 
 pub(super) const TITLE: &[u8; 16] = b"weir backup 5\n\0\n";
 
@@ -128,7 +129,11 @@ impl<'a> Backup<'a> {
         });
         self.copied.graphs += 1;
         read.or_else(|error| if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) })?;
-        // What was noted before the first graph may not be all.
+        // What was noted before the first graph may not be all, and history may begin later by now.
+        let begins = horizon_key(info.id);
+        if let Some(value) = store.metadata(&begins)? {
+            self.metadata(&begins, &value)?;
+        }
         for (key, value) in store.list_metadata(&prefix(info.id))? {
             self.metadata(&key, &value)?;
         }

@@ -123,6 +123,7 @@ pub struct RocksDb {
     without: Option<StoreError>,
     /// None where nothing is written.
     reached: Option<Mutex<Note>>,
+    note_has_failed: AtomicBool,
     /// Something was found damaged. A file that is rewritten is read, and damage that is met then ends all writes.
     is_damaged: AtomicBool,
     /// Last, so that the lock is given back when RocksDB has closed.
@@ -186,6 +187,7 @@ impl RocksDb {
             incoming,
             read_only: false,
             reached: Some(Mutex::new(note)),
+            note_has_failed: AtomicBool::new(false),
             is_damaged: AtomicBool::new(without.is_some()),
             without,
             _directory: directory,
@@ -215,6 +217,7 @@ impl RocksDb {
             incoming: directory.path().join("incoming"),
             read_only: true,
             reached: None,
+            note_has_failed: AtomicBool::new(false),
             is_damaged: AtomicBool::new(without.is_some()),
             without,
             _directory: directory,
@@ -331,7 +334,17 @@ impl RocksDb {
         } else {
             0
         };
-        self.has_reached(Reached { written, synced, ..Reached::default() })
+        self.note_reached(Reached { written, synced, ..Reached::default() });
+        Ok(())
+    }
+
+    /// What was written is written, also where no note can be made of it: an older one asks for less.
+    fn note_reached(&self, reached: Reached) {
+        if let Err(error) = self.has_reached(reached)
+            && !self.note_has_failed.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(%error, "that the end of the log is lost may not be noticed");
+        }
     }
 
     fn has_reached(&self, reached: Reached) -> Result<(), StoreError> {
@@ -353,7 +366,8 @@ impl RocksDb {
             return Ok(());
         }
         let list = list_of_files(self.db.path()).unwrap_or_default();
-        self.has_reached(Reached { written: before, synced: before, list, closed: false })
+        self.note_reached(Reached { written: before, synced: before, list, closed: false });
+        Ok(())
     }
 
     /// Stands on the first key of `from..to`. For one pass, so nothing of it is kept in the cache.
@@ -426,8 +440,8 @@ impl RocksDb {
     }
 
     /// Completes a run. Pages that will never count are removed.
-    fn complete_run(&self, graph: GraphId, run: RunId, batch: WriteBatch) -> Result<(), StoreError> {
-        self.complete(graph, batch).inspect_err(|error| {
+    fn complete_run(&self, graph: GraphId, run: RunId, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
+        self.complete(graph, batch, sync).inspect_err(|error| {
             if let StoreError::NoSuchGraph(_) = error {
                 self.clear_run(graph, run);
                 self.rewrite_pages(graph);
@@ -436,12 +450,12 @@ impl RocksDb {
     }
 
     /// Completes a run, unless its graph was dropped while it was written.
-    fn complete(&self, graph: GraphId, batch: WriteBatch) -> Result<(), StoreError> {
+    fn complete(&self, graph: GraphId, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
         let graphs = self.read_graphs();
         if !graphs.live.contains(&graph) {
             return Err(StoreError::NoSuchGraph(graph));
         }
-        self.write(batch, false, "complete a checkpoint")
+        self.write(batch, sync, "complete a checkpoint")
     }
 
     /// After a cut of the log of a graph, if that is worth a file: the next start has less to read, and what was cut goes.
@@ -685,7 +699,7 @@ impl Store for RocksDb {
         let info = self.write_run(graph, unfinished.id, run, &mut batch)?;
         let key = progress_key(graph);
         batch.put_cf(self.family(META), key, records::seal(&key, records::put_progress(progress)));
-        self.complete_run(graph, unfinished.id, batch)?;
+        self.complete_run(graph, unfinished.id, batch, false)?;
         self.shorten_log(graph, progress.upto);
         Ok(info)
     }
@@ -696,7 +710,8 @@ impl Store for RocksDb {
         let unfinished = self.begin_run();
         let info = self.write_run(graph, unfinished.id, run, &mut batch)?;
         replaced.iter().for_each(|old| batch.delete_cf(self.family(META), run_key(graph, *old)));
-        self.complete_run(graph, unfinished.id, batch)?;
+        // Files go at once, also from the disk: what says that nobody needs them must be there before.
+        self.complete_run(graph, unfinished.id, batch, true)?;
         for old in replaced {
             self.clear_run(graph, *old);
         }
@@ -776,7 +791,8 @@ impl Store for RocksDb {
         for family in [LOG, PAGES] {
             batch.delete_range_cf(self.family(family), &prefix[..], &end[..]);
         }
-        self.write(batch, false, "drop a graph")?;
+        // On the disk before its files go from there.
+        self.write(batch, true, "drop a graph")?;
         graphs.live.remove(&graph);
         drop(graphs);
         self.begins().remove(&graph);
@@ -848,7 +864,8 @@ impl Store for RocksDb {
         let doing = || format!("sync {}", self.options.path.display());
         let before = self.db.latest_sequence_number();
         self.db.flush_wal(true).map_err(|error| StoreError::failed(doing(), with_advice(&error)))?;
-        self.has_reached(Reached { written: before, synced: before, ..Reached::default() })
+        self.note_reached(Reached { written: before, synced: before, ..Reached::default() });
+        Ok(())
     }
 
     fn sizes(&self) -> Result<Sizes, StoreError> {

@@ -202,7 +202,7 @@ pub fn mistake(text: String) -> String {
     let last = path.rsplit('.').next().unwrap_or_default();
     let unit = FIELDS.iter().find(|renamed| renamed.v1 == last).and_then(|renamed| renamed.unit_millis);
     let problem = match (problem, unit) {
-        ("Int" | "Long", Some(1000)) => "a duration of whole seconds, such as 10s",
+        ("Int" | "Long", Some(1000)) => "a duration of whole seconds, such as 10s, 1h30m or 2d",
         ("Int" | "Long", Some(_)) => "a duration such as 10s",
         _ => problem,
     };
@@ -295,7 +295,7 @@ mod tests {
             (".maxIntervalMillis: Int", ".maxInterval: a duration such as 10s"),
             (
                 ".outputs[0].destinations[0].intervalSeconds: Long",
-                ".outputs[0].destinations[0].interval: a duration of whole seconds, such as 10s",
+                ".outputs[0].destinations[0].interval: a duration of whole seconds, such as 10s, 1h30m or 2d",
             ),
             (".iteratorType.millisSinceEpoch: is needed", ".iteratorType.at: a moment such as 2026-02-03T04:05:06Z"),
         ] {

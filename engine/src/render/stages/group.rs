@@ -18,6 +18,9 @@ use super::derive::What;
 use super::top::{Placed, add};
 use super::{Changes, Layout, Row, Stage, Turn};
 
+/// So many values of one group are listed, or gone through one by one, at most.
+const LISTED_MAX: i64 = 10_000_000;
+
 pub struct Group {
     pub input: Box<Stage>,
     layout: Layout,
@@ -251,9 +254,15 @@ impl State {
                 _ => values,
             },
         };
+        let times = |count: &i64| if aggregate.distinct { 1 } else { *count };
+        // A single row may be there as often as two parts of a pattern have nodes, multiplied.
+        if values.values().map(times).fold(0, i64::saturating_add) > LISTED_MAX {
+            let message = format!("An aggregate of a group has more than {LISTED_MAX} values");
+            return Err(Failure::new(FailureKind::MemoryLimit, message));
+        }
         let mut accumulator = Accumulator::new(aggregate);
         for (placed, count) in values {
-            for _ in 0..if aggregate.distinct { 1 } else { *count } {
+            for _ in 0..times(count) {
                 accumulator.add(&placed.row.0)?;
             }
         }
@@ -278,4 +287,27 @@ fn change(counts: &mut FxHashMap<Value, i64>, value: &Value, diff: i64) -> (i64,
 
 fn edge(end: Option<(&Placed, &i64)>) -> Value {
     end.and_then(|(placed, _)| placed.row.0.first()).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_too_often_to_be_listed_has_no_value() {
+        let value = |kind, distinct, count| {
+            let aggregate = Aggregate { kind, arguments: Vec::new(), distinct };
+            let mut state = State::new(&aggregate);
+            state.add(&aggregate, vec![Value::Integer(7), Value::Float(0.5)], &[], &Arc::from([]), count);
+            state.value(&aggregate, count)
+        };
+        use AggregateKind::{Collect, PercentileContinuous, Sum};
+        let sevens = |count| Value::list(vec![Value::Integer(7); count]);
+        assert_eq!(value(Collect, false, 3).unwrap(), sevens(3));
+        assert_eq!(value(Collect, true, i64::MAX).unwrap(), sevens(1));
+        assert_eq!(value(Sum, false, 1 << 40).unwrap(), Value::Integer(7 << 40));
+        for kind in [Collect, PercentileContinuous] {
+            assert!(value(kind, false, LISTED_MAX + 1).is_err_and(|failure| failure.kind == FailureKind::MemoryLimit));
+        }
+    }
 }
