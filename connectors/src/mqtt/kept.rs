@@ -119,7 +119,7 @@ mod tests {
         waiting.acknowledged();
         // What it sends again nevertheless is done, and not handed on.
         assert!(!waiting.took(5, &message(22, true, "b")));
-        assert_eq!(waiting.acknowledge(4), b"\x40\x02\x00\x16\x40\x02\x00\x02");
+        assert_eq!(waiting.acknowledge(4), b"\x40\x02\x00\x02\x40\x02\x00\x16");
     }
 
     #[test]
