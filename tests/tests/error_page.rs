@@ -37,7 +37,7 @@ long: of very many errors the last are in the body alone. Its characters are ASC
 
 A query that fails while it runs is answered with 400 too. The text begins with the kind of failure and has no place:
 `TypeMismatchError`, `ArithmeticError` (integers that overflow, division by zero), `ConstraintViolationError`,
-`WrongSignatureError`, `RuntimeError` for everything else.
+`WrongSignatureError`, `RuntimeError` for everything else. A read that the parameter `timeout` of its request cuts is answered with 500.
 
 ## Kinds
 
