@@ -466,8 +466,18 @@ impl Writes<'_> {
 
 /// A graph in the configured store, which nothing else works with.
 struct Opened {
-    engine: Engine,
+    engine: Ending,
     graph: Graph,
+}
+
+/// An engine that has ended when this is gone. One that is dropped may end in a thread of its own, and the process before the store is closed.
+struct Ending(Engine);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // After `close` nothing is left to do. Elsewhere something failed before, and that is told.
+        let _ = self.0.shutdown();
+    }
 }
 
 impl Opened {
@@ -488,7 +498,8 @@ impl Opened {
             nothing_ends: true,
             ..Options::default()
         };
-        let engine = Engine::open(store, options).map_err(|error| cannot(&error))?;
+        let ending = Ending(Engine::open(store, options).map_err(|error| cannot(&error))?);
+        let engine = &ending.0;
         engine.start().map_err(|error| cannot(&error))?;
         let name = match namespace {
             None | Some("default") => DEFAULT_GRAPH.to_owned(),
@@ -506,10 +517,10 @@ impl Opened {
                 engine.create_graph(&name, like).map_err(|error| cannot(&error))?
             }
         };
-        Ok(Opened { engine, graph })
+        Ok(Opened { engine: ending, graph })
     }
 
     fn close(self) -> Result<(), String> {
-        self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
+        self.engine.0.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
     }
 }
