@@ -2,7 +2,9 @@
 # Makes a Debian package out of a binary that was built, in the directory it is called in.
 # packaging/debian.sh PATH/TO/weir
 set -euo pipefail
+umask 022
 [ $# -eq 1 ] && [ -x "$1" ] || { echo "usage: packaging/debian.sh PATH/TO/weir" >&2; exit 2; }
+command -v objdump >/dev/null || { echo "packaging/debian.sh: no objdump (package binutils), which tells what C library the binary needs" >&2; exit 1; }
 here=$(cd "$(dirname "$0")" && pwd)
 version=$("$1" --version | awk '{ print $2; exit }')
 architecture=$(dpkg --print-architecture)
@@ -12,7 +14,8 @@ chmod 755 "$tree"
 
 install -Dm 755 "$1" "$tree/usr/bin/weir"
 strip "$tree/usr/bin/weir" 2>/dev/null || true
-install -Dm 644 "$here/weir.conf" "$tree/etc/weir/weir.conf"
+# Passwords may come to stand in it: the group is made weir where it is installed.
+install -Dm 640 "$here/weir.conf" "$tree/etc/weir/weir.conf"
 install -d "$tree/lib/systemd/system" "$tree/usr/share/man/man1" "$tree/usr/share/bash-completion/completions" \
   "$tree/usr/share/zsh/vendor-completions" "$tree/usr/share/doc/weir" "$tree/DEBIAN"
 sed 's|/usr/local/bin/weir|/usr/bin/weir|' "$here/weir.service" >"$tree/lib/systemd/system/weir.service"
@@ -22,7 +25,7 @@ sed 's|/usr/local/bin/weir|/usr/bin/weir|' "$here/weir.service" >"$tree/lib/syst
 install -m 644 "$here/../LICENSE" "$tree/usr/share/doc/weir/copyright"
 
 # What the binary is linked with says from which release of the C library on it runs.
-libc=$(objdump -T "$1" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2)
+libc=$(objdump -T "$1" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2 || true)
 cat >"$tree/DEBIAN/control" <<CONTROL
 Package: weir
 Version: $version
@@ -43,6 +46,8 @@ set -e
 if [ "$1" = configure ]; then
   adduser --system --group --home /var/lib/weir --quiet weir
   if [ -z "$2" ] && [ -d /var/lib/weir ]; then chmod 750 /var/lib/weir; fi
+  # Whoever has given it another group meant that.
+  if [ "$(stat -c %G /etc/weir/weir.conf 2>/dev/null)" = root ]; then chgrp weir /etc/weir/weir.conf && chmod 640 /etc/weir/weir.conf; fi
   if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
     # After an upgrade, what ran goes on as the new one.
