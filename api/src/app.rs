@@ -243,7 +243,9 @@ fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<Fi
     let files = &settings.file_ingest;
     let resolution = if files.only_present_at_start { FileResolution::Static } else { FileResolution::Dynamic };
     let directories: Vec<_> = files.allowed_directories.iter().chain(recipe_directories).cloned().collect();
-    FilePolicy::new(&directories, resolution).map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))
+    let policy = FilePolicy::new(&directories, resolution);
+    let policy = policy.map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))?;
+    Ok(policy.except(settings.store.path()))
 }
 
 /// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be written

@@ -1,10 +1,17 @@
 //! The command line: what was typed. Does not read files, nor decide what follows from it.
+//!
+//! The options of the service stand at the top; each command has a copy of those that have an effect on it (`shared`), so that
+//! help, manual, completions and what is taken are the same.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use weir_cypher_compiler::nearest;
 
 use crate::ask::{PlanOf, Question, Target};
 use crate::client::DEFAULT_URL;
@@ -25,9 +32,16 @@ Examples:
   weir shell                                ask a running weir
   weir query 'MATCH (n) RETURN count(*)'    the same from a script
 
-Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line was wrong. `weir query` has more.";
+Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line was wrong; 4 asked to stop, and not
+everything was done in time. `weir query` has more.";
 
 const NAME: &str = "weir";
+
+/// Behind the options that a command has of its own.
+const SHARED_ORDER: usize = 100;
+
+/// What `--port` means to a command that asks a weir.
+const PORT_ASKED: &str = "Port on this machine of the weir that is asked, where --url does not say which";
 
 const QUERY_AFTER_HELP: &str = "\
 Examples:
@@ -46,31 +60,31 @@ pub struct Arguments {
     pub config: Option<PathBuf>,
 
     /// Run a recipe: a YAML or JSON file of ingest streams and standing queries, its URL, or the name of one that comes with weir
-    #[arg(short, long, value_name = "RECIPE", global = true)]
+    #[arg(short, long, value_name = "RECIPE")]
     pub recipe: Option<String>,
 
-    /// A value for `$key` in the recipe; may be given several times, the last one counts
-    #[arg(short = 'x', long, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',', action = ArgAction::Append, global = true)]
+    /// A value for `$key` in the recipe; several stand with commas between, or are given one by one. The last one counts
+    #[arg(short = 'x', long, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',', action = ArgAction::Append)]
     pub recipe_value: Vec<(String, String)>,
 
     /// Port of the web server, over the configuration
-    #[arg(short, long, global = true)]
+    #[arg(short, long)]
     pub port: Option<u16>,
 
     /// Start without the web server
-    #[arg(short = 'W', long, conflicts_with = "port", global = true)]
+    #[arg(short = 'W', long, conflicts_with = "port")]
     pub disable_web_service: bool,
 
     /// Keep the configured store while running a recipe, instead of a temporary one
-    #[arg(long, conflicts_with = "no_delete", global = true)]
+    #[arg(long, conflicts_with = "no_delete")]
     pub force_config: bool,
 
     /// Keep the temporary store of a recipe, and print where it is
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub no_delete: bool,
 
     /// One configuration key, over the file; may be given several times (roots: weir, service, quine)
-    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = pair, action = ArgAction::Append, global = true)]
+    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = pair, action = ArgAction::Append)]
     pub define: Vec<(String, String)>,
 
     /// Print version
@@ -85,8 +99,8 @@ pub struct Arguments {
 pub enum Command {
     /// A built-in stream with a standing query; matches and cancellations in the terminal and on a live page
     Demo {
-        /// Processes started, renamed and ended a second
-        #[arg(long, default_value_t = 20)]
+        /// Processes started, renamed and ended a second; at least 1
+        #[arg(long, default_value_t = 20, value_parser = rate)]
         rate: u32,
     },
     /// Ask a running weir, interactively: history, completion, tables
@@ -132,19 +146,82 @@ pub enum Command {
 }
 
 impl Arguments {
-    /// An option of the service, which says nothing to a command that asks another one.
-    pub fn of_service(&self) -> Option<&'static str> {
-        [
-            ("a configuration file", self.config.is_some()),
-            ("--recipe", self.recipe.is_some()),
-            ("--recipe-value", !self.recipe_value.is_empty()),
-            ("--disable-web-service", self.disable_web_service),
-            ("--force-config", self.force_config),
-            ("--no-delete", self.no_delete),
-            ("-D", !self.define.is_empty()),
-        ]
-        .into_iter()
-        .find_map(|(option, given)| given.then_some(option))
+    /// What was typed. Where that is wrong, or asks for help, says so and ends.
+    pub fn read() -> Arguments {
+        Arguments::read_from(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    fn read_from(line: impl Iterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+        let line: Vec<OsString> = line.collect();
+        let mut grammar = grammar();
+        // Of a command that is misspelt everything else is wrong, too.
+        let roughly = grammar.clone().ignore_errors(true).try_get_matches_from(&line)?;
+        if let Some(word) = roughly.get_one::<PathBuf>("config").and_then(|config| neither(config)) {
+            let commands = grammar.get_subcommands().map(|command| command.get_name());
+            let hint = nearest(word, commands).unwrap_or_else(|| "`weir --help` lists the commands".to_owned());
+            let message = format!("'{word}' is neither a command nor a file; {hint}");
+            return Err(grammar.error(ErrorKind::InvalidSubcommand, message));
+        }
+        let matches = grammar.try_get_matches_from_mut(&line)?;
+        let mut arguments = Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut grammar))?;
+        let Some((command, behind)) = matches.subcommand() else { return Ok(arguments) };
+        arguments.take(behind);
+        let is_idle = |option: &&Arg| {
+            let id = option.get_id().as_str();
+            matches.value_source(id) == Some(ValueSource::CommandLine) && !shared(command).contains(&id)
+        };
+        let idle = grammar.get_arguments().find(is_idle).map(|option| match option.is_positional() {
+            true => "a configuration file".to_owned(),
+            false => format!("'{option}'"),
+        });
+        let idle = idle.map(|option| format!("{option} has no effect on `weir {command}`, whose --help lists what has"));
+        match idle.or_else(|| arguments.contradiction().map(str::to_owned)) {
+            Some(message) => Err(grammar.error(ErrorKind::ArgumentConflict, message)),
+            None => Ok(arguments),
+        }
+    }
+
+    /// What stands behind the name of a command says the same as before it. Of what can be said once that is the last word.
+    fn take(&mut self, behind: &ArgMatches) {
+        let pairs = |id: &str| behind.try_get_many::<(String, String)>(id).ok().flatten().into_iter().flatten().cloned();
+        self.define.extend(pairs("define"));
+        self.recipe_value.extend(pairs("recipe_value"));
+        let is_set = |id: &str| behind.try_get_one::<bool>(id).ok().flatten() == Some(&true);
+        self.disable_web_service |= is_set("disable_web_service");
+        self.force_config |= is_set("force_config");
+        self.no_delete |= is_set("no_delete");
+        if let Ok(Some(port)) = behind.try_get_one::<u16>("port") {
+            self.port = Some(*port);
+        }
+        if let Ok(Some(recipe)) = behind.try_get_one::<String>("recipe") {
+            self.recipe = Some(recipe.clone());
+        }
+    }
+
+    /// What cannot be meant at once. Tools ask a weir or open the store, and each way leaves options of the other unheard.
+    fn contradiction(&self) -> Option<&'static str> {
+        // Of options on the same side of the command the grammar says so.
+        if self.disable_web_service && self.port.is_some() {
+            return Some("--port is that of the web server, and --disable-web-service starts none: leave out one");
+        }
+        if self.force_config && self.no_delete {
+            return Some("--no-delete keeps the temporary store of a recipe, and --force-config makes none: leave out one");
+        }
+        let url = match &self.command {
+            Some(Command::Config { file: Some(_) }) if self.config.is_some() => {
+                return Some("one configuration file is read: name it before `config` or behind it");
+            }
+            Some(Command::Backup(backup)) => &backup.url,
+            Some(Command::Export { transfer, .. } | Command::Import(transfer)) => &transfer.url,
+            _ => return None,
+        };
+        match url {
+            Some(_) if self.config.is_some() || !self.define.is_empty() => {
+                Some("with --url a weir is asked that has a configuration of its own: leave out -D and the configuration file")
+            }
+            None if self.port.is_some() => Some("--port says which weir is asked, and none is without --url: add --url ''"),
+            _ => None,
+        }
     }
 
     /// Where the weir listens that is to be asked.
@@ -173,16 +250,49 @@ impl Arguments {
     }
 }
 
+/// The options of the service that have an effect on a command. They stand before its name or, but for the file, behind it.
+fn shared(command: &str) -> &'static [&'static str] {
+    match command {
+        "demo" => &["config", "recipe", "recipe_value", "port", "disable_web_service", "force_config", "no_delete", "define"],
+        "config" => &["config", "port", "disable_web_service", "define"],
+        "check" | "restore" => &["config", "define"],
+        "backup" | "export" | "import" => &["config", "port", "define"],
+        "shell" | "query" | "plan" => &["port"],
+        _ => &[],
+    }
+}
+
+/// All that can be typed.
+fn grammar() -> clap::Command {
+    let service = Arguments::command();
+    let options: Vec<Arg> = service.get_arguments().filter(|option| !option.is_positional()).cloned().collect();
+    service.mut_subcommands(|command| {
+        let shared = shared(command.get_name());
+        let serves = shared.contains(&"disable_web_service");
+        let taken = options.iter().filter(|option| shared.contains(&option.get_id().as_str())).cloned();
+        let copies = taken.enumerate().map(|(index, option)| {
+            let option = option.display_order(SHARED_ORDER + index);
+            if option.get_id().as_str() == "port" && !serves { option.help(PORT_ASKED) } else { option }
+        });
+        command.args(copies)
+    })
+}
+
+/// A word that stands where a command or a file can, and is none. What has a dot or a slash is meant as a file.
+fn neither(config: &Path) -> Option<&str> {
+    config.to_str().filter(|word| !word.contains(['.', '/']) && !config.exists())
+}
+
 /// What a shell reads to complete the command line.
 pub fn completions(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), NAME, &mut text);
+    clap_complete::generate(shell, &mut grammar(), NAME, &mut text);
     text
 }
 
 /// The manual page: that of the service, then each command with its options.
 pub fn manual() -> std::io::Result<Vec<u8>> {
-    let command = Arguments::command();
+    let command = grammar();
     let mut page = Vec::new();
     // The version by itself has several lines, and the head of a page is one.
     Man::new(command.clone()).source(format!("{NAME} {}", crate::VERSION)).render(&mut page)?;
@@ -205,12 +315,24 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn rate(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(rate) if rate > 0 => Ok(rate),
+        _ => Err(format!("it should be a whole number from 1 to {}", u32::MAX)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Arguments, clap::Error> {
-        Arguments::try_parse_from(line.split(' '))
+        Arguments::read_from(line.split_whitespace().map(OsString::from))
+    }
+
+    #[track_caller]
+    fn refused(line: &str) -> String {
+        parse(line).expect_err(line).to_string()
     }
 
     #[test]
@@ -246,6 +368,17 @@ mod tests {
         for line in ["weir -W -p 1", "weir --force-config --no-delete", "weir -x novalue", "weir --nope", "weir -p x"] {
             assert!(parse(line).is_err(), "{line}");
         }
+        // Also where the one stands before a command and the other behind it.
+        for (line, hint) in [
+            ("weir -W demo -p 1", "--disable-web-service starts none"),
+            ("weir -p 1 demo -W", "--disable-web-service starts none"),
+            ("weir -p 1 config -W", "--disable-web-service starts none"),
+            ("weir --force-config demo --no-delete", "--force-config makes none"),
+            ("weir --no-delete demo --force-config", "--force-config makes none"),
+        ] {
+            let said = refused(line);
+            assert!(said.contains(hint), "{line}: {said}");
+        }
     }
 
     #[test]
@@ -260,10 +393,9 @@ mod tests {
         assert_eq!(url("weir shell -p 1", Some("http://a")), "http://127.0.0.1:1");
         assert_eq!(url("weir shell -p 1 --url http://b", Some("http://a")), "http://b");
         assert_eq!(url("weir shell --url=", Some("http://a")), "http://a");
-        let arguments = parse("weir query - --format csv --param a=1 --param b=[2] -Dx=1").expect("parses");
+        let arguments = parse("weir query - --format csv --param a=1 --param b=[2]").expect("parses");
         let Some(Command::Query(question)) = &arguments.command else { panic!("no query") };
         assert_eq!((question.text.as_deref(), question.target.param.len()), (Some("-"), 2));
-        assert_eq!(arguments.of_service(), Some("-D"));
         for line in ["weir query x --file y", "weir query x --format xml", "weir query x --param a=b", "weir shell x"] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -273,7 +405,7 @@ mod tests {
     fn completions_and_the_manual_know_every_command() {
         let bash = String::from_utf8(completions(Shell::Bash)).expect("text");
         let manual = String::from_utf8(manual().expect("is written")).expect("text");
-        for command in Arguments::command().get_subcommands() {
+        for command in grammar().get_subcommands() {
             assert!(bash.contains(command.get_name()), "{}", command.get_name());
             assert!(manual.contains(&format!("WEIR {}", command.get_name().to_uppercase())), "{}", command.get_name());
         }
@@ -282,6 +414,95 @@ mod tests {
         assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{manual}");
         for words in ["Exit codes", "recipe\\-value", "Completions"] {
             assert!(manual.to_lowercase().contains(&words.to_lowercase()), "{words} is not in\n{manual}");
+        }
+    }
+
+    #[test]
+    fn a_command_lists_the_options_it_takes_and_takes_no_others() {
+        const OPTIONS: [(&str, &str); 7] = [
+            ("-r,", "-rx"),
+            ("-x,", "-xa=1"),
+            ("-p,", "-p1"),
+            ("-W,", "-W"),
+            ("--force-config", "--force-config"),
+            ("--no-delete", "--no-delete"),
+            ("-D", "-Da=1"),
+        ];
+        grammar().debug_assert();
+        for (command, more, expected) in [
+            ("demo", "", "-r, -x, -p, -W, --force-config --no-delete -D"),
+            ("shell", "", "-p,"),
+            ("query", "x", "-p,"),
+            ("plan", "x", "-p,"),
+            ("config", "", "-p, -W, -D"),
+            ("completions", "bash", ""),
+            ("manual", "", ""),
+            ("check", "", "-D"),
+            ("restore", "x", "-D"),
+            ("backup", "x", "-p, -D"),
+            ("export", "x", "-p, -D"),
+            ("import", "x", "-p, -D"),
+        ] {
+            let mut grammar = grammar();
+            let help = grammar.find_subcommand_mut(command).expect("a command").render_help().to_string();
+            let is_listed = |option: &str| help.lines().any(|line| line.trim_start().starts_with(option));
+            let listed: Vec<&str> = OPTIONS.iter().map(|(option, _)| *option).filter(|option| is_listed(option)).collect();
+            assert_eq!(listed.join(" "), expected, "{help}");
+            for (option, given) in OPTIONS {
+                // Tools have a use for the port where they ask a weir.
+                let url = if option == "-p," && expected == "-p, -D" { "--url=" } else { "" };
+                for line in [format!("weir {command} {more} {given} {url}"), format!("weir {given} {command} {more} {url}")] {
+                    assert_eq!(parse(&line).is_ok(), is_listed(option), "{line}");
+                }
+            }
+            let takes_file = parse(&format!("weir my.conf {command} {more}")).is_ok();
+            assert_eq!(takes_file, is_listed("-D"), "a configuration file goes with its keys: {command}");
+        }
+        assert!(refused("weir -Da=1 shell").contains("'-D <KEY=VALUE>' has no effect on `weir shell`"));
+        assert!(refused("weir my.conf shell").contains("a configuration file has no effect on `weir shell`"));
+        assert!(refused("weir my.conf config other.conf").contains("one configuration file"));
+    }
+
+    #[test]
+    fn tools_that_open_the_store_ask_no_weir() {
+        for tool in ["backup", "export", "import"] {
+            assert!(refused(&format!("weir {tool} x -p 1")).contains("add --url ''"), "{tool}");
+            for line in [format!("weir my.conf {tool} x --url="), format!("weir {tool} x --url= -Da=1")] {
+                assert!(refused(&line).contains("a configuration of its own"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn options_before_a_command_and_behind_it_are_put_together() {
+        let arguments = parse("weir -Da=1 -p 1 -x c=1 --no-delete demo -Db=2 -p 2 -x d=2 -r y").expect("parses");
+        let keys = |pairs: &[(String, String)]| pairs.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(" ");
+        assert_eq!((keys(&arguments.define), keys(&arguments.recipe_value)), ("a b".to_owned(), "c d".to_owned()));
+        assert_eq!((arguments.port, arguments.recipe.as_deref(), arguments.no_delete), (Some(2), Some("y"), true));
+        assert!(!arguments.force_config && !arguments.disable_web_service);
+    }
+
+    #[test]
+    fn a_command_that_is_misspelt_is_no_file() {
+        for (line, hint) in [
+            ("weir improt", "'improt' is neither a command nor a file; did you mean `import`?"),
+            ("weir improt graph.jsonl --url x", "did you mean `import`?"),
+            ("weir -p 1 quer RETURN", "did you mean `query`?"),
+            ("weir standing", "`weir --help` lists the commands"),
+        ] {
+            let said = refused(line);
+            assert!(said.contains(hint), "{line}: {said}");
+        }
+        for line in ["weir src", "weir nowhere.conf", "weir ./nowhere"] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_demonstration_goes_on_at_some_rate() {
+        for rate in ["0", "-1", "x", "4294967296"] {
+            let said = refused(&format!("weir demo --rate={rate}"));
+            assert!(said.contains("from 1 to 4294967295"), "{said}");
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use weir_engine::memory::Allocator;
 
 #[global_allocator]
@@ -24,5 +23,5 @@ fn main() -> ExitCode {
     // A huge page is cleared in one go, milliseconds in which nothing else happens: most of the latency's tail.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     weir_engine::scheduling::prompt();
-    weir_api::run(&weir_api::cli::Arguments::parse())
+    weir_api::run(&weir_api::cli::Arguments::read())
 }

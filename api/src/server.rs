@@ -16,8 +16,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
+#[cfg(target_os = "linux")]
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use warp::http::{HeaderValue, Version, header};
 use warp::reply::Response;
 
@@ -26,6 +28,8 @@ use crate::config::Webserver;
 use crate::error::ApiError;
 use crate::open_files;
 use crate::routes;
+use crate::sockets::line::Line;
+use crate::sockets::{SILENCES_MAX, origin};
 use crate::startup::Startup;
 use crate::tls::Tls;
 use crate::wire::family::Family;
@@ -43,6 +47,9 @@ const UNREAD_MAX: Duration = Duration::from_secs(1);
 
 /// How long requests under way may take when the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Sooner no client is taken for gone: short breaks of a network are none.
+const GONE_AFTER_MIN: Duration = Duration::from_secs(4);
 
 /// What a listener answers.
 #[derive(Clone)]
@@ -62,12 +69,12 @@ impl Answers {
         // It has not sent its body yet, and only does when somebody reads.
         let waits = request.headers().contains_key(header::EXPECT);
         let response = match self {
-            Answers::All(app) => routes::answer(app.clone(), remote, &mut request).await,
+            Answers::All(app) => routed(app.clone(), remote, &mut request).await,
             Answers::Health(app) if is_health(request.uri().path()) => routes::answer(app.clone(), remote, &mut request).await,
             Answers::Health(_) => ApiError::NoRoute.into_response(Family::of(request.uri().path())),
             // The next request may find weir ready, and this connection does not lead there.
             Answers::Starting(startup) => match startup.reader(&request) {
-                Some(app) => return closing(routes::answer(app, remote, &mut request).await, version),
+                Some(app) => return closing(routed(app, remote, &mut request).await, version),
                 None => return closing(startup.answer(&request), version),
             },
             Answers::StartingHealth(startup) => return closing(startup.answer(&request), version),
@@ -77,6 +84,22 @@ impl Answers {
         }
         closing(response, version)
     }
+
+    /// How long it waits for clients that take nothing. While weir starts none stays for so long.
+    fn patience(&self) -> Option<Duration> {
+        match self {
+            Answers::All(app) | Answers::Health(app) => Some(app.queries.settings.client_patience),
+            Answers::Starting(_) | Answers::StartingHealth(_) => None,
+        }
+    }
+}
+
+/// What the routes answer, unless a page from elsewhere asks for a web socket.
+async fn routed(app: Arc<App>, remote: SocketAddr, request: &mut Request<Incoming>) -> Response {
+    if let Some(refusal) = origin::refusal(request.headers(), &app.settings.webserver) {
+        return refusal;
+    }
+    routes::answer(app, remote, request).await
 }
 
 /// Reads what is left of a body. False when it is too much: then hyper closes the connection after the answer.
@@ -150,13 +173,12 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let (leave, left) = watch::channel(false);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => break,
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &places) => accepted,
         };
-        let (stream, remote) = match accepted {
+        let (stream, remote, place) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Most likely too many open files: a pause lets some of them close.
@@ -166,6 +188,9 @@ pub async fn serve(
             }
         };
         let _ = stream.set_nodelay(true);
+        if let Some(patience) = answers.patience() {
+            leave_when_gone(&stream, patience);
+        }
         let patience = (settings.header_timeout, left.clone());
         let (http, answers, watcher, tls) = (http.clone(), answers.clone(), graceful.watcher(), tls.clone());
         tokio::spawn(async move {
@@ -179,7 +204,7 @@ pub async fn serve(
                     if !matches!(wait_for(begins(&stream), patience).await, Some(Ok(()))) {
                         return;
                     }
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(Line::new(stream, place)), service);
                     watcher.watch(connection.into_owned()).await
                 }
                 Some(tls) => {
@@ -193,14 +218,13 @@ pub async fn serve(
                         Some(b"h2") => (*http).clone().http2_only(),
                         _ => (*http).clone().http1_only(),
                     };
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(Line::new(stream, place)), service);
                     watcher.watch(connection.into_owned()).await
                 }
             };
             if let Err(error) = ended {
                 tracing::debug!("a connection ended: {error}");
             }
-            drop(place);
         });
     }
     drop(listener);
@@ -214,6 +238,27 @@ pub async fn serve(
         _ => drain(graceful, leave).await,
     }
 }
+
+/// The next connection, as soon as there is a place for it. The place goes with the connection, also where that becomes a web socket.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, remote) = listener.accept().await?;
+    Ok((stream, remote, place))
+}
+
+/// Ends the connection of a client that acknowledges nothing of what it is sent, or takes none of it. Whoever listens to events is never
+/// heard, so nothing else tells that he is gone, and by itself the system waits for a quarter of an hour.
+#[cfg(target_os = "linux")]
+fn leave_when_gone(stream: &TcpStream, patience: Duration) {
+    let patience = patience.saturating_mul(SILENCES_MAX).max(GONE_AFTER_MIN);
+    let millis = patience.as_millis().min(i32::MAX as u128) as u32;
+    if let Err(error) = sockopt::set_tcp_user_timeout(stream, millis) {
+        tracing::debug!("a client that goes without a word will be missed late: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn leave_when_gone(_: &TcpStream, _: Duration) {}
 
 /// Lets requests under way finish.
 async fn drain(graceful: GracefulShutdown, leave: watch::Sender<bool>) {
@@ -266,5 +311,25 @@ pub fn url(settings: &Webserver, bound: Option<SocketAddr>) -> String {
         (HOST_NAME | HOST_ADDRESS, Some(bound)) => format!("{scheme}://{bound}"),
         (address, _) if address.contains(':') => format!("{scheme}://[{address}]:{port}"),
         (address, _) => format!("{scheme}://{address}:{port}"),
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn clients_that_acknowledge_nothing_are_left() {
+        let places = Arc::new(Semaphore::new(1));
+        let listener = listen("127.0.0.1", 0).await.expect("a port");
+        let _client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("it listens");
+        let (stream, _, _place) = accept(&listener, &places).await.expect("a connection");
+        assert_eq!(places.available_permits(), 0);
+        for (patience, millis) in
+            [(Duration::from_secs(30), 120_000), (Duration::from_millis(50), 4_000), (Duration::MAX, i32::MAX as u32)]
+        {
+            leave_when_gone(&stream, patience);
+            assert_eq!(sockopt::tcp_user_timeout(&stream), Ok(millis));
+        }
     }
 }

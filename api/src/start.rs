@@ -1,20 +1,21 @@
 //! From the command line to a running service, and its end. The order of things; each thing is elsewhere.
 
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, geteuid, getpid, kill_process};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_engine::memory;
 
 use crate::app::App;
-use crate::ask::Target;
 use crate::cli::{Arguments, Command};
 use crate::config::{self, MemorySettings, Settings, StoreSettings, Webserver};
 use crate::log::say;
@@ -30,21 +31,34 @@ use crate::{ask, cli, demo, live, log, metrics, open_files, server, shell, tools
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
+/// The exit code of a weir that was asked to end and could not do so in good order. What starts weir again when it fails is to leave it then.
+const UNFINISHED: u8 = 4;
+
+/// Why weir ends otherwise than in good order.
+enum Trouble {
+    /// It could not start, or failed.
+    Failed(String),
+    /// It was asked to end, and not everything was done.
+    Unfinished(String),
+}
+
+impl From<String> for Trouble {
+    fn from(reason: String) -> Trouble {
+        Trouble::Failed(reason)
+    }
+}
+
 /// Runs until asked to stop, or asks another weir.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let url = |given: Option<&str>| arguments.url(given, std::env::var("WEIR_URL").ok());
     // Where a tool is told to ask a weir; otherwise it opens the store.
     let asked = |given: &Option<String>| given.as_deref().map(|given| url(Some(given)));
-    let ask = |target: &Target, ask: &dyn Fn(&str) -> ExitCode| match arguments.of_service() {
-        None => ask(&url(target.url.as_deref())),
-        Some(option) => {
-            say(format_args!("weir: {option} is for the service, and this command asks one that runs already"));
-            ExitCode::from(ask::USAGE)
-        }
-    };
     let with_settings = |act: &dyn Fn(&Settings) -> Result<ExitCode, String>| {
         let environment = |name: &str| std::env::var(name).ok();
         let settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string());
+        if let Some(settings) = settings.as_ref().ok().filter(|_| opens_store(&arguments.command)) {
+            warn_root(&settings.store);
+        }
         settings.and_then(|settings| act(&settings)).unwrap_or_else(|reason| {
             say(format_args!("weir: {reason}"));
             ExitCode::FAILURE
@@ -69,10 +83,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             let url = asked(&what.url);
             with_settings(&|settings| transfer::import(what, url.as_deref(), settings))
         }
-        Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),
-        Some(Command::Query(question)) => ask(&question.target, &|url| ask::run(question, url)),
-        Some(Command::Plan(of)) => ask(&of.target(), &|url| ask::plan(of, url)),
-        Some(Command::Demo { rate }) => run_service(arguments, Some((*rate).max(1))),
+        Some(Command::Shell(target)) => shell::run(target, &url(target.url.as_deref())),
+        Some(Command::Query(question)) => ask::run(question, &url(question.target.url.as_deref())),
+        Some(Command::Plan(of)) => ask::plan(of, &url(of.url.as_deref())),
+        Some(Command::Demo { rate }) => run_service(arguments, Some(*rate)),
         None => run_service(arguments, None),
     }
 }
@@ -83,14 +97,44 @@ fn print(text: &[u8]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
-    match prepare(arguments, demo).and_then(serve) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            say(format_args!("weir: {reason}"));
-            ExitCode::FAILURE
-        }
+/// Whether the command works with the store by itself, and asks no weir.
+fn opens_store(command: &Option<Command>) -> bool {
+    match command {
+        Some(Command::Check | Command::Restore { .. }) => true,
+        Some(Command::Backup(backup)) => backup.url.is_none(),
+        Some(Command::Export { transfer, .. } | Command::Import(transfer)) => transfer.url.is_none(),
+        _ => false,
     }
+}
+
+/// Root may write everywhere; the weir of whoever the place belongs to cannot open afterwards what root made there.
+fn warn_root(store: &StoreSettings) {
+    let Some(path) = store.path().filter(|_| geteuid().is_root()) else { return };
+    if let Some(owner) = foreign_owner(path) {
+        say(format_args!(
+            "weir: root runs this, and {} belongs to the user {owner}, or lies in a directory that does: a weir of that user cannot open what root \
+             makes there. Run it as that user: sudo -u '#{owner}' weir …",
+            path.display()
+        ));
+    }
+}
+
+/// Who has a store, or the directory above it, if that is not root.
+fn foreign_owner(path: &Path) -> Option<u32> {
+    let path = std::path::absolute(path).ok()?;
+    let above = path.ancestors().skip(1).find(|place| place.exists())?;
+    let owners = [path.as_path(), above].into_iter().filter_map(|place| std::fs::metadata(place).ok());
+    owners.map(|found| found.uid()).find(|owner| *owner != 0)
+}
+
+fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
+    let (reason, code) = match serve(arguments, demo) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Trouble::Failed(reason)) => (reason, ExitCode::FAILURE),
+        Err(Trouble::Unfinished(reason)) => (reason, ExitCode::from(UNFINISHED)),
+    };
+    say(format_args!("weir: {reason}"));
+    code
 }
 
 /// What is to be run, everything read and checked.
@@ -124,19 +168,24 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String>
         settings.keep_in(place.path.join("graph.weir-data"), "the store of the recipe");
         temporary.push(place);
     }
+    warn_root(&settings.store);
     Ok(Prepared { settings, recipe, demo, temporary })
 }
 
-fn serve(prepared: Prepared) -> Result<(), String> {
-    let Prepared { settings, recipe, demo, temporary } = prepared;
+fn serve(arguments: &Arguments, demo: Option<u32>) -> Result<(), Trouble> {
+    let runtime = Runtime::new().map_err(|error| format!("cannot start the threads that serve requests: {error}"))?;
+    let at_once = {
+        let _within = runtime.enter();
+        end_at_once_on_signals()?
+    };
+    let Prepared { settings, recipe, demo, temporary } = prepare(arguments, demo)?;
     if settings.dump {
         say(config::show::text(&settings).trim_end());
     }
     if !settings.without_effect.is_empty() {
         tracing::warn!("these settings have no effect here: {}", settings.without_effect.join(", "));
     }
-    let runtime = Runtime::new().map_err(|error| format!("cannot start the threads that serve requests: {error}"))?;
-    let result = runtime.block_on(serve_within(settings, recipe, demo));
+    let result = runtime.block_on(serve_within(settings, recipe, demo, at_once));
     // What still waits for the network has had its time.
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(temporary);
@@ -156,7 +205,12 @@ fn bound_memory(settings: &MemorySettings, query: &mut QuerySettings) {
     }
 }
 
-async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Option<u32>) -> Result<(), String> {
+async fn serve_within(
+    mut settings: Settings,
+    recipe: Option<Recipe>,
+    demo: Option<u32>,
+    at_once: Option<JoinHandle<()>>,
+) -> Result<(), Trouble> {
     let doors = Doors::open(&settings.webserver).await?;
     let (url, serving) = (doors.url(), doors.listener.is_some());
     let directories = recipe.as_ref().map(Recipe::directories).unwrap_or_default();
@@ -177,6 +231,9 @@ async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Opti
     app.start()?;
     drop(watch);
     stop_on_signals(&app)?;
+    if let Some(at_once) = at_once {
+        at_once.abort();
+    }
     let recipe = recipe.map(|recipe| {
         startup.at("the recipe is being started");
         // Creating streams and queries blocks.
@@ -210,20 +267,21 @@ async fn serve_within(mut settings: Settings, recipe: Option<Recipe>, demo: Opti
     end(app, tasks).await
 }
 
-async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>) -> Result<(), String> {
+async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>) -> Result<(), Trouble> {
     let ended = tokio::task::spawn_blocking(move || app.shut_down());
     let ended = tokio::time::timeout(STOP_MAX, ended).await;
     all_end(tasks).await;
     traces::finish().await;
-    match ended {
+    let reason = match ended {
         Ok(Ok(Ok(()))) => {
             say("Stopped.");
-            Ok(())
+            return Ok(());
         }
-        Ok(Ok(Err(reason))) => Err(reason),
-        Ok(Err(error)) => Err(format!("the end failed: {error}")),
-        Err(_) => Err(format!("not everything ended within {} s; what was acknowledged is safe", STOP_MAX.as_secs())),
-    }
+        Ok(Ok(Err(reason))) => reason,
+        Ok(Err(error)) => format!("the end failed: {error}"),
+        Err(_) => format!("not everything ended within {} s; what was acknowledged is safe", STOP_MAX.as_secs()),
+    };
+    Err(Trouble::Unfinished(reason))
 }
 
 async fn all_end(tasks: Vec<JoinHandle<()>>) {
@@ -295,29 +353,90 @@ fn greet(url: &str, store: &str, workers: usize, serving: bool) {
 /// Signals so close together are one: `timeout` and others tell a process, and then its group.
 const ONE_SIGNAL: Duration = Duration::from_secs(1);
 
+/// SIGINT and SIGTERM as they come.
+struct Signals {
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+}
+
+impl Signals {
+    fn watch() -> Result<Signals, String> {
+        let watch = |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
+        Ok(Signals { interrupt: watch(SignalKind::interrupt())?, terminate: watch(SignalKind::terminate())? })
+    }
+
+    /// The name of the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+/// While there is nothing yet that could end in order. Who does not watch for these signals is ended by the kernel, except for the first process
+/// of a container, which does it itself.
+fn end_at_once_on_signals() -> Result<Option<JoinHandle<()>>, String> {
+    if !getpid().is_init() {
+        return Ok(None);
+    }
+    let mut signals = Signals::watch()?;
+    Ok(Some(tokio::spawn(async move {
+        let name = signals.next().await;
+        say(format_args!("{name} before weir was ready: ending at once. What was acknowledged is safe."));
+        end_at_once();
+    })))
+}
+
 /// SIGINT and SIGTERM ask for an orderly end; a second one does not wait for it.
 fn stop_on_signals(app: &Arc<App>) -> Result<(), String> {
-    let watch = |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
-    let (mut interrupt, mut terminate) = (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);
+    let mut signals = Signals::watch()?;
     let app = app.clone();
     tokio::spawn(async move {
         let mut asked: Option<Instant> = None;
         loop {
-            let name = tokio::select! {
-                _ = interrupt.recv() => "SIGINT",
-                _ = terminate.recv() => "SIGTERM",
-            };
+            let name = signals.next().await;
             if let Some(asked) = asked {
                 if asked.elapsed() < ONE_SIGNAL {
                     continue;
                 }
                 say(format_args!("{name} again: ending at once. What was acknowledged is safe."));
-                // As with SIGKILL, and nothing behind it: destructors would wait for threads.
-                let _ = kill_process(getpid(), Signal::KILL);
+                end_at_once();
             }
             asked = Some(Instant::now());
             app.stop(name);
         }
     });
     Ok(())
+}
+
+/// As with SIGKILL, and nothing behind it: destructors would wait for threads.
+fn end_at_once() {
+    let _ = kill_process(getpid(), Signal::KILL);
+    // The first process of a container is not ended by that.
+    std::process::abort()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    #[test]
+    fn places_of_others_are_known() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = directory.path().join("graph.weir-data");
+        std::fs::write(&store, "").expect("a file");
+        if !geteuid().is_root() {
+            assert_eq!(foreign_owner(&store), Some(geteuid().as_raw()));
+            return;
+        }
+        assert_eq!(foreign_owner(&store), None);
+        // Within a container there may be no others.
+        if chown(directory.path(), Some(12_345), None).is_ok() {
+            assert_eq!(foreign_owner(&store), Some(12_345), "what root made before is in there");
+            assert_eq!(foreign_owner(&directory.path().join("absent/graph")), Some(12_345));
+        }
+    }
 }

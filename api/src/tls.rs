@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use weir_connectors::password_problem;
 use weir_model::lock::lock;
 
 /// Between two looks whether the files have changed.
@@ -94,8 +95,7 @@ fn changed(files: &TlsFiles) -> Vec<Option<SystemTime>> {
 
 fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
     let chain = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.private_key)
-        .map_err(|error| unusable(&files.private_key, "holds no private key as PEM", error))?;
+    let key = PrivateKeyDer::from_pem_file(&files.private_key).map_err(|error| no_key(&files.private_key, error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -126,8 +126,42 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     if all.is_empty() { Err(unusable(path, "holds no certificate as PEM", HOW)) } else { Ok(all) }
 }
 
+fn no_key(path: &Path, error: impl Display) -> String {
+    match std::fs::read_to_string(path).ok().and_then(|pem| password_problem(&pem)) {
+        Some(problem) => format!("the private key in {} {problem}", path.display()),
+        None => unusable(path, "holds no private key as PEM", error),
+    }
+}
+
 const HOW: &str = "a key store of Java or PKCS 12 becomes PEM with: keytool -importkeystore -deststoretype PKCS12 …; openssl pkcs12 -nodes -in …";
 
 fn unusable(path: &Path, what: &str, why: impl Display) -> String {
     format!("{} {what}: {why}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_with_a_password_is_told_as_such() {
+        let certificate = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/tls/server.pem"));
+        let directory = tempfile::tempdir().expect("a directory");
+        for (key, expected) in [
+            (
+                "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+                "has a password, which is not read",
+            ),
+            ("nothing of use, ENCRYPTED or not", "holds no private key as PEM"),
+        ] {
+            let private_key = directory.path().join("server.key");
+            std::fs::write(&private_key, key).expect("is written");
+            let files = TlsFiles { certificate: certificate.clone(), private_key, client_authorities: None };
+            let reason = match read(&files) {
+                Err(reason) => reason,
+                Ok(_) => panic!("{expected}: it is a key"),
+            };
+            assert!(reason.contains("server.key") && reason.contains(expected), "{reason}");
+        }
+    }
 }

@@ -1,12 +1,12 @@
 //! Bodies of HTTP that hold records: in requests that hand them in, in answers that bring them. Where one record ends and the
 //! next begins follows from the content type; what a record says is for its decoder.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 
-use crate::recoding::RecordDecoder;
+use crate::recoding;
 
 /// How a body is cut into records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,10 +88,10 @@ impl Records {
 
 /// A body as it was before it was compressed. `None` where the encoding is not known.
 pub fn uncompressed(encoding: &str, body: Vec<u8>, bytes_max: usize) -> Option<Result<Vec<u8>, String>> {
+    let wrong = |error: io::Error| format!("the body is not {encoding}: {error}");
     let within = |read: &mut dyn Read| {
         let mut bytes = Vec::new();
-        let read = read.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
-        read.map_err(|error| format!("the body is not {encoding}: {error}"))?;
+        read.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(wrong)?;
         let too_long = || format!("the body has more than {bytes_max} bytes when its {encoding} is undone");
         if bytes.len() > bytes_max { Err(too_long()) } else { Ok(bytes) }
     };
@@ -99,7 +99,7 @@ pub fn uncompressed(encoding: &str, body: Vec<u8>, bytes_max: usize) -> Option<R
         "" | "identity" => Ok(body),
         "gzip" | "x-gzip" => within(&mut MultiGzDecoder::new(body.as_slice())),
         "deflate" => within(&mut ZlibDecoder::new(body.as_slice())),
-        "zstd" => RecordDecoder::Zstd.undo(&body).and_then(|bytes| within(&mut bytes.as_slice())),
+        "zstd" => recoding::zstd_reader(&body).map_err(wrong).and_then(|mut decoder| within(&mut decoder)),
         _ => return None,
     })
 }
@@ -233,6 +233,9 @@ mod tests {
             assert!(uncompressed(encoding, body, text.len() - 1).unwrap().unwrap_err().contains("more than 6999 bytes"));
             assert!(uncompressed(encoding, b"nonsense".to_vec(), 100).unwrap().unwrap_err().contains(encoding));
         }
+        // The bound is that of the body, whatever a record may have.
+        let large = zstd::encode_all(io::repeat(0).take(130 << 20), 1).unwrap();
+        assert!(uncompressed("zstd", large, 100).unwrap().unwrap_err().contains("the body has more than 100 bytes"));
         assert_eq!(uncompressed("br", Vec::new(), 1), None);
     }
 }

@@ -144,13 +144,31 @@ async fn in_time<T>(connecting: impl Future<Output = Result<T, String>>) -> Resu
 }
 
 impl Certificates {
+    /// What is wrong with them in a definition: a secret at a place that is shown, and options that change nothing, as the connection is not
+    /// encrypted, which `way` mends.
+    pub fn check(&self, encrypted: bool, way: &str) -> Result<(), ConnectorError> {
+        let shown = [
+            ("certificateAuthorities", self.certificate_authorities.as_deref()),
+            ("clientCertificate", self.client_certificate.as_deref()),
+        ];
+        if let Some((field, _)) = shown.iter().find(|(_, pem)| pem.is_some_and(holds_key)) {
+            return Err(ConnectorError::config(field, "holds a private key, which would be shown; give it as `clientKey`"));
+        }
+        let mut given = shown.iter().filter(|(_, pem)| pem.is_some()).map(|(field, _)| *field);
+        match given.next().or(self.client_key.as_ref().map(|_| "clientKey")) {
+            Some(field) if !encrypted => Err(ConnectorError::config(field, format!("takes effect with TLS only; {way}"))),
+            _ => Ok(()),
+        }
+    }
+
     /// An error is that of an option, unless the key is kept elsewhere.
     pub fn config(&self) -> Result<ClientConfig, ConnectorError> {
         let (builder, shown) = (self.trusting()?, self.shown()?);
         let Some((shown, key)) = shown else { return Ok(builder.with_no_client_auth()) };
         let wrong = |problem: String| ConnectorError::config("clientKey", problem);
-        let key = PrivateKeyDer::from_pem_slice(key.value()?.as_bytes());
-        let key = key.map_err(|_| wrong("is no private key in PEM".to_owned()))?;
+        let pem = key.value()?;
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
+            .map_err(|_| wrong(password_problem(&pem).unwrap_or("is no private key in PEM").to_owned()))?;
         let config = builder.with_client_auth_cert(shown, key);
         config.map_err(|error| wrong(format!("is not that of the certificate, or the certificate cannot be used: {error}")))
     }
@@ -187,6 +205,17 @@ impl Certificates {
     }
 }
 
+/// Whether a text in PEM has something in it that nobody should see.
+pub fn holds_key(pem: &str) -> bool {
+    pem.contains("PRIVATE KEY-----")
+}
+
+/// Why a text in PEM is not read as a key where that has a password: one in PKCS 8, or in the form of old.
+pub fn password_problem(pem: &str) -> Option<&'static str> {
+    let has_password = pem.contains("BEGIN ENCRYPTED PRIVATE KEY") || pem.contains("4,ENCRYPTED");
+    has_password.then_some("has a password, which is not read; take it off with: openssl pkey -in … -out …")
+}
+
 fn authorities(pem: &str) -> Result<RootCertStore, ConnectorError> {
     let field = "certificateAuthorities";
     let mut roots = RootCertStore::empty();
@@ -203,4 +232,107 @@ fn certificates(field: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, 
         .collect::<Result<_, _>>()
         .map_err(|error| wrong(format!("is no certificate in PEM: {error}")))?;
     if read.is_empty() { Err(wrong("holds no certificate in PEM".to_owned())) } else { Ok(read) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use crate::conformance::anything;
+    use crate::{parse_destination_v1, parse_source_v1};
+
+    /// Each end without TLS, with it, and what says how one leads to the other.
+    fn ends() -> Vec<(Json, Json, &'static str)> {
+        let url = |plain: Json, scheme: &str, encrypted: &'static str| {
+            let mut with_tls = plain.clone();
+            let field = if plain["servers"].is_null() { "url" } else { "servers" };
+            let written = plain[field].to_string().replace(&format!("{scheme}://"), encrypted);
+            with_tls[field] = serde_json::from_str(&written).unwrap();
+            (plain, with_tls, encrypted)
+        };
+        let postgres = |mut plain: Json| {
+            let object = plain.as_object_mut().unwrap();
+            object.extend([("url".to_owned(), json!("postgres://h/d")), ("username".to_owned(), json!("u"))]);
+            let mut with_tls = plain.clone();
+            with_tls["tls"] = json!(true);
+            (plain, with_tls, "set `tls`")
+        };
+        let nats = json!(["nats://a", "nats://b"]);
+        vec![
+            url(json!({"type": "RedisIngest", "url": "redis://h", "key": "k"}), "redis", "rediss://"),
+            url(json!({"type": "WriteToRedis", "url": "redis://h", "key": "k"}), "redis", "rediss://"),
+            url(json!({"type": "NatsIngest", "servers": nats, "stream": "s"}), "nats", "tls://"),
+            url(json!({"type": "WriteToNats", "servers": nats, "subject": "s"}), "nats", "tls://"),
+            url(json!({"type": "MqttIngest", "url": "mqtt://h", "clientId": "c", "topicFilters": ["t"]}), "mqtt", "mqtts://"),
+            url(json!({"type": "WriteToMqtt", "url": "mqtt://h", "topic": "t"}), "mqtt", "mqtts://"),
+            url(json!({"type": "AmqpIngest", "url": "amqp://h", "queue": "q"}), "amqp", "amqps://"),
+            url(json!({"type": "WriteToAmqp", "url": "amqp://h", "routingKey": "k"}), "amqp", "amqps://"),
+            postgres(json!({"type": "PostgresIngest", "publication": "p", "slot": "s"})),
+            postgres(json!({"type": "WriteToPostgres", "table": "t"})),
+        ]
+    }
+
+    fn problem(definition: &Json, options: &Json) -> Option<String> {
+        let mut definition = definition.clone();
+        definition.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        let checked = if definition["type"].as_str().unwrap().ends_with("Ingest") {
+            parse_source_v1(&definition).and_then(|source| source.check(&anything()))
+        } else {
+            parse_destination_v1(&definition).and_then(|destination| destination.check())
+        };
+        checked.err().map(|error| error.to_string())
+    }
+
+    fn file(name: &str) -> String {
+        std::fs::read_to_string(format!("{}/../tests/tls/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    #[test]
+    fn certificates_without_tls_are_refused() {
+        let authorities = json!({"certificateAuthorities": file("ca.pem")});
+        let shown = json!({"clientCertificate": file("client.pem"), "clientKey": file("client.key")});
+        let mut both = shown.clone();
+        both["certificateAuthorities"] = authorities["certificateAuthorities"].clone();
+        for (plain, with_tls, way) in ends() {
+            assert_eq!(problem(&plain, &json!({})), None, "{plain}");
+            for (options, field) in [
+                (&authorities, "certificateAuthorities"),
+                (&shown, "clientCertificate"),
+                (&json!({"clientKey": file("client.key")}), "clientKey"),
+            ] {
+                let told = problem(&plain, options).unwrap_or_default();
+                let expected = format!("option `{field}`: takes effect with TLS only; ");
+                assert!(told.starts_with(&expected) && told.contains(way), "{plain}: {told}");
+            }
+            for options in [&authorities, &both] {
+                assert_eq!(problem(&with_tls, options), None, "{with_tls}");
+            }
+        }
+        // One server that is encrypted has a use for them.
+        let mixed = json!({"type": "WriteToNats", "servers": ["nats://a", "tls://b"], "subject": "s"});
+        assert_eq!(problem(&mixed, &authorities), None);
+    }
+
+    #[test]
+    fn keys_are_secret_and_have_no_password() {
+        let redis = json!({"type": "WriteToRedis", "url": "rediss://h", "key": "k", "certificateAuthorities": file("ca.pem")});
+        let both = format!("{}{}", file("client.pem"), file("client.key"));
+        for (field, options) in [
+            ("clientCertificate", json!({"clientCertificate": both, "clientKey": file("client.key")})),
+            ("certificateAuthorities", json!({"certificateAuthorities": both})),
+        ] {
+            let told = problem(&redis, &options).unwrap_or_default();
+            assert!(told.contains(field) && told.contains("holds a private key") && !told.contains("BEGIN"), "{told}");
+        }
+        for key in [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n",
+        ] {
+            let told = problem(&redis, &json!({"clientCertificate": file("client.pem"), "clientKey": key})).unwrap_or_default();
+            assert!(told.contains("`clientKey`: has a password") && told.contains("openssl pkey"), "{told}");
+        }
+        let none = json!({"clientCertificate": file("client.pem"), "clientKey": "neither PEM nor ENCRYPTED"});
+        let told = problem(&redis, &none).unwrap_or_default();
+        assert!(told.contains("`clientKey`: is no private key"), "{told}");
+    }
 }

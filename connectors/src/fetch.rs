@@ -48,6 +48,7 @@ pub enum Form {
 pub struct Fetch {
     place: String,
     source: FrameReader,
+    form: Form,
     decoder: Arc<dyn Decoder>,
     frames: Frames,
     /// The first row is still to be taken for names.
@@ -75,6 +76,7 @@ impl Fetch {
         Ok(Fetch {
             place: shown(location),
             source: FrameReader::new(&shown(location), stream, framing, RECORD_BYTES_MAX, 0),
+            form,
             decoder,
             frames: Frames::default(),
             header_due,
@@ -101,7 +103,8 @@ impl Fetch {
         for at in 0..self.frames.len() {
             self.number += 1;
             let frame = self.frames.get(at);
-            if frame.bytes.iter().all(u8::is_ascii_whitespace) {
+            // A row of nothing but white space has fields: it may separate them.
+            if self.form == Form::JsonLines && frame.bytes.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
             let record = match self.decoder.record(frame) {
@@ -312,7 +315,8 @@ mod tests {
         std::fs::write(at("a.json"), "{\"x\": 1}\n\n[2]\n").expect("written");
         std::fs::write(at("a.csv"), "name;age\n\"Ann; B\";30\n\nBob;\n").expect("written");
         std::fs::write(at("b.csv"), "\u{feff}name;age\r\n,\r\n").expect("written");
-        std::fs::write(at("bad.json"), "1\nnope\n").expect("written");
+        std::fs::write(at("c.tsv"), "a\tb\n\t\n\n \t \n").expect("written");
+        std::fs::write(at("bad.json"), "1\n \nnope\n").expect("written");
         let files = allowed(directory.path());
         assert_eq!(all(&at("a.json"), Form::JsonLines, &files).expect("reads"), [r#"{"x":1}"#, "[2]"]);
         let url = format!("file://{}", at("a.csv"));
@@ -322,13 +326,16 @@ mod tests {
             [r#"{"name":"Ann; B","age":"30"}"#, r#"{"name":"Bob","age":""}"#]
         );
         assert_eq!(all(&at("b.csv"), COMMA, &files).expect("reads"), [r#"["name;age"]"#, r#"["",""]"#]);
+        let tabs = |headers: bool| all(&at("c.tsv"), Form::Csv { separator: b'\t', headers }, &files).expect("reads");
+        assert_eq!(tabs(false), [r#"["a","b"]"#, r#"["",""]"#, r#"[" "," "]"#]);
+        assert_eq!(tabs(true), [r#"{"a":"","b":""}"#, r#"{"a":" ","b":" "}"#]);
         let refused = |location: &str, form| all(location, form, &files).expect_err("refused").to_string();
         assert!(refused("/etc/passwd", COMMA).contains("allowed-directories"));
         assert!(refused("file:///etc/passwd", COMMA).contains("allowed-directories"));
         assert!(refused("ftp://x/y", COMMA).contains("`ftp:` URLs are not read"));
         assert!(refused(&directory.path().display().to_string(), COMMA).contains("allowed-directories"));
         assert!(refused(&at("none"), COMMA).contains("no such file"));
-        assert!(refused(&at("bad.json"), Form::JsonLines).contains("record 2"));
+        assert!(refused(&at("bad.json"), Form::JsonLines).contains("record 3"));
         assert!(refused(&at("a.csv"), Form::Csv { separator: b'"', headers: false }).contains("separate fields"));
     }
 

@@ -24,6 +24,8 @@ pub struct FilePolicy {
     /// The files of a static policy.
     files: Option<BTreeSet<PathBuf>>,
     anything: bool,
+    /// A file, or a directory with all below it, that is out of reach wherever it lies.
+    except: Option<PathBuf>,
 }
 
 impl FilePolicy {
@@ -62,6 +64,11 @@ impl FilePolicy {
         Ok(())
     }
 
+    /// Not this, whatever is allowed: where weir keeps its own data, with the secrets of streams in them.
+    pub fn except(self, place: Option<&Path>) -> FilePolicy {
+        FilePolicy { except: place.map(Path::to_owned), ..self }
+    }
+
     /// The resolved path of a file that is there and may be read.
     pub fn check(&self, path: &Path) -> Result<PathBuf, ConnectorError> {
         let refuse = |problem: String| ConnectorError::File { path: path.to_owned(), problem };
@@ -82,6 +89,11 @@ impl FilePolicy {
             return Err(refuse(problem.to_owned()));
         }
         let resolved = resolved.map_err(|error| refuse(absent(&error)))?;
+        // It may have come after this policy was made.
+        let except = self.except.as_ref().and_then(|place| fs::canonicalize(place).ok());
+        if except.is_some_and(|place| resolved.starts_with(place)) {
+            return Err(refuse("weir keeps its own data there".to_owned()));
+        }
         if self.files.as_ref().is_some_and(|files| !files.contains(&resolved)) {
             let problem = "the file was not there when the service started, and file-ingest.resolution-mode is static";
             return Err(refuse(problem.to_owned()));
@@ -133,6 +145,19 @@ mod tests {
         assert!(policy.check(&at("in/later")).is_ok());
         assert!(FilePolicy::default().check(&at("in/a")).is_err());
         assert!(FilePolicy::allow_all().check(&at("outside")).is_ok());
+    }
+
+    #[test]
+    fn what_is_excepted_is_out_of_reach() {
+        let tree = tree();
+        let at = |path: &str| tree.path().join(path);
+        let policy = |place: &str| {
+            let policy = FilePolicy::new(&[at("in"), at("in/deeper")], FileResolution::Dynamic).unwrap();
+            policy.except(Some(&at(place)))
+        };
+        assert!(refusal(&policy("in/a"), at("in/a")).contains("its own data"));
+        assert!(refusal(&policy("in/deeper"), at("in/deeper/b")).contains("its own data"));
+        assert!(policy("in/deeper").check(&at("in/a")).is_ok() && policy("in/absent").check(&at("in/a")).is_ok());
     }
 
     #[test]

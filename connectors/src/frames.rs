@@ -74,9 +74,9 @@ impl Frames {
         self.ranges.is_empty()
     }
 
-    /// Bytes of all frames.
-    pub fn byte_count(&self) -> usize {
-        self.ranges.iter().map(|range| range.len()).sum()
+    /// Bytes of these frames.
+    pub fn byte_count(&self, frames: Range<usize>) -> usize {
+        self.ranges[frames].iter().map(|range| range.len()).sum()
     }
 
     pub fn get(&self, index: usize) -> Frame<'_> {

@@ -85,6 +85,7 @@ use serde_json::{Value as Json, json};
 pub use dead_letters::{DeadLetters, LetterForm};
 pub use delivery::{Delivery, DeliveryCounters, OnRefused, Outgoing, RetryPolicy};
 pub use destination::{Destination, DestinationConfig, DestinationContext};
+pub use dial::password_problem;
 pub use encode::{Encoder, Envelope, Generation, Meta};
 pub use error::{ConnectorError, Fault};
 pub use file_policy::{FilePolicy, FileResolution};

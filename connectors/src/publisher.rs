@@ -92,6 +92,7 @@ impl<P: Publish> Publisher<P> {
             // What comes later must not overtake what is tried again.
             if !written.left.is_empty() {
                 written.left.extend(first..results.len());
+                written.untried.extend(first..results.len());
                 break;
             }
         }
@@ -142,5 +143,49 @@ impl<P: Publish> Destination for Publisher<P> {
             let _ = self.runtime.block_on(P::writer(&connection).send(&P::bye()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::{output, runtime};
+
+    /// Takes two at a time, and the third never.
+    struct Two;
+
+    impl Publish for Two {
+        type Connection = ();
+
+        async fn connect(&mut self) -> Result<(), Refused> {
+            Ok(())
+        }
+
+        async fn publish(
+            &mut self,
+            _connection: &mut (),
+            results: &[Outgoing],
+            _ids: &[String],
+            first: usize,
+            written: &mut Written,
+        ) -> Result<usize, Refused> {
+            let end = (first + 2).min(results.len());
+            written.left.extend((first..end).filter(|index| *index == 2));
+            Ok(end)
+        }
+
+        fn writer(_connection: &()) -> &Writer {
+            unreachable!("nothing is sent")
+        }
+    }
+
+    #[test]
+    fn those_behind_one_that_is_left_are_left_untried() {
+        let runtime = runtime();
+        let mut publisher = Publisher::new(&output(&runtime), "x", Two);
+        let result = || Outgoing { body: Vec::new(), positive: true, mark: 0, id: None };
+        let results: Vec<Outgoing> = std::iter::repeat_with(result).take(6).collect();
+        let written = publisher.write(&results, 0).unwrap();
+        assert_eq!((written.tries(&[1; 6]), written.left, written.untried), (vec![2, 1, 1], vec![2, 4, 5], vec![4, 5]));
     }
 }

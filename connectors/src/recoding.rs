@@ -1,7 +1,7 @@
 //! What is undone to a record before it is decoded: compression and base64, in any chain, once for all sources whose
 //! records come one by one. Whole streams are undone in `recoded_stream`.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -52,10 +52,7 @@ impl RecordDecoder {
                 BASE64.decode(bytes.trim_ascii()).map_err(|error| format!("the record is not base64: {error}"))
             }
             RecordDecoder::Zstd => {
-                let wrong = |error| format!("the record is not zstd: {error}");
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(bytes).map_err(wrong)?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(wrong)?;
-                inflated(decoder, "zstd")
+                inflated(zstd_reader(bytes).map_err(|error| format!("the record is not zstd: {error}"))?, "zstd")
             }
             RecordDecoder::Lz4 => inflated(lz4_flex::frame::FrameDecoder::new(bytes), "lz4"),
             RecordDecoder::Snappy if bytes.starts_with(SNAPPY_FRAMES) => inflated(snap::read::FrameDecoder::new(bytes), "snappy"),
@@ -68,6 +65,13 @@ impl RecordDecoder {
             }
         }
     }
+}
+
+/// What is undone of zstd, as it is read.
+pub(crate) fn zstd_reader(bytes: &[u8]) -> io::Result<impl Read> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(bytes)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    Ok(decoder)
 }
 
 pub(crate) fn inflated(compressed: impl Read, name: &str) -> Result<Vec<u8>, String> {
@@ -99,6 +103,10 @@ impl Decoder for Recoded {
         }
         self.decoder.record(Frame { bytes: &bytes, ..frame })
     }
+
+    fn expands(&self) -> bool {
+        self.chain.iter().any(|step| *step != RecordDecoder::Base64)
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +118,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::decode::JsonDecoder;
+    use crate::frames::Frames;
 
     pub(crate) fn zlib(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
@@ -167,6 +176,35 @@ pub(crate) mod tests {
         let mut frames = snap::write::FrameEncoder::new(Vec::new());
         frames.write_all(b"[2]").unwrap();
         check(&[Snappy], &frames.into_inner().unwrap(), Ok("[ 2 ]"));
+    }
+
+    #[test]
+    fn no_more_values_are_undone_at_once_than_may_be_held() {
+        use crate::decode::{RawDecoder, VALUES_BYTES_MAX, decode, decode_some};
+        let half = zstd::stream::encode_all(&vec![0_u8; VALUES_BYTES_MAX / 2][..], 1).unwrap();
+        let (nothing, nonsense) = (zstd::stream::encode_all(&b""[..], 1).unwrap(), b"nonsense".to_vec());
+        let mut frames = Frames::default();
+        for bytes in [&half, &nonsense, &nothing, &half, &nonsense, &half] {
+            frames.push(bytes);
+        }
+        frames.first_number = 7;
+        let undoing = recoded(&[RecordDecoder::Zstd], Arc::new(RawDecoder));
+        let some = |first: usize| {
+            let (mut records, mut failures) = (Vec::new(), Vec::new());
+            let (next, bytes) = decode_some(&*undoing, &frames, first, &mut records, &mut failures);
+            let failed: Vec<u64> = failures.iter().map(|failure| failure.number).collect();
+            (next, bytes / (VALUES_BYTES_MAX / 2), records.len(), failed)
+        };
+        assert_eq!(some(0), (4, 2, 3, vec![8]));
+        assert_eq!(some(4), (6, 1, 1, vec![11]));
+        assert_eq!(some(6), (6, 0, 0, vec![]));
+        let (mut records, mut failures) = (Vec::new(), Vec::new());
+        decode(&*undoing, &frames, &mut records, &mut failures);
+        assert_eq!((records.len(), failures.len()), (4, 2));
+        // What cannot become larger is not measured.
+        let plain = recoded(&[RecordDecoder::Base64], Arc::new(RawDecoder));
+        assert!(!plain.expands());
+        assert_eq!(decode_some(&RawDecoder, &frames, 0, &mut Vec::new(), &mut Vec::new()), (6, 0));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a source is to the rest: something that fills batches of frames and knows where it stands.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,6 +40,12 @@ pub trait Source: Send {
     /// ended, and when there is other trouble than before. False: somebody has to go on asking.
     fn rest(&mut self, _call: Call) -> bool {
         false
+    }
+
+    /// Nobody asks for more at the moment: the stream is paused, or the graph has no room. Says after how long it wants to be told so again; None: never.
+    /// What goes wrong meanwhile is told by the next `next`.
+    fn hold(&mut self) -> Option<Duration> {
+        None
     }
 
     /// What keeps the source from reading at the moment. It goes on by itself when that has passed.

@@ -66,7 +66,9 @@ impl RecordStream {
             place: "the stream".to_owned(),
             problem: "the stored position is damaged or not of this version; delete the stream and create it anew".to_owned(),
         })?;
-        let source = open(Some(&Position(place.source.clone())))?;
+        // So is that of a source which has not.
+        let stood = Some(Position(place.source.clone())).filter(|position| !position.0.is_empty());
+        let source = open(stood.as_ref())?;
         let columns = place.columns(&bounds)?;
         Ok(RecordStream { source, bounds, limiter, place, columns })
     }
@@ -102,6 +104,13 @@ impl RecordStream {
         }
     }
 
+    /// Where it stands, also before the first `next`. Never empty.
+    pub fn position(&self) -> Position {
+        let mut position = Position::default();
+        self.place.write(&mut position.0);
+        position
+    }
+
     /// Everything up to the position, one that `next` gave, is durable.
     pub fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
         match Place::read(&position.0) {
@@ -113,6 +122,11 @@ impl RecordStream {
     /// See `Source::rest`.
     pub fn rest(&mut self, call: Call) -> bool {
         self.source.rest(call)
+    }
+
+    /// See `Source::hold`.
+    pub fn hold(&mut self) -> Option<Duration> {
+        self.source.hold()
     }
 
     /// What keeps the source from reading at the moment.
@@ -240,5 +254,37 @@ pub fn drain(stream: &mut RecordStream, wait: Duration, mut each: impl FnMut(&Fr
         if progress == Progress::Finished || last.elapsed() > wait {
             return Ok(progress);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Source for Nothing {
+        fn next(&mut self, _limits: &Limits, _batch: &mut Frames) -> Result<Progress, ConnectorError> {
+            Ok(Progress::Finished)
+        }
+    }
+
+    #[test]
+    fn a_stream_that_has_read_nothing_has_a_position_too() {
+        let open = |from: Option<&Position>| {
+            let bounds = Bounds { skip: 2, ..Bounds::default() };
+            let begin = |from: Option<&Position>| -> Result<Box<dyn Source>, ConnectorError> {
+                assert!(from.is_none(), "the source begins where it would");
+                Ok(Box::new(Nothing))
+            };
+            RecordStream::open(bounds, from, begin).unwrap()
+        };
+        let position = open(None).position();
+        assert!(!position.0.is_empty());
+        let mut again = open(Some(&position));
+        assert_eq!(again.position(), position);
+        let mut batch = Frames::default();
+        again.next(&Limits::default(), &mut batch).unwrap();
+        assert_eq!(batch.position, position);
     }
 }

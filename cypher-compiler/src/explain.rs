@@ -450,6 +450,7 @@ impl<'a> Printer<'a> {
                 self.expr(list),
                 self.expr(step)
             ),
+            Expr::Let { slot, value, of } => format!("{} where {} = {}", self.expr(of), self.slot(*slot), self.expr(value)),
             Expr::Subquery(subquery) if self.in_words => self.asked_in_words(subquery),
             Expr::Subquery(subquery) => {
                 let word = match &subquery.kind {

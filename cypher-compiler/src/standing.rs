@@ -312,7 +312,7 @@ impl Standing<'_> {
                         // Another condition on the same key counts as a filter, with Cypher's comparison.
                         Some(false) => self.filter(conjunct)?,
                         None => {
-                            self.check_regex(&local, conjunct.span)?;
+                            self.check_regex(&local, conjunct)?;
                             self.local(node, &key, local.clone());
                             seen.push((node, key, local));
                         }
@@ -350,10 +350,10 @@ impl Standing<'_> {
         self.pattern.nodes[node].conditions.push(condition);
     }
 
-    fn check_regex(&self, local: &Local, span: Span) -> Checked<()> {
-        let Local::Regex(regex) = local else { return Ok(()) };
+    fn check_regex(&self, local: &Local, conjunct: &Expression) -> Checked<()> {
+        let (Local::Regex(regex), ExpressionKind::Binary(_, _, written)) = (local, &*conjunct.kind) else { return Ok(()) };
         let read = java_regex::matches(regex, "");
-        read.map(drop).map_err(|failure| self.error(span, Code::InvalidRegex, failure.message))
+        read.map(drop).map_err(|failure| self.error(written.span, Code::InvalidRegex, failure.message))
     }
 
     /// `id(v) = value`, where the value is a constant: a comparison with the node of that id. A constant that is no id is

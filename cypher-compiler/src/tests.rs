@@ -200,7 +200,7 @@ fn writes() {
               node 0: #0:A where (#0.k SAME $that.k)
               node 1: #1
               edge 0: 0-[#2:R]->1
-              steps: scan 0; expand edge 0 from 0
+              steps: scan 0 by #0.k SAME $that.k; expand edge 0 from 0
               else
                 create node #0:A {k: $that.k}
                 create node #1
@@ -490,6 +490,10 @@ fn ways_to_begin() {
     // An anchor is better than any of them.
     check("MATCH (a:A)-[:R]->(b:B) WHERE id(a) = $that RETURN b", &["seek 0 by $that; expand edge 0 from 0"]);
     check("MATCH (a:A)-[:R]->(b), (c) WHERE id(c) = a.x RETURN b", &["scan 0; seek 2 by #0.x; expand edge 0 from 0"]);
+    // What is an anchor in the first order is one in all, and what is tested there is tested in all: an anchor takes more than `=`.
+    check("MATCH (a:A)-[:R]->(b:B) WHERE id(b) = a.x RETURN b", &["scan 0; seek 1 by #0.x; expand edge 0 from 0"]);
+    check("MATCH (a:A)-[:R]->(b:B {k: 1}) WHERE id(b) = a.x RETURN a", &["scan 1 by #1.k = 1; expand edge 0 from 1; test 0"]);
+    check("MATCH (a:A), (b:B) WHERE id(a) = id(b) RETURN a", &["scan 0; seek 1 by id(#0)", "scan 1; seek 0 by id(#1)"]);
     // Two parts: the one that comes second is looked up by the first.
     check(
         "MATCH (a:A), (b:B) WHERE a.x = b.y RETURN a",
@@ -497,6 +501,12 @@ fn ways_to_begin() {
     );
     check("MATCH (a:A) MATCH (b) WHERE toLower(b.y) = a.x RETURN a", &["scan 0 by toLower(#1.y) = #0.x", "scan 0"]);
     check("MATCH (b:B) WHERE b.y = rand() RETURN b", &["scan 0"]);
+    // MERGE asks for what is the same.
+    check("MERGE (a:A {x: $that, y: rand()})", &["scan 0 by #0.x SAME $that"]);
+    check(
+        "UNWIND [1, 2] AS i MERGE (a:A)-[:R]->(b:B {x: i})",
+        &["scan 1 by #2.x SAME #0; expand edge 0 from 1", "scan 0; expand edge 0 from 0"],
+    );
     // A relationship that is there already leads to its ends.
     check(
         "MATCH ()-[r:R]->() WITH r MATCH (a)-[r]->(b) RETURN a",

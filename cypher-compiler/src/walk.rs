@@ -1,5 +1,7 @@
 //! Visiting every expression and operator of a draft. Knows where expressions lie, not what they mean.
 
+use std::collections::HashMap;
+
 use weir_model::Expr;
 use weir_model::expression::SubqueryKind;
 use weir_model::plan::{Operator, Pattern, Slot, Write};
@@ -26,6 +28,7 @@ pub fn children_mut(expr: &mut Expr) -> Vec<&mut Expr> {
         }
         Quantifier { list, condition, .. } => vec![list, condition],
         Reduce { initial, list, step, .. } => vec![initial, list, step],
+        Let { value, of, .. } => vec![value, of],
         Subquery(subquery) => match &mut subquery.kind {
             SubqueryKind::Collect(item) => vec![item],
             _ => Vec::new(),
@@ -54,10 +57,55 @@ pub fn slots(expr: &Expr) -> Vec<Slot> {
     expr.slots()
 }
 
-/// Whether two expressions are written the same. The model gives expressions no equality (their functions have none),
-/// so the printed form stands for them.
-pub fn same(a: &Expr, b: &Expr) -> bool {
-    format!("{a:?}") == format!("{b:?}")
+/// What two expressions have alike that are written the same. The model gives expressions no equality (their functions have
+/// none), so the printed form stands for them.
+pub fn form(expr: &Expr) -> String {
+    format!("{:?}", numbered(expr))
+}
+
+/// The expression with the slots it fills itself numbered as they come: `[x IN l | x]` is the same wherever it stands.
+fn numbered(expr: &Expr) -> Expr {
+    let mut expr = expr.clone();
+    let own = filled(&mut expr);
+    if own.is_empty() {
+        return expr;
+    }
+    rewrite(&mut expr, &mut |part| {
+        let slots = if let Expr::Slot(slot) = part { vec![slot] } else { filled_mut(part) };
+        for slot in slots {
+            if let Some(at) = own.get(slot) {
+                *slot = Slot(u32::MAX - at);
+            }
+        }
+    });
+    expr
+}
+
+/// The slots that an expression and its parts fill themselves, each with its number.
+fn filled(expr: &mut Expr) -> HashMap<Slot, u32> {
+    let mut own = HashMap::new();
+    rewrite(expr, &mut |part| {
+        for slot in filled_mut(part) {
+            let number = own.len() as u32;
+            own.entry(*slot).or_insert(number);
+        }
+    });
+    own
+}
+
+/// Every slot of the row around it that the value of the expression may depend on.
+pub fn free_slots(expr: &Expr) -> Vec<Slot> {
+    let own = filled(&mut expr.clone());
+    expr.slots().into_iter().filter(|slot| !own.contains_key(slot)).collect()
+}
+
+/// The slots that an expression fills itself.
+fn filled_mut(expr: &mut Expr) -> Vec<&mut Slot> {
+    match expr {
+        Expr::Comprehension { slot, .. } | Expr::Quantifier { slot, .. } | Expr::Let { slot, .. } => vec![slot],
+        Expr::Reduce { total, slot, .. } => vec![total, slot],
+        _ => Vec::new(),
+    }
 }
 
 /// Every operator, inputs before what stands on them, and the operators of subqueries before the operator they stand in.

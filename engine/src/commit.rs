@@ -22,6 +22,7 @@ use crate::expiry::Expiry;
 use crate::history::erased::Erasures;
 use crate::index::Question;
 use crate::latency::Commits;
+use crate::memory::at_most;
 use crate::store::{Delivered, Entry, GraphId};
 
 /// So many entries behind, the workers are waited for by those who commit. Few, so that under load records
@@ -32,7 +33,12 @@ const ENTRIES_BEHIND_MAX: usize = 4;
 const REPLAYED_BEHIND_MAX: usize = 256;
 
 /// How long anyone waits for the workers before it is called a failure.
-const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
+pub const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is written beside a transaction is remembered in so much memory, and not in more than one of so many parts of the limit. Of a
+/// transaction that takes longer it is not known whether it lost a race, so it is tried again as if it had.
+const RECENT_BYTES_MAX: usize = 256 << 20;
+const RECENT_PARTS: u64 = 16;
 
 pub struct Committer {
     graph: GraphId,
@@ -44,6 +50,7 @@ pub struct Committer {
     erasures: Arc<Erasures>,
     pub commits: Commits,
     pub causes: Causes,
+    patience: Duration,
     state: Mutex<State>,
 }
 
@@ -59,8 +66,7 @@ struct State {
     sent: Tick,
     /// Ends of the entries the workers may not have applied.
     behind: VecDeque<Tick>,
-    /// What was written since the oldest transaction that is under way began; empty when there is none.
-    recent: VecDeque<Written>,
+    recent: Recent,
     /// Beginnings of the transactions under way, with how many began there.
     active: BTreeMap<Tick, usize>,
     sources: FxHashMap<Text, Position>,
@@ -77,6 +83,24 @@ pub struct ReadSet {
     pub scanned: bool,
     /// What indexes were asked.
     pub questions: Vec<Question>,
+}
+
+/// Where a graph stands while it is locked: nothing is committed before `next`, nor until the end of `over`.
+#[derive(Clone, Copy)]
+pub struct Locked {
+    /// The tick after the last entry.
+    pub next: Tick,
+    /// The end of the last millisecond that is over.
+    pub over: Tick,
+}
+
+/// What was written since the oldest transaction that is under way began; empty when there is none.
+#[derive(Default)]
+struct Recent {
+    written: VecDeque<Written>,
+    bytes: usize,
+    /// Of what ended by this tick, not everything is known any more.
+    forgotten: Tick,
 }
 
 /// What an entry wrote.
@@ -112,8 +136,9 @@ impl Committer {
         (expiry, erasures): (Arc<Expiry>, Arc<Erasures>),
     ) -> Committer {
         let state = State { next, sent: next, replaying, sources, ..State::default() };
-        let (commits, causes) = (Commits::default(), Causes::default());
-        Committer { graph, parts: parts.clone(), published, logged, expiry, erasures, commits, causes, state: Mutex::new(state) }
+        let parts = parts.clone();
+        let (commits, causes, patience) = (Commits::default(), Causes::default(), WORKERS_PATIENCE);
+        Committer { graph, parts, published, logged, expiry, erasures, commits, causes, patience, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -125,9 +150,9 @@ impl Committer {
     pub fn commit(&self, change: Change) -> Result<Tick, EngineError> {
         let mut state = self.lock();
         let upper = self.append(&mut state, change)?;
-        let wait = state.too_far_behind(&self.published, ENTRIES_BEHIND_MAX);
+        let wait = state.too_far_behind(ENTRIES_BEHIND_MAX);
         drop(state);
-        self.wait_behind(wait)?;
+        self.slow_down(wait);
         Ok(upper)
     }
 
@@ -152,7 +177,7 @@ impl Committer {
 
     /// Waits until the workers have applied everything before `upper`, so that the next snapshot shows it.
     pub fn wait_applied(&self, upper: Tick) -> Result<(), EngineError> {
-        if self.published.wait(upper, WORKERS_PATIENCE) { Ok(()) } else { Err(self.stuck()) }
+        if self.published.wait(upper, self.patience) { Ok(()) } else { Err(self.stuck()) }
     }
 
     /// An error where the graph was dropped.
@@ -176,17 +201,33 @@ impl Committer {
         self.wait_applied(sent)
     }
 
-    fn wait_behind(&self, until: Option<Tick>) -> Result<(), EngineError> {
-        until.map_or(Ok(()), |upper| self.wait_applied(upper))
+    /// Has whoever committed wait for the workers. However late they are it is no failure of a commit, which has happened: called one, it
+    /// would be made again.
+    fn slow_down(&self, until: Option<Tick>) {
+        let Some(upper) = until else { return };
+        if !self.published.wait(upper, self.patience) && self.published.dropped().is_none() {
+            let waited = self.patience;
+            tracing::warn!(
+                graph = self.graph.0,
+                "the workers have not applied in {waited:?} what was committed; it is kept, and commits go on"
+            );
+        }
     }
 
-    /// Evaluates with the lock held: what the snapshot shows is the last word. For batches that lost a race.
-    pub fn alone(&self, evaluate: impl FnOnce(&Snapshot) -> Result<Change, EngineError>) -> Result<Tick, EngineError> {
+    /// Evaluates with the lock held: what the snapshot shows is the last word. For batches that lost a race. None is nothing to commit.
+    pub fn alone(
+        &self,
+        evaluate: impl FnOnce(&Snapshot, Locked) -> Result<Option<Change>, EngineError>,
+    ) -> Result<Option<Tick>, EngineError> {
         let mut state = self.lock();
         self.accepts(&state)?;
         self.wait_applied(state.sent)?;
-        let change = evaluate(&self.published.snapshot())?;
-        self.append(&mut state, change)
+        // What is evaluated may ask for the past, but nobody for what the lock guards.
+        let over = Tick::end_of_millis(wall_clock_millis().saturating_sub(1));
+        state.sealed = state.sealed.max(over.next());
+        let locked = Locked { next: state.next, over };
+        let change = evaluate(&self.published.snapshot(), locked)?;
+        change.map(|change| self.append(&mut state, change)).transpose()
     }
 
     /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
@@ -200,10 +241,9 @@ impl Committer {
             self.erasures.note(first, &mutations.erased)?;
         }
         let mutations = Arc::new(mutations);
-        let written = (!state.active.is_empty()).then(|| {
-            let nodes = mutations.rows.iter().map(|row| row.node).collect();
-            Written { upper, nodes, mutations: mutations.clone() }
-        });
+        // What changes nothing, as a tick of the clock, is in nobody's way.
+        let is_of_interest = !state.active.is_empty() && !mutations.is_empty();
+        let written = is_of_interest.then(|| Written::new(upper, mutations.clone()));
         // What is known more surely comes last.
         let mut delivered = std::mem::take(&mut state.progress);
         delivered.append(&mut state.delivered);
@@ -226,10 +266,11 @@ impl Committer {
             }
             let _order = lock(&self.parts.sending);
             self.parts.workers.send(&crate::command::Command::Apply(entry));
-            state.sent = upper;
-            state.behind.push_back(upper);
+            state.note_sent(upper, &self.published);
         }
-        state.recent.extend(written);
+        if let Some(written) = written {
+            state.recent.push(written, at_most(RECENT_BYTES_MAX, RECENT_PARTS));
+        }
         if let Some((name, position)) = source {
             // Without a position it is gone.
             match position.0.is_empty() {
@@ -328,25 +369,80 @@ impl Committer {
         if entry.mutations.is_empty() && !is_last {
             return Ok(());
         }
-        state.sent = entry.upper;
-        state.behind.push_back(entry.upper);
-        let _order = lock(&self.parts.sending);
-        self.parts.workers.send(&crate::command::Command::Apply(entry));
-        let wait = state.too_far_behind(&self.published, REPLAYED_BEHIND_MAX);
+        state.note_sent(entry.upper, &self.published);
+        {
+            // Of all graphs, so not while this one waits.
+            let _order = lock(&self.parts.sending);
+            self.parts.workers.send(&crate::command::Command::Apply(entry));
+        }
+        let wait = state.too_far_behind(REPLAYED_BEHIND_MAX);
         drop(state);
-        self.wait_behind(wait)
+        wait.map_or(Ok(()), |upper| self.wait_applied(upper))
     }
 }
 
 impl State {
-    /// The tick to wait for when the workers have fallen back too far.
-    fn too_far_behind(&mut self, published: &Published, most: usize) -> Option<Tick> {
-        let upper = published.upper();
-        while self.behind.front().is_some_and(|end| *end <= upper) {
+    /// The workers were sent an entry, and may have applied others.
+    fn note_sent(&mut self, end: Tick, published: &Published) {
+        let applied = published.upper();
+        while self.behind.front().is_some_and(|end| *end <= applied) {
             self.behind.pop_front();
         }
+        self.sent = end;
+        self.behind.push_back(end);
+    }
+
+    /// The tick to wait for when the workers have fallen back too far.
+    fn too_far_behind(&self, most: usize) -> Option<Tick> {
         let excess = self.behind.len().checked_sub(most)?;
         self.behind.get(excess).copied()
+    }
+}
+
+impl Recent {
+    fn push(&mut self, written: Written, bytes_max: usize) {
+        self.bytes += written.bytes();
+        self.written.push_back(written);
+        while self.bytes > bytes_max
+            && let Some(oldest) = self.pop()
+        {
+            self.forgotten = oldest.upper;
+        }
+    }
+
+    fn pop(&mut self) -> Option<Written> {
+        let oldest = self.written.pop_front()?;
+        self.bytes -= oldest.bytes();
+        Some(oldest)
+    }
+
+    /// Every transaction under way began at `oldest` or later; none is no transaction.
+    fn keep_from(&mut self, oldest: Option<Tick>) {
+        while self.written.front().is_some_and(|written| oldest.is_none_or(|oldest| written.upper <= oldest)) {
+            self.pop();
+        }
+    }
+
+    /// Whether what was read may have become different after what ends by `seen`.
+    fn may_change(&self, reads: &ReadSet, seen: Tick) -> bool {
+        let unseen = self.written.partition_point(|written| written.upper <= seen);
+        self.forgotten > seen || self.written.range(unseen..).any(|written| written.may_change(reads))
+    }
+}
+
+impl Written {
+    fn new(upper: Tick, mutations: Arc<Mutations>) -> Written {
+        Written { upper, nodes: mutations.rows.iter().map(|row| row.node).collect(), mutations }
+    }
+
+    fn bytes(&self) -> usize {
+        let nodes = self.nodes.capacity() * size_of::<NodeId>();
+        size_of::<Written>() + size_of::<Mutations>() + self.mutations.bytes() + nodes
+    }
+
+    fn may_change(&self, reads: &ReadSet) -> bool {
+        let gains = |question: &Question| question.may_gain(&self.mutations);
+        reads.scanned || !self.nodes.is_disjoint(&reads.nodes) || reads.questions.iter().any(gains)
     }
 }
 
@@ -364,18 +460,13 @@ impl Transaction<'_> {
     /// Commits if nothing that was read has changed since the snapshot; otherwise gives the change back.
     pub fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Result<Tick, Change>, EngineError> {
         let mut state = self.committer.lock();
-        let stale = |written: &Written| {
-            let gains = |question: &Question| question.may_gain(&written.mutations);
-            let touched = || !written.nodes.is_disjoint(&reads.nodes) || reads.questions.iter().any(gains);
-            written.upper > snapshot.tick().next() && (reads.scanned || touched())
-        };
-        if state.recent.iter().any(stale) {
+        if state.recent.may_change(reads, snapshot.tick().next()) {
             return Ok(Err(change));
         }
         let upper = self.committer.append(&mut state, change)?;
-        let wait = state.too_far_behind(&self.committer.published, ENTRIES_BEHIND_MAX);
+        let wait = state.too_far_behind(ENTRIES_BEHIND_MAX);
         drop(state);
-        self.committer.wait_behind(wait)?;
+        self.committer.slow_down(wait);
         Ok(Ok(upper))
     }
 }
@@ -389,17 +480,110 @@ impl Drop for Transaction<'_> {
                 state.active.remove(&self.began);
             }
         }
-        match state.active.keys().next().copied() {
-            None => state.recent.clear(),
-            Some(oldest) => {
-                while state.recent.front().is_some_and(|written| written.upper <= oldest) {
-                    state.recent.pop_front();
-                }
-            }
-        }
+        let oldest = state.active.keys().next().copied();
+        state.recent.keep_from(oldest);
     }
 }
 
 pub fn wall_clock_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::InMemory;
+    use crate::{Engine, Options};
+
+    fn engine() -> Engine {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        engine
+    }
+
+    fn node(n: u64) -> NodeId {
+        NodeId::new(0, n)
+    }
+
+    /// Something happens to a node.
+    fn change(n: u64) -> Change {
+        let mut mutations = Mutations::default();
+        mutations.set_label(node(n), weir_model::Symbol(1), true);
+        Change { mutations, records: 1, ..Change::default() }
+    }
+
+    fn reads(nodes: &[u64], scanned: bool) -> ReadSet {
+        ReadSet { nodes: nodes.iter().copied().map(node).collect(), scanned, questions: Vec::new() }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_in_nobodys_way() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let committer = graph.committer();
+        let commits = |meanwhile: Change| {
+            let transaction = committer.begin().unwrap();
+            let snapshot = transaction.snapshot();
+            committer.commit(meanwhile).unwrap();
+            transaction.commit(&snapshot, &reads(&[7], true), change(1)).unwrap().is_ok()
+        };
+        assert!(commits(Change { records: 1, ..Change::default() }), "a tick");
+        assert!(commits(Change { source: Some(("s".into(), Position(vec![1]))), ..Change::default() }), "progress of a source");
+        assert!(!commits(change(2)), "a scan sees every node");
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn of_what_was_written_so_much_is_remembered() {
+        let written = |n: u64| Written::new(Tick(n), Arc::new(change(n).mutations));
+        let bytes_max = 10 * written(1).bytes();
+        let mut recent = Recent::default();
+        (1..=100).for_each(|n| recent.push(written(n), bytes_max));
+        assert_eq!((recent.written.len(), recent.bytes, recent.forgotten), (10, bytes_max, Tick(90)));
+        // Whoever has seen less may have lost a race with what is forgotten.
+        assert!(recent.may_change(&reads(&[], false), Tick(89)) && !recent.may_change(&reads(&[], false), Tick(90)));
+        assert!(recent.may_change(&reads(&[97], false), Tick(96)) && !recent.may_change(&reads(&[97], false), Tick(97)));
+        assert!(recent.may_change(&reads(&[], true), Tick(99)) && !recent.may_change(&reads(&[], true), Tick(100)));
+        recent.keep_from(Some(Tick(95)));
+        assert_eq!((recent.written.len(), recent.bytes), (5, bytes_max / 2));
+        recent.keep_from(None);
+        assert_eq!((recent.written.len(), recent.bytes), (0, 0));
+        assert!(recent.may_change(&reads(&[], false), Tick(89)) && !recent.may_change(&reads(&[], true), Tick(100)));
+        // One that is too large alone.
+        recent.push(written(101), 1);
+        assert_eq!((recent.written.len(), recent.bytes, recent.forgotten), (0, 0, Tick(101)));
+    }
+
+    #[test]
+    fn what_was_applied_is_no_longer_waited_for() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let committer = graph.committer();
+        for _ in 0..100 {
+            committer.tick().unwrap();
+            committer.wait_applied_all().unwrap();
+        }
+        assert_eq!(committer.lock().behind.len(), 1);
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn a_commit_that_workers_are_late_for_has_happened_all_the_same() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let others = (Arc::default(), graph.history().erasures().clone());
+        // Nobody tells it what is applied.
+        let published = Arc::new(Published::new(1));
+        let begins = (graph.next(), false);
+        let mut committer =
+            Committer::new(graph.id(), graph.parts(), published, Arc::default(), begins, FxHashMap::default(), others);
+        committer.patience = Duration::from_millis(1);
+        for n in 0..2 * ENTRIES_BEHIND_MAX as u64 {
+            let upper = committer.commit(change(n)).unwrap();
+            assert_eq!(committer.next(), upper);
+        }
+        assert!(matches!(committer.begin(), Err(EngineError::WorkersStuck)));
+        drop(committer);
+        engine.shutdown().unwrap();
+    }
 }

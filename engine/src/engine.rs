@@ -14,6 +14,7 @@ use weir_model::IdScheme;
 use weir_model::lock::{lock, read, write};
 
 use crate::alarm::Alarms;
+use crate::commit::WORKERS_PATIENCE;
 use crate::error::EngineError;
 use crate::evaluate::pool::Pool;
 use crate::handle::Graph;
@@ -27,7 +28,7 @@ use crate::store::{Backup, Copied, GraphId, GraphInfo, Part, Since, Sizes, Store
 use crate::symbols::Symbols;
 use crate::together::Together;
 use crate::worker::Workers;
-use crate::{checkpoint, memory, scheduling};
+use crate::{checkpoint, index, memory, scheduling};
 
 /// The graph that is there without being created; the default namespace.
 pub const DEFAULT_GRAPH: &str = "quine";
@@ -236,13 +237,7 @@ impl Engine {
         lock(&self.shared.housekeepers).extend([delivery, checkpoints, pages, clock]);
         if !indexes.is_empty() {
             // Reads do without until they are there.
-            let build = move || {
-                for (graph, definition) in indexes {
-                    if let Err(error) = graph.build_index(&definition) {
-                        tracing::error!(graph = graph.name(), index = %definition.name, "{error}");
-                    }
-                }
-            };
+            let build = move || index::build_all(indexes, WORKERS_PATIENCE);
             let builder = std::thread::Builder::new().name("indexes".to_owned()).spawn(build);
             lock(&self.shared.housekeepers).push(builder.map_err(|error| EngineError::Workers(error.to_string()))?);
         }
@@ -338,7 +333,10 @@ impl Engine {
         self.check_graph(name)?;
         let parts = &self.shared.parts;
         let id = parts.store.create_graph(name, if options.open_cypher { OPEN_CYPHER } else { b"" })?;
-        let graph = Graph::create(parts, id, name.to_owned(), options)?;
+        let graph = Graph::create(parts, id, name.to_owned(), options).inspect_err(|_| {
+            // The error is the one that is told.
+            let _ = self.drop_stored(id, name);
+        })?;
         write(&self.shared.graphs).insert(name.to_owned(), graph.clone());
         Ok(graph)
     }
@@ -352,9 +350,7 @@ impl Engine {
         let parts = &self.shared.parts;
         let damaged = read(&self.shared.damaged).get(name).map(|damaged| damaged.id);
         if let Some(id) = damaged {
-            parts.store.drop_graph(id)?;
-            write(&self.shared.damaged).remove(name);
-            return Ok(true);
+            return self.drop_stored(id, name).map(|()| true);
         }
         let Some(graph) = write(&self.shared.graphs).remove(name) else {
             return Ok(false);
@@ -363,8 +359,21 @@ impl Engine {
         graph.leave(true);
         graph.committer().end(name);
         parts.log.forget(graph.id());
-        parts.store.drop_graph(graph.id())?;
-        Ok(true)
+        self.drop_stored(graph.id(), name).map(|()| true)
+    }
+
+    /// Drops what the store has of a graph that nobody can reach. Where that fails the name stays taken, and it can be dropped again.
+    fn drop_stored(&self, id: GraphId, name: &str) -> Result<(), EngineError> {
+        let dropped = self.shared.parts.store.drop_graph(id);
+        let mut damaged = write(&self.shared.damaged);
+        match &dropped {
+            Ok(()) => drop(damaged.remove(name)),
+            Err(error) => {
+                let left = || Damaged { id, reason: format!("it was to be dropped, and the store still has it ({error})") };
+                damaged.entry(name.to_owned()).or_insert_with(left);
+            }
+        }
+        Ok(dropped?)
     }
 
     pub fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, EngineError> {
@@ -419,7 +428,8 @@ impl Engine {
         self.shared.parts.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Ends: what was committed is applied, logged and, as far as results are delivered, put into pages.
+    /// Ends: what was committed is applied, logged and, as far as results are delivered, put into pages. Where something fails the rest is done all the
+    /// same; gives the first error.
     pub fn shutdown(&self) -> Result<(), EngineError> {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return Ok(());
@@ -429,16 +439,30 @@ impl Engine {
         for keeper in std::mem::take(&mut *lock(&self.shared.housekeepers)) {
             let _ = keeper.join();
         }
-        for graph in self.all() {
-            graph.expiry().stop();
-            graph.committer().log_delivered()?;
-            graph.wait_durable(graph.next())?;
-            checkpoint::consider(&graph, true)?;
+        let graphs = self.all();
+        graphs.iter().for_each(|graph| graph.expiry().stop());
+        // How far outputs are comes first, for all graphs: what is not in the log is delivered again after the next start.
+        type Step = fn(&Graph) -> Result<(), EngineError>;
+        let steps: [Step; 3] = [
+            |graph| graph.committer().log_delivered(),
+            |graph| graph.wait_durable(graph.next()),
+            |graph| checkpoint::consider(graph, true),
+        ];
+        let mut failure = None;
+        for (step, graph) in steps.iter().flat_map(|step| graphs.iter().map(move |graph| (step, graph))) {
+            match step(graph) {
+                // It was dropped meanwhile.
+                Ok(()) | Err(EngineError::NoSuchGraph(_)) => {}
+                Err(error) => {
+                    tracing::error!(graph = graph.name(), "the graph does not end as it should: {error}");
+                    failure.get_or_insert(error);
+                }
+            }
         }
         self.shared.parts.workers.stop();
         self.shared.parts.asides.stop();
-        self.shared.parts.log.shutdown()?;
-        Ok(())
+        let logged = self.shared.parts.log.shutdown();
+        failure.map_or(Ok(()), Err).and(logged.map_err(EngineError::from))
     }
 }
 
@@ -494,3 +518,74 @@ fn note_ids(parts: &Parts, graphs: &[GraphInfo]) -> Result<(), EngineError> {
 
 /// A graph is stored with these options when it has the graph model of openCypher, and with none when it has not.
 const OPEN_CYPHER: &[u8] = b"open-cypher";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::InMemory;
+    use crate::store::conformance::FaultyStore;
+
+    fn options() -> Options {
+        Options { workers: 1, ..Options::default() }
+    }
+
+    #[test]
+    fn a_graph_whose_drop_failed_keeps_its_name_and_can_be_dropped_again() {
+        let store = Arc::new(FaultyStore::new(Arc::new(InMemory::new()), usize::MAX));
+        let engine = Engine::open(store.clone(), options()).unwrap();
+        engine.start().unwrap();
+        let create = || engine.create_graph("other", GraphOptions::default());
+        create().unwrap_or_else(|error| panic!("{error}"));
+        store.is_full.store(true, Ordering::SeqCst);
+        for _ in 0..2 {
+            let failed = engine.drop_graph("other").unwrap_err().to_string();
+            assert!(failed.contains("simulated"), "{failed}");
+            assert!(engine.graph("other").is_none());
+            let taken = create().err().expect("the store has it still").to_string();
+            assert!(taken.contains("it was to be dropped") && taken.contains("simulated"), "{taken}");
+        }
+        store.is_full.store(false, Ordering::SeqCst);
+        assert!(engine.drop_graph("other").unwrap());
+        assert!(!engine.drop_graph("other").unwrap());
+        assert!(engine.damaged().is_empty());
+        create().unwrap_or_else(|error| panic!("{error}"));
+        let names: Vec<String> = store.graphs().unwrap().into_iter().map(|info| info.name).collect();
+        assert_eq!(names, [DEFAULT_GRAPH, "other"]);
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    #[cfg(feature = "rocks-db")]
+    fn what_fails_at_the_end_of_one_graph_is_done_for_the_others() {
+        use weir_model::{Mutations, NodeId, Position, QueryId, Tick};
+
+        use crate::store::{Delivered, RocksDb, RocksDbOptions};
+
+        let temporary = tempfile::tempdir().unwrap();
+        let sound: Arc<dyn Store> = Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap());
+        let store = Arc::new(FaultyStore::new(sound.clone(), usize::MAX));
+        let query = QueryId(NodeId::new(1, 2));
+        let delivered = Delivered { query, output: "file".into(), tick: Tick(7), position: Position(vec![3]) };
+        // Without `start` nobody but the end writes down how far an output is.
+        let engine = Engine::open(store.clone(), options()).unwrap();
+        let other = engine.create_graph("other", GraphOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+        for graph in [&engine.default_graph(), &other] {
+            // Enough for a checkpoint.
+            for _ in 0..600 {
+                graph.apply(Mutations::default(), 1).unwrap();
+            }
+            graph.committer().note_delivered(delivered.clone());
+        }
+        store.is_full.store(true, Ordering::SeqCst);
+        let failed = engine.shutdown().unwrap_err().to_string();
+        assert!(failed.contains("simulated"), "{failed}");
+        assert!(matches!(engine.shared.parts.log.check(), Err(StoreError::Stopped)));
+        drop((other, engine));
+        let engine = Engine::open(sound, options()).unwrap();
+        for graph in engine.all() {
+            let known = graph.recovered(query, &delivered.output);
+            assert_eq!(known, Some((delivered.tick, delivered.position.clone())), "{}", graph.name());
+        }
+        assert_eq!(engine.all().len(), 2);
+    }
+}

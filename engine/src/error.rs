@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thiserror::Error;
-use weir_model::Failure;
+use weir_model::{Failure, Tick, Value};
 
 use crate::render::RenderError;
 use crate::store::StoreError;
@@ -57,6 +57,14 @@ pub enum EngineError {
         "the graph's workers did not catch up within a minute; the process should be restarted, nothing acknowledged is lost"
     )]
     WorkersStuck,
+    /// Whoever runs the query again makes its changes twice. Those who can wait have what it answers.
+    #[error("the changes of the query are made, but it is not known yet that they stay; look for them before it is run again")]
+    Unconfirmed {
+        upper: Tick,
+        rows: Vec<Vec<Value>>,
+        #[source]
+        error: Box<EngineError>,
+    },
     #[error(
         "weir is starting: until the standing queries have caught up with the log, reads are answered and nothing is written"
     )]
@@ -75,4 +83,37 @@ pub enum EngineError {
     NotYet(u64),
     #[error("a query that writes cannot run at a past time; leave 'at-time' out")]
     PastIsReadOnly,
+}
+
+impl EngineError {
+    /// Of changes that are made: why it is not known that they stay. What says that they do not is told as it is.
+    pub(crate) fn unconfirmed(upper: Tick, rows: Vec<Vec<Value>>, error: EngineError) -> EngineError {
+        match error {
+            EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. }) => {
+                EngineError::Unconfirmed { upper, rows, error: Box::new(error) }
+            }
+            error => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::GraphId;
+
+    #[test]
+    fn what_may_yet_stay_is_not_told_as_if_it_had_not_happened() {
+        let of = |error| EngineError::unconfirmed(Tick(7), vec![vec![Value::Integer(1)]], error);
+        let slow = StoreError::TooSlow { graph: GraphId(0), tick: Tick(7), patience: Duration::ZERO };
+        for error in [EngineError::WorkersStuck, slow.into()] {
+            let reason = error.to_string();
+            let EngineError::Unconfirmed { upper, rows, error } = of(error) else { panic!("{reason}") };
+            assert_eq!((upper, rows.len(), error.to_string()), (Tick(7), 1, reason));
+        }
+        assert!(matches!(of(EngineError::NoSuchGraph("n".to_owned())), EngineError::NoSuchGraph(_)));
+        assert!(matches!(of(StoreError::Stopped.into()), EngineError::Store(StoreError::Stopped)));
+    }
 }

@@ -372,7 +372,7 @@ impl Graph {
         true
     }
 
-    fn is_closing(&self) -> bool {
+    pub(crate) fn is_closing(&self) -> bool {
         self.inner.parts.closing.load(Ordering::Relaxed)
     }
 

@@ -15,7 +15,6 @@ use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Prepared};
 use crate::handle::Graph;
 use crate::overlay::Overlay;
-use crate::store::StoreError;
 use crate::tracked::Tracked;
 use crate::view::View;
 
@@ -110,17 +109,12 @@ impl Ingester {
         }
         failures.clear();
         kept.close();
-        let mut given_up = false;
-        let committed = committer.alone(|snapshot| {
+        let committed = committer.alone(|snapshot, _| {
             let overlay = Overlay::new(snapshot);
             let evaluated = self.evaluate(records, &overlay, Some((&overlay, &kept)), goes_on, &mut failures);
-            given_up = evaluated.is_none();
-            evaluated.map(change).ok_or(EngineError::Store(StoreError::Stopped))
-        });
-        if given_up {
-            return Ok(None);
-        }
-        Ok(Some(Ingested { upper: committed?, failures, took: begun.elapsed() }))
+            Ok(evaluated.map(change))
+        })?;
+        Ok(committed.map(|upper| Ingested { upper, failures, took: begun.elapsed() }))
     }
 
     fn evaluate(

@@ -13,7 +13,7 @@ use weir_model::{Clock, Failure, Mutations, Tick, Value};
 
 use crate::arrangement::Reading;
 use crate::cause::Cause;
-use crate::commit::Change;
+use crate::commit::{Change, Locked};
 use crate::error::EngineError;
 use crate::evaluate::pool::Share;
 use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
@@ -116,7 +116,8 @@ impl Graph {
         let reads = query.reads(self.open_cypher());
         if !query.writes() {
             let snapshot = self.snapshot();
-            self.run(query, parameters, (options, snapshot.tick()), None, &Reading::new(&snapshot), each)?;
+            let recall = Recall::new(self, snapshot.tick(), false);
+            self.run(query, parameters, (options, &recall), None, &Reading::new(&snapshot), each)?;
             return Ok(Answered { committed: None });
         }
         let committer = self.committer();
@@ -126,14 +127,16 @@ impl Graph {
             self.read_and_write(query, parameters, options, &mut rows)?
         } else {
             let mut keep = |row: &[Value]| rows.push(row);
-            let change = self.run(query, parameters, (options, Tick::MAX), None, &crate::view::Empty, &mut keep)?;
+            let recall = Recall::new(self, Tick::MAX, false);
+            let change = self.run(query, parameters, (options, &recall), None, &crate::view::Empty, &mut keep)?;
             rows.checked()?;
             if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
         };
-        if let Some(upper) = upper {
-            // The caller takes the end of this call as a promise: the change is seen, and it stays.
-            committer.wait_applied(upper)?;
-            self.wait_durable(upper)?;
+        // The caller takes the end of this call as a promise: the change is seen, and it stays.
+        if let Some(upper) = upper
+            && let Err(error) = self.confirm(upper)
+        {
+            return Err(EngineError::unconfirmed(upper, rows.rows, error));
         }
         for row in &rows.rows {
             if each(row).is_break() {
@@ -141,6 +144,12 @@ impl Graph {
             }
         }
         Ok(Answered { committed: upper })
+    }
+
+    /// Waits until the next read shows what was committed before a tick, and it is durable.
+    pub fn confirm(&self, upper: Tick) -> Result<(), EngineError> {
+        self.committer().wait_applied(upper)?;
+        self.wait_durable(upper)
     }
 
     /// A query as of a moment, at which it can only read.
@@ -164,7 +173,8 @@ impl Graph {
         }
         let moment = self.at(at)?;
         let mut each = |row: &[Value]| if moment.has_failed() { ControlFlow::Break(()) } else { each(row) };
-        let ran = self.run(query, parameters, (options, at), None, moment.view(), &mut each);
+        let recall = Recall::new(self, at, true);
+        let ran = self.run(query, parameters, (options, &recall), None, moment.view(), &mut each);
         match moment.failure() {
             Some(failure) => Err(failure),
             None => ran.map(|_| answered),
@@ -204,35 +214,33 @@ impl Graph {
     ) -> Result<Option<Tick>, EngineError> {
         let committer = self.committer();
         let kept = Kept::default();
-        let attempt = |view: &dyn View, at: Tick, rows: &mut Rows<'_>| {
+        let attempt = |view: &dyn View, (at, locked): (Tick, Option<Locked>), rows: &mut Rows<'_>| {
             rows.clear();
-            let change = self.run(query, parameters, (options, at), Some(&kept), view, &mut |row| rows.push(row))?;
+            let recall = Recall::new(self, at, false).within(locked);
+            let change = self.run(query, parameters, (options, &recall), Some(&kept), view, &mut |row| rows.push(row))?;
             rows.checked()?;
-            Ok::<Change, EngineError>(change)
+            Ok::<Option<Change>, EngineError>((!change.mutations.is_empty()).then_some(change))
         };
         for _ in 0..TRIES {
             let transaction = committer.begin()?;
             let snapshot = transaction.snapshot();
             let reading = Reading::new(&snapshot);
             let tracked = Tracked::new(&reading);
-            let change = attempt(&tracked, snapshot.tick(), rows)?;
-            if change.mutations.is_empty() {
-                return Ok(None);
-            }
+            let Some(change) = attempt(&tracked, (snapshot.tick(), None), rows)? else { return Ok(None) };
             let reads = tracked.into_reads();
             if let Ok(upper) = transaction.commit(&snapshot, &reads, change)? {
                 return Ok(Some(upper));
             }
         }
         kept.close();
-        committer.alone(|snapshot| attempt(snapshot, snapshot.tick(), rows)).map(Some)
+        committer.alone(|snapshot, locked| attempt(snapshot, (snapshot.tick(), Some(locked)), rows))
     }
 
     fn run(
         &self,
         query: &Prepared,
         parameters: &[Value],
-        (options, at): (QueryOptions<'_>, Tick),
+        (options, recall): (QueryOptions<'_>, &Recall<'_>),
         kept: Option<&Kept>,
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
@@ -242,10 +250,9 @@ impl Graph {
         let fresh_id = || self.fresh_id();
         let QueryOptions { now_millis, deadline, cancelled, steps_max, .. } = options;
         let now = now_millis.unwrap_or_else(crate::commit::wall_clock_millis);
-        let recall = Recall::new(self, at, options.at.is_some());
         let environment = Environment {
             view,
-            recall: Some(&recall),
+            recall: Some(recall),
             parameters,
             ids: self.ids(),
             now: Clock::at(now as i64),

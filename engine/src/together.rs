@@ -3,15 +3,15 @@
 //! A commit costs a handful of wake-ups, of the worker, the log and whoever waits, however little it holds. So one thread
 //! takes the writes that wait, evaluates them one after another, each seeing those before it, and commits them at once;
 //! while it waits for that to be durable the next ones gather. Each is a transaction with a tick of its own, as the records
-//! of an ingest batch are. One that takes long is given back, for its caller to run alone: the others do not wait for it.
+//! of an ingest batch are. One that takes long or holds much is given back, for its caller to run alone: the others do not wait for it,
+//! and what it holds counts there.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_model::expression::FailureKind;
-use weir_model::{Clock, Mutations, Tick, Value};
+use weir_model::{Clock, Mutations, Value};
 
 use crate::arrangement::Reading;
 use crate::commit::Change;
@@ -32,6 +32,9 @@ const TOGETHER_MAX: usize = 1024;
 /// Steps that a write may take among others: a fraction of a millisecond.
 const STEPS_MAX: u32 = 4096;
 
+/// What one may hold, and answer: what is more counts with what all queries hold, and these do not.
+const BYTES_MAX: usize = 256 << 10;
+
 /// How often they are tried before they are evaluated under the lock of the graph.
 const TRIES: usize = 2;
 
@@ -49,7 +52,7 @@ pub enum Written {
     /// Committed, seen by the next read and durable. Its rows.
     Done(Vec<Vec<Value>>),
     Failed(Arc<EngineError>),
-    /// Nothing has happened: it takes long, or too many wait.
+    /// Nothing has happened: it takes long or holds much, or too many wait.
     RunAlone,
 }
 
@@ -148,24 +151,30 @@ fn commit(graph: &Graph, writes: &[Asked<'_>], in_order: bool) -> Result<Vec<Wri
                 break;
             }
         }
-        match committed {
-            Some(upper) => upper,
-            None => committer.alone(|snapshot| Ok(change(evaluate(graph, (writes, in_order), snapshot, &mut outcomes))))?,
+        if committed.is_none() {
+            committed = committer.alone(|snapshot, _| {
+                let mutations = evaluate(graph, (writes, in_order), snapshot, &mut outcomes);
+                Ok((!mutations.is_empty()).then(|| change(mutations)))
+            })?;
         }
+        committed
     } else {
         let mutations = evaluate(graph, (writes, in_order), &crate::view::Empty, &mut outcomes);
-        if mutations.is_empty() {
-            return Ok(outcomes);
-        }
-        committer.commit(change(mutations))?
+        if mutations.is_empty() { None } else { Some(committer.commit(change(mutations))?) }
     };
-    wait(graph, upper)?;
-    Ok(outcomes)
-}
-
-fn wait(graph: &Graph, upper: Tick) -> Result<(), EngineError> {
-    graph.committer().wait_applied(upper)?;
-    graph.wait_durable(upper)
+    let Some(upper) = upper else { return Ok(outcomes) };
+    let Err(error) = graph.confirm(upper) else { return Ok(outcomes) };
+    let error = EngineError::unconfirmed(upper, Vec::new(), error);
+    if in_order {
+        return Err(error);
+    }
+    // Of the others it is known that nothing has happened.
+    let error = Arc::new(error);
+    let told = outcomes.into_iter().map(|outcome| match outcome {
+        Written::Done(_) => Written::Failed(error.clone()),
+        other => other,
+    });
+    Ok(told.collect())
 }
 
 fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn View, outcomes: &mut Vec<Written>) -> Mutations {
@@ -173,7 +182,8 @@ fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn 
     let overlay = Overlay::new(view);
     let mut mutations = Mutations::default();
     let fresh_id = || graph.fresh_id();
-    let limits = Limits { steps_max: Some(STEPS_MAX), ..graph.limits() };
+    let limits = graph.limits();
+    let limits = Limits { steps_max: Some(STEPS_MAX), buffer_bytes_max: limits.buffer_bytes_max.min(BYTES_MAX), ..limits };
     let now_millis = crate::commit::wall_clock_millis() as i64;
     for (index, write) in writes.iter().enumerate() {
         mutations.start_record(index as u32);
@@ -189,10 +199,7 @@ fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn 
             recall: None,
         };
         let mut rows = Rows::new(&limits);
-        let ended = Evaluator::new(write.query, graph.symbols()).run(&environment, &mut mutations, &mut |row| {
-            let _ = rows.push(row);
-            ControlFlow::Continue(())
-        });
+        let ended = Evaluator::new(write.query, graph.symbols()).run(&environment, &mut mutations, &mut |row| rows.push(row));
         let failure = match ended.and_then(|()| rows.checked()) {
             Ok(()) => {
                 overlay.apply(&mutations, mark.0..mutations.rows.len());
@@ -203,8 +210,9 @@ fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn 
         };
         // Also where its answer is what is too large.
         mutations.truncate(mark);
-        let takes_long = failure.kind == FailureKind::TimeLimit;
-        outcomes.push(if takes_long { Written::RunAlone } else { Written::Failed(Arc::new(failure.into())) });
+        // By the limits that hold here.
+        let is_not_small = matches!(failure.kind, FailureKind::TimeLimit | FailureKind::MemoryLimit);
+        outcomes.push(if is_not_small { Written::RunAlone } else { Written::Failed(Arc::new(failure.into())) });
         if in_order {
             break;
         }

@@ -1,5 +1,6 @@
 //! Workers: the timely threads. Each takes commands, steps its dataflows, and sleeps when there is neither.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -137,21 +138,17 @@ fn run(worker: &mut Worker, commands: &Receiver<Command>) {
     let _end = EndWith { worker: worker.index() };
     loop {
         match next.take().map_or_else(|| commands.try_recv(), Ok) {
-            Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return state.finish(worker),
             Ok(command) => {
-                match command {
-                    Command::Apply(entry) => {
-                        let (entries, further) = join(entry, commands);
-                        next = further;
-                        state.apply(entries);
-                    }
-                    command => state.obey(worker, command),
+                match state.obey(worker, command, commands) {
+                    ControlFlow::Continue(further) => next = further,
+                    ControlFlow::Break(()) => return state.finish(worker),
                 }
                 // The graph takes it in, then the standing queries do, and let go of the batches before it, so that those
                 // can be merged and reads stay short.
                 worker.step();
                 worker.step();
             }
+            Err(TryRecvError::Disconnected) => return state.finish(worker),
             Err(TryRecvError::Empty) => {
                 state.graphs.values().for_each(ShardOfGraph::allow_merges);
                 let since = Instant::now();
@@ -191,7 +188,8 @@ fn step_until_current(worker: &mut Worker, graph: &ShardOfGraph) {
 }
 
 impl State {
-    fn obey(&mut self, worker: &mut Worker, command: Command) {
+    /// Gives back the command behind entries that were taken in together. Breaks where it is told to stop.
+    fn obey(&mut self, worker: &mut Worker, command: Command, commands: &Receiver<Command>) -> ControlFlow<(), Option<Command>> {
         match command {
             Command::CreateGraph { graph, published, base } => {
                 self.graphs.insert(graph, ShardOfGraph::new(worker, published, &base));
@@ -202,7 +200,11 @@ impl State {
                 }
                 self.graphs.remove(&graph);
             }
-            Command::Apply(entry) => self.apply(vec![entry]),
+            Command::Apply(entry) => {
+                let (entries, further) = join(entry, commands);
+                self.apply(entries);
+                return ControlFlow::Continue(further);
+            }
             Command::Install(install) => self.install(worker, &install),
             Command::Heed { graph, query, until } => {
                 if let Some(standing) = self.standing.get(&graph)
@@ -212,8 +214,9 @@ impl State {
                 }
             }
             Command::Drop { graph, query } => {
-                let Some(standing) = self.standing.get_mut(&graph) else { return };
-                if let Some(number) = standing.numbers.remove(&query) {
+                if let Some(standing) = self.standing.get_mut(&graph)
+                    && let Some(number) = standing.numbers.remove(&query)
+                {
                     standing.common.queries.borrow_mut().remove(number);
                 }
             }
@@ -237,8 +240,9 @@ impl State {
                     graph.drop_index(&definition);
                 }
             }
-            Command::Stop => {}
+            Command::Stop => return ControlFlow::Break(()),
         }
+        ControlFlow::Continue(None)
     }
 
     /// Ends the dataflow of standing queries if the last has gone. Only now: the arrangement lets go of who listened to it when its

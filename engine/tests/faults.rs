@@ -168,7 +168,8 @@ fn run(seed: u64, tally: &mut Tally) {
     let fault = faults[random.below(faults.len() as u64) as usize];
     let armed_at = random.below(records.len() as u64) as usize;
     let live = catch_unwind(AssertUnwindSafe(|| -> Result<(), EngineError> {
-        let engine = Engine::open(Arc::new(MapDb::on(file.clone())?), Options { workers: 1, ..Options::default() })?;
+        let store = Arc::new(MapDb::on(file.clone())?);
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() })?;
         let graph = engine.default_graph();
         share_symbols(&scratch.default_graph(), &graph);
         engine.start()?;
@@ -187,7 +188,10 @@ fn run(seed: u64, tally: &mut Tally) {
                 checkpoint::make(&graph, graph.durable())?;
             }
             if random.below(6) == 0 {
-                while graph.history().tend(&std::sync::atomic::AtomicBool::new(false))? {}
+                while graph.history().tend(&std::sync::atomic::AtomicBool::new(false))? {
+                    // Or what it writes would not follow from the seed.
+                    store.wait_removed();
+                }
             }
             if random.below(12) == 0 {
                 break;

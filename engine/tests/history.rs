@@ -16,6 +16,7 @@ use weir_engine::history::Changed;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, Part, Store, StoreError};
 use weir_engine::view::{Direction, EdgeRef, View};
+use weir_engine::why::Records;
 use weir_engine::{Engine, EngineError, Graph, Ingester, Moment, Options, QueryOptions, Retention, checkpoint};
 use weir_model::codec::{decode_edge_property, decode_parallel};
 use weir_model::mutation::Kind;
@@ -720,8 +721,9 @@ fn brought_is_known(graph: &Graph, brought: &[Brought]) -> usize {
     let ticks: Vec<Tick> = ticks.into_iter().collect();
     // What is asked for together is mostly not all there is.
     let mut of = BTreeMap::new();
+    let records = Records::of(graph);
     for some in ticks.chunks(40) {
-        of.extend(some.iter().copied().zip(graph.records_of(some).unwrap()));
+        of.extend(some.iter().copied().zip(records.find(some).unwrap()));
     }
     let mut known = |(at, count, source, position): &&Brought| {
         let found: Vec<_> = (at.0..at.0 + count).map(|tick| of.remove(&Tick(tick)).flatten()).collect();

@@ -14,7 +14,7 @@ use weir_cypher_compiler::{Options as CompileOptions, compile};
 use weir_engine::evaluate::Prepared;
 use weir_engine::reference::{ReferenceGraph, matches};
 use weir_engine::store::{InMemory, Store};
-use weir_engine::{Engine, EngineError, Graph, Ingester, Options, QueryOptions};
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, Ingester, Options, QueryOptions};
 use weir_model::{Mutations, Value};
 
 /// Beginnings by label and by value, equality, lists, ranges, prefixes, several at once, and parts that are joined.
@@ -61,6 +61,21 @@ fn prepare(graph: &Graph, text: &str) -> Arc<Prepared> {
 fn run(graph: &Graph, text: &str) -> Result<Vec<Vec<Value>>, EngineError> {
     let mut rows = Vec::new();
     graph.query(&prepare(graph, text), &[], QueryOptions::default(), &mut |row| {
+        rows.push(row.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+/// The same of a query that asks for `$that`.
+fn prepare_with(graph: &Graph, text: &str) -> Arc<Prepared> {
+    let options = CompileOptions { parameters: vec!["that".into()], ..CompileOptions::default() };
+    graph.prepare(compile(text, &options).unwrap_or_else(|problems| panic!("{text}: {}", problems[0])))
+}
+
+fn run_with(graph: &Graph, query: &Prepared, that: Value) -> Result<Vec<Vec<Value>>, EngineError> {
+    let mut rows = Vec::new();
+    graph.query(query, &[that], QueryOptions::default(), &mut |row| {
         rows.push(row.to_vec());
         ControlFlow::Continue(())
     })?;
@@ -284,6 +299,118 @@ fn writes_are_seen_through_indexes_and_stay_serializable() {
     });
     let people = "MATCH (n:P) WHERE n.name STARTS WITH 'person' RETURN count(n), min(n.seen), max(n.seen)";
     assert_eq!(run(&graph, people).unwrap(), [[50, 4, 4].map(Value::Integer)]);
+}
+
+/// Each of them is another value to MERGE, whatever `=` says of it. The last lies in no index.
+fn values_apart() -> Vec<Value> {
+    let list = |item: Value| Value::list(vec![item]);
+    vec![
+        Value::text("Ann"),
+        Value::text("a text that is long and ends with 1"),
+        Value::text("a text that is long and ends with 2"),
+        Value::text("1"),
+        Value::Integer(1),
+        Value::Float(1.0),
+        Value::Integer(0),
+        Value::Float(0.0),
+        Value::Float(-0.0),
+        Value::Boolean(true),
+        list(Value::Integer(1)),
+        list(Value::Float(1.0)),
+        list(Value::Float(f64::NAN)),
+        Value::Float(f64::NAN),
+    ]
+}
+
+/// MERGE compares by type and value. An index offers what may be the same; what lies in none is looked for everywhere.
+#[test]
+fn merge_finds_by_an_index_what_is_the_same() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    let (with, without) = (engine.default_graph(), engine.create_graph("without", GraphOptions::default()).unwrap());
+    run(&with, "CREATE INDEX FOR (n:P) ON (n.name)").unwrap();
+    let merge = "MERGE (n:P {name: $that}) ON CREATE SET n.made = true ON MATCH SET n.made = false RETURN n.made";
+    for graph in [&with, &without] {
+        run(graph, "CREATE (:P), (:P {other: 1}), (:Q {name: 'Ann'})").unwrap();
+        let query = prepare_with(graph, merge);
+        for made in [true, false, false] {
+            for value in values_apart() {
+                let rows = run_with(graph, &query, value.clone()).unwrap();
+                assert_eq!(rows, [[Value::Boolean(made)]], "{value:?}");
+            }
+        }
+        let count = Value::Integer(values_apart().len() as i64);
+        assert_eq!(run(graph, "MATCH (n:P) WHERE n.name IS NOT NULL RETURN count(n)").unwrap(), [[count]]);
+        let refused = run_with(graph, &query, Value::Null).unwrap_err().to_string();
+        assert!(refused.contains("`name`, which is null"), "{refused}");
+    }
+    let query = prepare_with(&with, merge);
+    let way = |that: Value| with.ways(&query, &[that]).into_values().next().unwrap();
+    for value in values_apart() {
+        let is_indexed = !value.is_nan();
+        let expected = if is_indexed { "node 0 by the index index_P_name of :P(name)" } else { "node 0 among those with :P" };
+        assert_eq!(way(value.clone()), expected, "{value:?}");
+    }
+    // As EXPLAIN sees it, where no value was given.
+    assert_eq!(way(Value::Null), "node 0 by the index index_P_name of :P(name)");
+}
+
+/// The merges of one query find what those before them made, by an index and by what its scans keep.
+#[test]
+fn merges_of_one_query_find_what_it_made() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    for (name, indexed) in [("with", true), ("without", false)] {
+        let graph = engine.create_graph(name, GraphOptions::default()).unwrap();
+        if indexed {
+            run(&graph, "CREATE INDEX FOR (n:P) ON (n.name)").unwrap();
+        }
+        let merges = "UNWIND $that AS name MERGE (n:P {name: name}) ON CREATE SET n.count = 1 ON MATCH SET n.count = n.count + 1";
+        let that: Vec<Value> = [values_apart(), values_apart(), values_apart()].concat();
+        run_with(&graph, &prepare_with(&graph, merges), Value::list(that)).unwrap();
+        let counts = run(&graph, "MATCH (n:P) RETURN count(n), min(n.count), max(n.count)").unwrap();
+        assert_eq!(counts, [[values_apart().len() as i64, 3, 3].map(Value::Integer)], "{name} an index");
+    }
+    // A chain begins where an index knows a node of it.
+    let graph = engine.graph("with").unwrap();
+    let chain = "UNWIND [1, 2, 1] AS x MERGE (a:P {name: 'Ann'})-[:R]->(b:P {name: x}) RETURN count(DISTINCT b)";
+    assert_eq!(run(&graph, chain).unwrap(), [[Value::Integer(2)]]);
+    let way = graph.ways(&prepare(&graph, chain), &[]).into_values().next().unwrap();
+    assert!(way.contains("by the index index_P_name"), "{way}");
+}
+
+/// What scans keep is not taken out again; a node that is deleted is still not asked for.
+#[test]
+fn what_a_query_has_deleted_is_not_found_again() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    for (name, open_cypher) in [("streaming", false), ("cypher", true)] {
+        let graph = engine.create_graph(name, GraphOptions { open_cypher }).unwrap();
+        let text =
+            "UNWIND [1, 2, 3, 4] AS i CALL { WITH i MERGE (n {k: 1}) WITH n, i WHERE i = 2 DETACH DELETE n } RETURN count(*)";
+        run(&graph, text).unwrap_or_else(|failure| panic!("{name}: {failure}"));
+        assert_eq!(run(&graph, "MATCH (n) RETURN count(n)").unwrap(), [[Value::Integer(1)]], "{name}");
+        run(&graph, "UNWIND [1, 2, 3, 4] AS i CREATE (:A {k: i})").unwrap();
+        let text = "UNWIND [1, 2, 3, 4] AS i CALL { WITH i MATCH (n:A {k: i}) DETACH DELETE n } RETURN count(*)";
+        run(&graph, text).unwrap_or_else(|failure| panic!("{name}: {failure}"));
+        assert_eq!(run(&graph, "MATCH (n:A) RETURN count(n)").unwrap(), [[Value::Integer(0)]], "{name}");
+    }
+}
+
+/// Of merges that race for a value one makes it, whether an index knows it or not.
+#[test]
+fn of_merges_that_race_for_a_value_one_makes_it() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    let graph = engine.default_graph();
+    run(&graph, "CREATE INDEX FOR (n:P) ON (n.name)").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let graph = graph.clone();
+            scope.spawn(move || {
+                let query = prepare_with(&graph, "MERGE (n:P {name: $that}) SET n.seen = coalesce(n.seen, 0) + 1");
+                values_apart().into_iter().for_each(|value| drop(run_with(&graph, &query, value).unwrap()));
+            });
+        }
+    });
+    let counts = run(&graph, "MATCH (n:P) RETURN count(n), min(n.seen), max(n.seen)").unwrap();
+    assert_eq!(counts, [[values_apart().len() as i64, 4, 4].map(Value::Integer)]);
 }
 
 /// The cheaper end: few with the one label, many with the other; an index where there is one.

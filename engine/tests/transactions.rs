@@ -4,11 +4,13 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use weir_cypher_compiler::{Options as CompileOptions, compile};
 use weir_engine::store::InMemory;
-use weir_engine::{Engine, EngineError, Graph, GraphOptions, Ingester, Options, Prepared, QueryOptions};
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, Ingester, Options, Prepared, QueryOptions, Write, Written};
 use weir_model::{Position, Value};
 
 fn engine(workers: usize) -> Engine {
@@ -59,6 +61,60 @@ fn counters_lose_no_step() {
     });
     let count = single(&graph, "MATCH (n) WHERE id(n) = idFrom('counter', 1) RETURN n.count");
     assert_eq!(count, Value::Integer(800));
+    engine.shutdown().unwrap();
+}
+
+/// Each is slower than the one that only counts, loses every race with it, and asks for the past with the graph locked.
+#[test]
+fn who_asks_for_the_past_and_loses_every_race_counts_too() {
+    let engine = engine(2);
+    let graph = engine.default_graph();
+    let counted = AtomicI64::new(0);
+    let count = |text: &str| {
+        rows(&graph, &prepare(&graph, text), Value::Null).unwrap();
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let hot = "MATCH (n) WHERE id(n) = idFrom('hot')";
+    let changes = "size([change IN journal WHERE change.kind = 'property' AND change.detail.key = 'count'])";
+    let by_journal = format!("{hot} CALL debug.node(n) YIELD journal CALL util.sleep(3) SET n.count = {changes} + 1");
+    // What it was is not what it is: only that it can be asked.
+    let by_moment = format!(
+        "{hot} CALL history.nodeAt(n, timestamp() - 2) YIELD node CALL util.sleep(3)
+         SET n.count = coalesce(n.count, 0) + 1, n.before = coalesce(properties(node).count, 0)"
+    );
+    std::thread::scope(|scope| {
+        let slowly = || {
+            for _ in 0..5 {
+                count(&by_journal);
+                count(&by_moment);
+            }
+        };
+        let slow = [scope.spawn(slowly), scope.spawn(slowly), scope.spawn(slowly)];
+        while slow.iter().any(|thread| !thread.is_finished()) {
+            count(&format!("{hot} SET n.count = coalesce(n.count, 0) + 1"));
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    });
+    assert_eq!(single(&graph, &format!("{hot} RETURN n.count")), Value::Integer(counted.into_inner()));
+    assert_eq!(single(&graph, &format!("{hot} RETURN n.before < n.count")), Value::Boolean(true));
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn a_small_write_that_answers_much_runs_alone() {
+    let engine = engine(1);
+    let graph = engine.default_graph();
+    let query = prepare(&graph, "CREATE (:Answer {size: size($that)}) RETURN $that");
+    let write = |bytes: usize| {
+        let (sender, receiver) = sync_channel(1);
+        let done = Box::new(move |written| sender.send(written).unwrap());
+        graph.write_together(Write { query: query.clone(), parameters: vec![Value::text(&"x".repeat(bytes))], done });
+        receiver.recv().unwrap()
+    };
+    assert!(matches!(write(1000), Written::Done(rows) if rows.len() == 1));
+    assert!(matches!(write(1 << 20), Written::RunAlone));
+    assert_eq!(single(&graph, "MATCH (n:Answer) RETURN sum(n.size)"), Value::Integer(1000));
+    assert_eq!(rows(&graph, &query, Value::text(&"x".repeat(1 << 20))).unwrap().len(), 1);
     engine.shutdown().unwrap();
 }
 

@@ -5,9 +5,10 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::any::{QUERIES, comparable, comparable_rows, random_record};
 use common::{Random, Rows, ad_hoc, answer, compile, node};
@@ -324,5 +325,72 @@ fn what_time_alone_brings_is_there_since_then() {
         expected.dedup();
         assert_eq!(found, expected, "{text}");
     }
+    engine.shutdown().unwrap();
+}
+
+/// More nodes than are worked out at once, some of which two patterns have in common.
+#[test]
+fn a_row_is_sought_among_many_nodes() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let mut record = Mutations::default();
+    for n in 0..5_000 {
+        record.set_label(node(n), symbol("A"), true);
+        record.set_property(node(n), symbol("x"), &Value::Integer(n as i64));
+        if n.is_multiple_of(2) {
+            record.set_label(node(n), symbol("B"), true);
+        }
+    }
+    graph.apply(record, 1).unwrap();
+    graph.wait_visible().unwrap();
+    let text = "MATCH (n:A) RETURN id(n) AS n, n.x AS x UNION ALL MATCH (n:B) RETURN id(n) AS n, n.x AS x";
+    let plan = compile(StandingMode::AnyQuery, text);
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let column = staged.pivot().unwrap();
+    let (moment, at) = graph.moment(None).unwrap();
+    let seek = |x: i64| {
+        let looks = Cell::new(0);
+        let found = graph.seek_row(&staged, column, moment.view(), at, &|row| {
+            looks.set(looks.get() + 1);
+            row.0[1] == Value::Integer(x)
+        });
+        assert!(!found.gave_up);
+        (found.found.is_some(), looks.get())
+    };
+    for x in [0, 1, 1_999, 2_000, 4_999] {
+        assert!(seek(x).0, "{x}");
+    }
+    assert_eq!(seek(5_000), (false, 7_500), "each row of the answer once");
+    engine.shutdown().unwrap();
+}
+
+/// The time there is holds for the telling, too.
+#[test]
+fn what_is_late_is_not_told() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let mut record = Mutations::default();
+    record.set_label(node(2), symbol("B"), true);
+    record.set_edge(node(1), symbol("r"), node(2), 0, true);
+    graph.apply(record, 1).unwrap();
+    graph.wait_visible().unwrap();
+    let plan = compile(StandingMode::AnyQuery, "MATCH (a) WHERE EXISTS { (a)-[:r]->(:B) } RETURN id(a) AS a");
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let late = Staged::new(&graph, &plan).unwrap().until(Instant::now());
+    let (moment, at) = graph.moment(None).unwrap();
+    let worked = graph.work(&staged, &[], moment.view(), at);
+    let mut told = 0;
+    for level in &worked.levels {
+        let What::Each(asks) = level.what else { continue };
+        let (row, _) = &worked.levels[level.inputs[0]].rows[0];
+        told += graph.asked(&staged, asks, row, moment.view(), at).len();
+        assert!(graph.asked(&late, asks, row, moment.view(), at).is_empty());
+    }
+    assert!(told > 0);
+    assert!(graph.work(&late, &[], moment.view(), at).gave_up);
     engine.shutdown().unwrap();
 }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use crate::arithmetic::{self, mismatch};
 use crate::exact::{Spread, Total};
 use crate::expression::{Aggregate, AggregateKind, Failure, FailureKind};
+use crate::extent::weight;
 use crate::value::Value;
 
 #[derive(Clone, Debug)]
@@ -102,6 +103,11 @@ impl Accumulator {
             }
         }
         Ok(())
+    }
+
+    /// What `min` and `max` keep, in bytes; of the others nothing.
+    pub fn extreme_bytes(&self) -> usize {
+        if let State::Extreme { best, .. } = &self.state { weight(best) } else { 0 }
     }
 
     pub fn finish(self) -> Result<Value, Failure> {

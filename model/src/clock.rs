@@ -145,6 +145,12 @@ impl Context for At<'_> {
     fn room(&self) -> usize {
         self.context.room()
     }
+    fn hold(&self, bytes: usize) -> Result<(), Failure> {
+        self.context.hold(bytes)
+    }
+    fn release(&self, bytes: usize) {
+        self.context.release(bytes);
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use crate::arithmetic::{self, mismatch};
 use crate::clock;
 use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Quantifier};
-use crate::extent;
+use crate::extent::{self, Holding, Parts};
 use crate::id::NodeId;
 use crate::java_regex;
 use crate::plan::Slot;
@@ -44,7 +44,11 @@ impl Expr {
                 Value::FullEdge(edge) => Value::Boolean(labels.iter().all(|label| edge.key.kind == context.name(*label))),
                 other => return Err(mismatch("Node, Relationship", other, "label test")),
             },
-            Expr::Index { of, index } => return at_index(of.look(row, context)?, &*index.look(row, context)?, context),
+            Expr::Index { of, index } => {
+                let (of, _held) = of.hold(row, context)?;
+                let index = index.look(row, context)?;
+                return at_index(of, &index, context);
+            }
             Expr::Slice { of, from, to } => slice(of, from.as_deref(), to.as_deref(), row, context)?,
             Expr::Not(of) => match truth(of, row, context)? {
                 None => Value::Null,
@@ -59,7 +63,9 @@ impl Expr {
             Expr::IsNull { of, negated } => Value::Boolean(of.look(row, context)?.is_null() != *negated),
             Expr::Negate(of) => arithmetic::negate(&*of.look(row, context)?)?,
             Expr::Binary { operator, left, right } => {
-                let (left, right) = (left.look(row, context)?, right.look(row, context)?);
+                let (left, held) = left.hold(row, context)?;
+                let right = right.look(row, context)?;
+                drop(held);
                 match (operator, &*right) {
                     (Binary::Add, right) => extent::check_sum(&left, right, context)?,
                     (Binary::In, Value::List(items)) => context.spend(items.len() / 4)?,
@@ -68,19 +74,22 @@ impl Expr {
                 binary(*operator, &left, &right)?
             }
             Expr::List(items) => {
-                let list =
-                    Value::List(items.iter().map(|item| item.evaluate(row, context)).collect::<Result<Vec<_>, _>>()?.into());
-                extent::measured(&list, context.room())?;
-                list
+                let (mut list, mut parts) = (Vec::with_capacity(items.len()), Parts::new(context));
+                for item in items {
+                    let item = item.evaluate(row, context)?;
+                    parts.add(&item)?;
+                    list.push(item);
+                }
+                Value::list(list)
             }
             Expr::Map(entries) => {
-                let mut map = crate::value::Map::with_capacity(entries.len());
+                let (mut map, mut parts) = (crate::value::Map::with_capacity(entries.len()), Parts::new(context));
                 for (key, value) in entries {
-                    map.insert(key.clone(), value.evaluate(row, context)?);
+                    let value = value.evaluate(row, context)?;
+                    parts.add_entry(key, &value)?;
+                    map.insert(key.clone(), value);
                 }
-                let map = Value::Map(map.into());
-                extent::measured(&map, context.room())?;
-                map
+                Value::Map(map.into())
             }
             Expr::Case { branches, otherwise } => {
                 for (condition, result) in branches {
@@ -96,24 +105,47 @@ impl Expr {
             }
             Expr::Quantifier { kind, slot, list, condition } => quantifier(*kind, *slot, list, condition, row, context)?,
             Expr::Reduce { total, initial, slot, list, step } => {
-                let list = list.look(row, context)?;
+                let (list, _list) = list.hold(row, context)?;
                 let Some(items) = elements(&list, "reduce list")? else { return Ok(Cow::Owned(Value::Null)) };
-                let mut inner = row.to_vec();
-                put(&mut inner, *total, initial.evaluate(row, context)?);
+                let (mut inner, _row) = copy(row, context)?;
+                let mut held = Holding::new(context);
+                let first = initial.evaluate(row, context)?;
+                held.add(&first)?;
+                put(&mut inner, *total, first);
                 for item in items {
                     context.spend(1)?;
                     put(&mut inner, *slot, item.clone());
                     let next = step.evaluate(&inner, context)?;
+                    held.clear();
                     // What grows with every round is looked at in every round.
-                    extent::measured(&next, context.room())?;
+                    let bytes = extent::measured(&next, context.room())?;
                     put(&mut inner, *total, next);
+                    held.add_measured(&inner[total.0 as usize], bytes)?;
                 }
                 std::mem::take(&mut inner[total.0 as usize])
+            }
+            Expr::Let { slot, value, of } => {
+                let (mut inner, mut held) = copy(row, context)?;
+                let value = value.evaluate(row, context)?;
+                held.add(&value)?;
+                put(&mut inner, *slot, value);
+                of.evaluate(&inner, context)?
             }
             Expr::Subquery(subquery) => context.subquery(subquery, row)?,
             Expr::Clocked(condition) => clock::clocked(condition, row, context)?,
         };
         Ok(Cow::Owned(owned))
+    }
+
+    /// As `look`, for a value beside which more is made: what is not borrowed counts until then.
+    #[inline]
+    fn hold<'a>(&'a self, row: &'a [Value], context: &'a dyn Context) -> Result<(Cow<'a, Value>, Holding<'a>), Failure> {
+        let value = self.look(row, context)?;
+        let mut held = Holding::new(context);
+        if let Cow::Owned(value) = &value {
+            held.add(value)?;
+        }
+        Ok((value, held))
     }
 }
 
@@ -266,7 +298,7 @@ fn position(index: i64, length: usize) -> Option<usize> {
 }
 
 fn slice(of: &Expr, from: Option<&Expr>, to: Option<&Expr>, row: &[Value], context: &dyn Context) -> Result<Value, Failure> {
-    let list = of.look(row, context)?;
+    let (list, _held) = of.hold(row, context)?;
     let items = match &*list {
         Value::Null => return Ok(Value::Null),
         Value::List(items) => items,
@@ -308,13 +340,19 @@ fn call(
         }
         Ok(result)
     };
+    let mut held = Holding::new(context);
+    let mut value = |argument: &Expr| -> Result<Value, Failure> {
+        let value = argument.evaluate(row, context)?;
+        held.add(&value)?;
+        Ok(value)
+    };
     // Most calls have few arguments: those stay off the heap.
     match arguments {
         [] => run(&[]),
-        [a] => run(&[a.evaluate(row, context)?]),
-        [a, b] => run(&[a.evaluate(row, context)?, b.evaluate(row, context)?]),
-        [a, b, c] => run(&[a.evaluate(row, context)?, b.evaluate(row, context)?, c.evaluate(row, context)?]),
-        many => run(&many.iter().map(|argument| argument.evaluate(row, context)).collect::<Result<Vec<_>, _>>()?),
+        [a] => run(&[value(a)?]),
+        [a, b] => run(&[value(a)?, value(b)?]),
+        [a, b, c] => run(&[value(a)?, value(b)?, value(c)?]),
+        many => run(&many.iter().map(value).collect::<Result<Vec<_>, _>>()?),
     }
 }
 
@@ -335,6 +373,12 @@ fn put(row: &mut Vec<Value>, slot: Slot, value: Value) {
     row[at] = value;
 }
 
+/// A copy of the row for what binds a variable of its own. It has the texts of the row once more.
+fn copy<'c>(row: &[Value], context: &'c dyn Context) -> Result<(Vec<Value>, Holding<'c>), Failure> {
+    let held = Holding::of_copy(row, context)?;
+    Ok((row.to_vec(), held))
+}
+
 fn comprehension(
     slot: Slot,
     list: &Expr,
@@ -343,10 +387,10 @@ fn comprehension(
     row: &[Value],
     context: &dyn Context,
 ) -> Result<Value, Failure> {
-    let list = list.look(row, context)?;
+    let (list, _list) = list.hold(row, context)?;
     let Some(items) = elements(&list, "filter comprehension")? else { return Ok(Value::Null) };
-    let mut inner = row.to_vec();
-    let (mut values, mut room) = (Vec::new(), context.room());
+    let (mut inner, _row) = copy(row, context)?;
+    let (mut values, mut parts) = (Vec::new(), Parts::new(context));
     for item in items {
         context.spend(1)?;
         put(&mut inner, slot, item.clone());
@@ -359,7 +403,7 @@ fn comprehension(
             Some(result) => result.evaluate(&inner, context)?,
             None => item.clone(),
         };
-        room -= extent::measured(&value, room)?;
+        parts.add(&value)?;
         values.push(value);
     }
     Ok(Value::list(values))
@@ -373,7 +417,7 @@ fn quantifier(
     row: &[Value],
     context: &dyn Context,
 ) -> Result<Value, Failure> {
-    let list = list.look(row, context)?;
+    let (list, _list) = list.hold(row, context)?;
     let place = match kind {
         Quantifier::All => "predicate in `all`",
         Quantifier::Any => "predicate in `any`",
@@ -381,7 +425,7 @@ fn quantifier(
         Quantifier::Single => "predicate in `single`",
     };
     let Some(items) = elements(&list, place)? else { return Ok(Value::Null) };
-    let mut inner = row.to_vec();
+    let (mut inner, _row) = copy(row, context)?;
     let (mut has_null, mut is_found) = (false, false);
     for item in items {
         context.spend(1)?;

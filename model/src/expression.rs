@@ -82,6 +82,12 @@ pub enum Expr {
         list: Box<Expr>,
         step: Box<Expr>,
     },
+    /// `of`, which finds in `slot` what is worked out once and asked for more often.
+    Let {
+        slot: Slot,
+        value: Box<Expr>,
+        of: Box<Expr>,
+    },
     /// What the graph answers to a query that begins at this row.
     Subquery(Box<Subquery>),
     /// A condition that the passing of time alone can turn, once: see `clock`. Only in what is maintained.
@@ -223,6 +229,11 @@ pub trait Context {
     fn room(&self) -> usize {
         extent::ROOM
     }
+    /// Told of values that are there while more are made, until `release`: fails once they are more than the query may hold.
+    fn hold(&self, _bytes: usize) -> Result<(), Failure> {
+        Ok(())
+    }
+    fn release(&self, _bytes: usize) {}
     /// Who waits for conditions to turn as time passes; mostly nobody.
     fn turns(&self) -> Option<&Cell<i64>> {
         None

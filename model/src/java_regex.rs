@@ -1,10 +1,13 @@
-//! Regular expressions as queries write them: in Java's syntax, run in time linear in the text.
+//! Regular expressions as queries write them: in Java's syntax, each search run in time linear in the text.
 //!
 //!     pattern ──▶ translate: Java's text to that of the `regex` crate ──▶ cache ──▶ search
 //!                 class: what one character may be
 //!
 //! Patterns that need backtracking are refused with an error that says so: look-around, back-references, atomic groups,
 //! and possessive repetition where it makes a difference.
+//!
+//! It is one search that is linear. All matches of `a*;|a` in a text of `a` are as many searches, each of which looks to the end of the text for
+//! the `;`. So whoever goes on from match to match counts `Search::steps` for each.
 //!
 //! Java's `$` is true at the end and before a last line terminator. To the crate, which cannot look ahead, it is the end.
 //! So in a text that ends with a terminator other automata search:
@@ -32,6 +35,10 @@ const COMPILED_BYTES: [usize; 4] = [16 << 10, 128 << 10, 1 << 20, 4 << 20];
 /// Bytes of an automaton times bytes of a text. A search takes time in proportion to that at worst, about a second for so
 /// much, and cannot be broken off.
 const WORK_MAX: usize = 1 << 35;
+/// For so many bytes that a search may look at, or so much work that it may be, a step is counted. The most work is as many steps as there are
+/// between two looks at the clock.
+const STEP_BYTES: usize = 4096;
+const STEP_WORK: usize = WORK_MAX / 128;
 /// Reading a longer pattern alone takes long, whatever becomes of it.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
 /// Of a pattern in an error.
@@ -58,13 +65,15 @@ pub fn search(pattern: &str, text: &str) -> Result<Search, Failure> {
     thread_local!(static CACHE: Cache = const { Cache::new() });
     let compiled = CACHE.with(|cache| cache.get(pattern, false))?;
     let end = compiled.end(text);
-    match end {
-        End::Text => compiled.plain.within(pattern, text)?,
-        End::Line => compiled.line(pattern)?.within(pattern, text)?,
+    let automaton = match end {
+        End::Text => &compiled.plain,
+        End::Line => compiled.line(pattern)?,
         End::Cut { .. } if !compiled.exact => return Err(undecided(pattern)),
-        End::Cut { crlf } => compiled.deciding(pattern, crlf)?.automaton.within(pattern, text)?,
+        End::Cut { crlf } => &compiled.deciding(pattern, crlf)?.automaton,
     };
-    Ok(Search { compiled, end })
+    automaton.within(pattern, text)?;
+    let bytes = automaton.bytes;
+    Ok(Search { compiled, end, bytes })
 }
 
 /// A pattern made ready for one text.
@@ -72,9 +81,17 @@ pub fn search(pattern: &str, text: &str) -> Result<Search, Failure> {
 pub struct Search {
     compiled: Rc<Compiled>,
     end: End,
+    /// At most so large is its automaton.
+    bytes: usize,
 }
 
 impl Search {
+    /// What a search from there on may cost, in steps for `Context::spend`.
+    pub fn steps(&self, text: &str, from: usize) -> usize {
+        let rest = text.len().saturating_sub(from);
+        1 + rest / STEP_BYTES + self.bytes.saturating_mul(rest) / STEP_WORK
+    }
+
     /// The first match with its groups.
     pub fn captures<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
         self.captures_at(text, 0)

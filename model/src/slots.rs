@@ -23,6 +23,7 @@ impl Expr {
             }
             Quantifier { list, condition, .. } => vec![list, condition],
             Reduce { initial, list, step, .. } => vec![initial, list, step],
+            Let { value, of, .. } => vec![value, of],
             Subquery(subquery) => {
                 let mut all = Vec::new();
                 subquery.plan.all_expressions(&mut all);

@@ -12,6 +12,14 @@ use crate::service::Weir;
 /// How long a message may take.
 const MESSAGE_MAX: Duration = Duration::from_secs(20);
 
+/// The headers of a handshake.
+pub const HANDSHAKE: &[(&str, &str)] = &[
+    ("Upgrade", "websocket"),
+    ("Sec-WebSocket-Version", "13"),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ("Connection", "Upgrade"),
+];
+
 pub struct Socket {
     stream: TcpStream,
 }
@@ -19,12 +27,12 @@ pub struct Socket {
 impl Socket {
     /// Opens a socket; the error is the beginning of an answer that refuses it.
     pub fn open(weir: &Weir, path: &str) -> Result<Socket, String> {
-        let headers = [
-            ("Upgrade", "websocket"),
-            ("Sec-WebSocket-Version", "13"),
-            ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
-            ("Connection", "Upgrade"),
-        ];
+        Socket::open_with(weir, path, &[])
+    }
+
+    /// The same with more headers.
+    pub fn open_with(weir: &Weir, path: &str, more: &[(&str, &str)]) -> Result<Socket, String> {
+        let headers = [HANDSHAKE, more].concat();
         let mut stream = client::open(weir.address(), "GET", path, &headers, b"").expect("weir can be reached");
         stream.set_read_timeout(Some(MESSAGE_MAX)).expect("a limit of time");
         let mut head = Vec::new();
@@ -69,13 +77,14 @@ impl Socket {
         self.stream.write_all(&frame).expect("the socket is open");
     }
 
-    /// The next text; none when the socket is closed.
+    /// The next text; none when the socket is closed. Pings are answered meanwhile.
     pub fn message(&mut self) -> Option<Json> {
         loop {
             let (kind, payload) = self.read().ok()?;
             match kind {
                 1 => return Some(serde_json::from_slice(&payload).expect("JSON")),
                 8 => return None,
+                9 => self.frame(10, &payload),
                 _ => {}
             }
         }

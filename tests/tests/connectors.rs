@@ -812,6 +812,24 @@ fn records_are_transformed_before_their_query_and_what_fails_is_kept_aside() {
 }
 
 #[test]
+fn records_that_become_very_large_take_effect_in_parts() {
+    let home = Home::new();
+    let lines: String = (0..40).map(|n| format!("{{\"id\": {n}}}\n")).collect();
+    home.write("records.jsonl", lines);
+    // The first are small, so that many are read at once when the others come.
+    let function = "that => ({id: that.id, text: 'x'.repeat(that.id < 15 ? 1 : 12000000)})";
+    let body = json!({"name": "records", "source": {"type": "File", "path": "records.jsonl", "format": {"type": "JsonL"}},
+        "query": "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.size = size($that.text), n.count = coalesce(n.count, 0) + 1",
+        "transformation": {"type": "JavaScript", "function": function}});
+    let weir = home.start(RESUME);
+    weir.post(STREAMS, &body).expect(201);
+    let info = weir.wait_ingest("records", "Completed", PATIENCE);
+    assert_eq!((counted(&weir), &info["stats"]["ingestedCount"]), ((40, 1), &json!(40)));
+    assert_eq!(weir.rows("MATCH (n) RETURN sum(n.size)")[0][0], 300_000_015);
+    weir.stop();
+}
+
+#[test]
 fn avro_is_read_by_a_schema_from_a_web_server() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let schema = format!("http://{}/person.avsc", listener.local_addr().expect("an address"));

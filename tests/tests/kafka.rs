@@ -249,6 +249,92 @@ fn offsets_are_committed_also_while_a_stream_is_paused() {
     weir.stop();
 }
 
+/// Whoever polls less often is taken for dead.
+fn polled_often() -> Json {
+    json!({"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"})
+}
+
+/// Each of the groups has its one member for longer than that may go without being polled.
+fn stay_in_their_groups(broker: &Broker, groups: &[&str]) {
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(15) {
+        groups.iter().for_each(|group| assert_eq!(broker.members(group), 1, "{group} after {:?}", since.elapsed()));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// In a pause nobody polled the client: it left its group, and others had its partitions.
+#[test]
+fn a_stream_that_is_paused_for_long_stays_in_its_group() {
+    let Some(broker) = shared("pauses that are longer than max.poll.interval.ms") else { return };
+    broker.create_topic("long-pause", 2);
+    (0..2).for_each(|partition| {
+        produce(&broker, "long-pause", partition, partition as u64 * 10_000..partition as u64 * 10_000 + 10_000)
+    });
+    let weir = Home::new().start(&[]);
+    let commits = json!({"type": "ExplicitCommit", "maxBatch": 100, "maxIntervalMillis": 200});
+    let more = json!({"autoOffsetReset": "earliest", "maximumPerSecond": 2_000, "offsetCommitting": commits,
+        "kafkaProperties": polled_often()});
+    // A pattern, so that it has a client also when nothing comes for longer.
+    let definition = ingest(&broker.bootstrap(), json!(["^long-pause$"]), COUNT, more.clone());
+    weir.post("/api/v1/ingest/long-pause", &definition).expect(200);
+    let ends = with(more, json!({"format": {"type": "Drop"}, "endingOffset": 9_999}));
+    weir.post("/api/v1/ingest/long-pause-end", &ingest(&broker.bootstrap(), json!(["long-pause"]), "", ends)).expect(200);
+    let put = |verb: &str, streams: &[&str]| {
+        streams.iter().for_each(|stream| drop(weir.put(&format!("/api/v1/ingest/{stream}/{verb}")).expect(200)));
+    };
+    // More has been read ahead by then.
+    wait_until("some records are read", PATIENCE, || counted(&weir).0 > 1_000 && broker.members("long-pause-end") == 1);
+    put("pause", &["long-pause", "long-pause-end"]);
+    std::thread::sleep(Duration::from_secs(1));
+    let before = counted(&weir);
+    stay_in_their_groups(&broker, &["long-pause", "long-pause-end"]);
+    assert_eq!(counted(&weir), before, "a paused stream reads nothing");
+    put("start", &["long-pause", "long-pause-end"]);
+    wait_counted(&weir, 20_000);
+    let ended = weir.wait_ingest("long-pause-end", "Completed", PATIENCE);
+    assert_eq!(ended["stats"]["ingestedCount"], 20_000, "{ended}");
+    wait_until("all offsets are committed", PATIENCE, || {
+        (0..2).all(|partition| broker.committed("long-pause", "long-pause", partition) == Some(10_000))
+    });
+
+    // At rest, and paused then. Another that joins does not wait for it either, and what it had comes back.
+    std::thread::sleep(Duration::from_secs(3));
+    put("pause", &["long-pause"]);
+    stay_in_their_groups(&broker, &["long-pause"]);
+    let other = broker.member("long-pause", "long-pause");
+    wait_until("both are in the group", PATIENCE, || {
+        drop(other.poll(Duration::from_millis(20)));
+        broker.members("long-pause") == 2
+    });
+    drop(other);
+    wait_until("it is alone again", PATIENCE, || broker.members("long-pause") == 1);
+    (0..2).for_each(|partition| {
+        produce(&broker, "long-pause", partition, 20_000 + partition as u64 * 10..20_010 + partition as u64 * 10)
+    });
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(counted(&weir).0, 20_000, "a paused stream reads nothing");
+    put("start", &["long-pause"]);
+    wait_counted(&weir, 20_020);
+    weir.stop();
+}
+
+/// The same of one that waits for room in the graph.
+#[test]
+fn a_stream_that_the_graph_has_no_room_for_stays_in_its_group() {
+    let Some(broker) = shared("graphs without room for longer than max.poll.interval.ms") else { return };
+    broker.create_topic("no-room", 1);
+    produce(&broker, "no-room", 0, 0..3_000);
+    let weir = Home::new().start(&[]);
+    let slow = format!("CALL util.sleep(CASE WHEN $that.id = 0 THEN 25000 ELSE 0 END) {COUNT}");
+    let more = json!({"autoOffsetReset": "earliest", "kafkaProperties": polled_often()});
+    weir.post("/api/v1/ingest/no-room", &ingest(&broker.bootstrap(), json!(["no-room"]), &slow, more)).expect(200);
+    wait_until("it is in its group", PATIENCE, || broker.members("no-room") == 1);
+    stay_in_their_groups(&broker, &["no-room"]);
+    wait_counted(&weir, 3_000);
+    weir.stop();
+}
+
 #[test]
 fn records_that_fail_are_told_with_where_they_come_from() {
     let Some(broker) = shared("dead letters with key, offset and headers") else { return };

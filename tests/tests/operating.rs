@@ -1,10 +1,13 @@
 //! What operators rely on: levels of the log that change while weir runs, the audit log, reporters of figures.
 
+use std::io::Read;
 use std::net::TcpListener;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
 use weir_tests::client::{self, Answer};
 use weir_tests::endpoint::Endpoint;
@@ -208,6 +211,46 @@ fn a_start_that_takes_time_is_told() {
     assert!(reasons.iter().any(|reason| reason.contains(" entries of the log re")), "{reasons:?}");
     weir.wait_ready();
     assert_eq!(weir.rows("MATCH (n:Number) RETURN count(n)"), [json!([300_000])]);
+}
+
+/// The first process of a container is not ended by a signal that it does not watch for.
+#[test]
+fn the_first_process_of_a_container_can_be_ended_while_it_starts() {
+    let alone = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]).arg(program);
+        command
+    };
+    if !alone(Path::new("true")).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("left out: there are no namespaces of processes for this user here (unshare of util-linux)");
+        return;
+    }
+    // A recipe that does not come keeps weir from starting.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    silent.set_nonblocking(true).expect("a listener");
+    let url = format!("http://{}/recipe.yaml", silent.local_addr().expect("a port"));
+    let home = Home::new();
+    let mut command = alone(&binary());
+    command.args(["-r", &url]).current_dir(home.path()).stderr(Stdio::piped()).env("no_proxy", "127.0.0.1");
+    let mut outside = command.spawn().expect("unshare runs");
+    let children = format!("/proc/{0}/task/{0}/children", outside.id());
+    let (mut first, mut asked) = (None, None);
+    eventually("the request for the recipe", || {
+        let ids = std::fs::read_to_string(&children).unwrap_or_default();
+        first = ids.split_whitespace().next().and_then(|id| Pid::from_raw(id.parse().ok()?));
+        asked = asked.take().or_else(|| silent.accept().ok());
+        first.is_some() && asked.is_some()
+    });
+    kill_process(first.expect("it is there"), Signal::TERM).expect("a signal can be sent to it");
+    let deadline = Instant::now() + PATIENCE;
+    while outside.try_wait().expect("a child").is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let is_over = outside.try_wait().expect("a child").is_some();
+    let _ = (outside.kill(), outside.wait());
+    let mut said = String::new();
+    outside.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert!(is_over && said.contains("SIGTERM before weir was ready"), "{said}");
 }
 
 /// Who starts weir by hand is told where it is, what it works with, and what to do next.

@@ -119,6 +119,11 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["-r", "values.yaml", "-x", "other=1"], 1, &["given", "--recipe-value"]),
         (&["--no-such-option"], 2, &["--no-such-option"]),
         (&["-Dno-equals-sign"], 2, &["no-equals-sign"]),
+        (&["improt", "graph.jsonl"], 2, &["'improt' is neither a command nor a file", "did you mean `import`?"]),
+        (&["-Dweir.workers=1", "shell"], 2, &["'-D <KEY=VALUE>' has no effect on `weir shell`"]),
+        (&["check", "-r", "recipe.yaml"], 2, &["'-r'"]),
+        (&["export", "graph.jsonl", "-p", "1"], 2, &["--url"]),
+        (&["demo", "--rate", "0"], 2, &["--rate", "from 1 to"]),
     ];
     for (arguments, code, texts) in refused {
         let (status, said) = home.spawn_bare(arguments).wait_end(END_MAX);

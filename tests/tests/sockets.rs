@@ -1,14 +1,62 @@
 //! The web sockets against the real binary: the query protocol of both generations, results, taps.
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use weir_tests::client;
 use weir_tests::service::{Home, Weir};
-use weir_tests::socket::Socket;
+use weir_tests::socket::{HANDSHAKE, Socket};
+
+const STREAMS: &str = "/api/v2/graph/quine/ingests";
+
+/// Longer than anything here takes that comes at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One of each kind: that answer, that tell, that take.
+const KINDS: [&str; 6] = [
+    "/api/v1/query",
+    "/api/v2/query/ws",
+    "/api/v2/lsp",
+    "/api/v1/query/standing/q",
+    "/api/v2/graph/quine/standingQueries/q:tap",
+    "/api/v2/graph/quine/ingests/up",
+];
 
 fn weir() -> Weir {
-    Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"])
+    weir_with(&[])
+}
+
+fn weir_with(more: &[&str]) -> Weir {
+    Home::new().start(&[&["-Dweir.store.type=in-memory", "-Dweir.workers=1"], more].concat())
+}
+
+/// What those of `KINDS` listen to and fill.
+fn prepare(weir: &Weir) {
+    let query = "MATCH (n) WHERE n.age > 17 RETURN id(n) AS id, n.age AS age";
+    let body = json!({"name": "q", "pattern": {"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": query}, "outputs": []});
+    weir.post("/api/v2/graph/quine/standingQueries", &body).expect(201);
+    create_upload(weir);
+}
+
+fn create_upload(weir: &Weir) {
+    let upload =
+        json!({"name": "up", "query": "RETURN $that", "source": {"type": "WebSocketFileUpload", "format": {"type": "Line"}}});
+    weir.post(STREAMS, &upload).expect(201);
+}
+
+/// A connection for which a web socket is asked, and nobody who reads it.
+fn bare(weir: &Weir, path: &str) -> TcpStream {
+    client::open(weir.address(), "GET", path, HANDSHAKE, b"").expect("weir can be reached")
+}
+
+/// All that comes until weir closes.
+fn rest(mut stream: TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("weir closes");
+    rest
 }
 
 fn run(id: i64, query: &str) -> Json {
@@ -127,29 +175,119 @@ fn the_query_protocol_of_v2() {
 #[test]
 fn a_close_is_answered_on_every_socket() {
     let weir = weir();
-    let body =
-        json!({"name": "q", "pattern": {"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n) AS id"}, "outputs": []});
-    weir.post("/api/v2/graph/quine/standingQueries", &body).expect(201);
-    let upload =
-        json!({"name": "up", "query": "RETURN $that", "source": {"type": "WebSocketFileUpload", "format": {"type": "Line"}}});
-    weir.post("/api/v2/graph/quine/ingests", &upload).expect(201);
-    let mut key = vec![("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")];
-    key.extend([("Upgrade", "websocket"), ("Connection", "Upgrade")]);
-    for path in [
-        "/api/v1/query",
-        "/api/v2/query/ws",
-        "/api/v2/lsp",
-        "/api/v1/query/standing/q",
-        "/api/v2/graph/quine/standingQueries/q:tap",
-        "/api/v2/graph/quine/ingests/up",
-    ] {
-        let mut stream = client::open(weir.address(), "GET", path, &key, b"").expect("weir can be reached");
+    prepare(&weir);
+    for path in KINDS {
+        let mut stream = bare(&weir, path);
         // A Close with the code 1000, masked with zeros.
         stream.write_all(&[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]).expect("the connection is open");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("the server closes");
+        let answer = rest(stream);
         assert!(answer.starts_with(b"HTTP/1.1 101 ") && answer.ends_with(&[0x88, 2, 0x03, 0xe8]), "{path}: {answer:?}");
     }
+}
+
+/// They left the count with the task that had accepted them.
+#[test]
+fn every_socket_is_a_connection_until_it_is_closed() {
+    let weir = weir_with(&["-Dweir.webserver.connections-max=1"]);
+    prepare(&weir);
+    for path in KINDS {
+        let socket = Socket::open(&weir, path).expect("a socket");
+        let mut other = client::open(weir.address(), "GET", "/api/v2/system/liveness", &[], b"").expect("the system takes it");
+        let mut first = [0];
+        other.set_read_timeout(Some(Duration::from_millis(300))).expect("a limit of time");
+        assert!(other.read(&mut first).is_err(), "{path}: there was room beside the socket");
+        drop(socket);
+        other.set_read_timeout(Some(PATIENCE)).expect("a limit of time");
+        let answer = rest(other);
+        assert!(answer.starts_with(b"HTTP/1.1 204 "), "{path}: {}", String::from_utf8_lossy(&answer));
+    }
+}
+
+/// A client whose machine has gone says nothing, and does not close either.
+#[test]
+fn who_answers_no_pings_is_gone_on_every_socket() {
+    let weir = weir_with(&["-Dweir.query.client-patience=1 s"]);
+    prepare(&weir);
+    let gone = KINDS.map(|path| (path, bare(&weir, path)));
+    let mut listens = Socket::open(&weir, "/api/v2/graph/quine/standingQueries/q:tap").expect("a socket");
+    let mut slow = bare(&weir, "/api/v1/query");
+    thread::scope(|scope| {
+        let heard = scope.spawn(|| listens.expect());
+        // A text of which a part comes now and then, for longer than nothing may.
+        slow.write_all(&[0x81, 0x80 | 12, 0, 0, 0, 0]).expect("the connection is open");
+        for _ in 0..12 {
+            thread::sleep(Duration::from_millis(600));
+            slow.write_all(b"x").expect("the connection is open");
+        }
+        for (path, stream) in gone {
+            let told = rest(stream);
+            assert!(told.starts_with(b"HTTP/1.1 101 ") && told.ends_with(&[0x89, 0, 0x89, 0, 0x89, 0]), "{path}: {told:?}");
+        }
+        // A Close, so that it ends.
+        slow.write_all(&[0x88, 0x80, 0, 0, 0, 0]).expect("the connection is open");
+        let told = String::from_utf8_lossy(&rest(slow)).into_owned();
+        assert!(told.contains("MessageError"), "{told}");
+        weir.rows("MATCH (n) WHERE id(n) = idFrom('a') SET n.age = 20");
+        assert_eq!(heard.join().expect("it is there all the time")["meta"]["isPositiveMatch"], true);
+    });
+    let failed = weir.wait_ingest("up", "Failed", PATIENCE);
+    assert!(failed["message"].as_str().is_some_and(|message| message.contains("nothing comes from the client")), "{failed}");
+}
+
+/// Nobody reads the file of a stream that is not started: more than fits was waited with for ever.
+#[test]
+fn an_upload_ends_with_a_stream_that_never_ran() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.workers=1"]);
+    create_upload(&weir);
+    weir.stop();
+    let weir = home.start(&["-Dweir.workers=1"]);
+    assert_eq!(weir.get("/api/v1/ingest/up").expect(200).json()["status"], "Restored");
+    let mut socket = Socket::open(&weir, &format!("{STREAMS}/up")).expect("a socket");
+    assert_eq!(socket.expect(), json!({"type": "Ack"}));
+    // There is room for a megabyte, and so not for the last one.
+    for _ in 0..18 {
+        socket.send(&"x".repeat(60_000));
+    }
+    thread::sleep(Duration::from_millis(500));
+    weir.delete("/api/v1/ingest/up").expect(200);
+    assert_eq!(socket.expect(), json!({"type": "Error", "message": "the stream has ended"}));
+    assert_eq!(socket.message(), None);
+    weir.stop();
+}
+
+/// A browser opens a web socket for any page, wherever that is from.
+#[test]
+fn pages_from_elsewhere_open_no_sockets_unless_they_are_named() {
+    let weir = weir();
+    prepare(&weir);
+    let own = format!("http://{}", weir.address());
+    for path in KINDS {
+        for origin in ["http://evil.example", "http://127.0.0.1:1", "null"] {
+            let headers = [HANDSHAKE, &[("Origin", origin)][..]].concat();
+            let refused = weir.send("GET", path, &headers, b"").expect(403).text();
+            assert!(refused.contains(origin) && refused.contains("webserver.allowed-origins"), "{path}: {refused}");
+        }
+        // Nor has one of these taken the place of the file that is uploaded.
+        assert!(Socket::open_with(&weir, path, &[("Origin", own.as_str())]).is_ok(), "{path}");
+    }
+    assert!(weir.log().contains("http://evil.example"), "{}", weir.log());
+    let opens = |weir: &Weir, headers: &[(&str, &str)]| match Socket::open_with(weir, KINDS[0], headers) {
+        Ok(_) => true,
+        Err(head) => {
+            assert!(head.starts_with("HTTP/1.1 403 "), "{headers:?}: {head}");
+            false
+        }
+    };
+    // Behind a proxy, which says what it was asked.
+    let page = ("Origin", "https://weir.example.com");
+    assert!(!opens(&weir, &[page]) && opens(&weir, &[page, ("X-Forwarded-Host", "weir.example.com")]));
+    // Anything else is asked as ever: browsers keep the answer to themselves.
+    weir.send("GET", "/api/v1/admin/liveness", &[page], b"").expect(204);
+    let named = weir_with(&["-Dweir.webserver.allowed-origins=[\"https://weir.example.com\"]"]);
+    assert!(opens(&named, &[page]) && !opens(&named, &[("Origin", "http://weir.example.com")]));
+    let open = weir_with(&["-Dweir.webserver.allowed-origins=[\"*\"]"]);
+    assert!(opens(&open, &[page]) && opens(&open, &[("Origin", "null")]));
 }
 
 #[test]

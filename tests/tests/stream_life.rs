@@ -47,7 +47,7 @@ fn streams_that_outputs_hold_back_say_so_end_at_once_and_go_on_after_a_restart()
     let query = json!({"name": "held", "pattern": pattern, "outputs": [{"name": "out", "destinations": [to]}]});
     weir.post(QUERIES, &query).expect(201);
     for name in ["in", "other"] {
-        weir.post(STREAMS, &numbers(name, 300_000)).expect(201);
+        weir.post(STREAMS, &numbers(name, 500_000)).expect(201);
     }
     let is_held = |weir: &Weir, name: &str| message(weir, name).contains("`holdsIngest` in its status says which");
     for name in ["in", "other"] {
@@ -65,8 +65,8 @@ fn streams_that_outputs_hold_back_say_so_end_at_once_and_go_on_after_a_restart()
     assert_eq!(stream(&weir, "in")["status"], "RUNNING");
     weir.delete(&format!("{QUERIES}/held")).expect(200);
     let ended = weir.wait_ingest("in", "Completed", PATIENCE);
-    assert_eq!(ended["stats"]["ingestedCount"], 300_000, "{ended}");
-    assert_eq!(weir.rows("MATCH (n:Number) RETURN count(n)")[0][0], 300_000);
+    assert_eq!(ended["stats"]["ingestedCount"], 500_000, "{ended}");
+    assert_eq!(weir.rows("MATCH (n:Number) RETURN count(n)")[0][0], 500_000);
     weir.stop();
 }
 

@@ -14,6 +14,7 @@ use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Layer, OF_ENVIRONMENT, OTHER
 use crate::log;
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
+use crate::sockets::origin::is_origin;
 use crate::tls::TlsFiles;
 use crate::traces::TraceSettings;
 
@@ -84,6 +85,13 @@ impl Reading<'_> {
     fn tls(&mut self) -> Option<TlsFiles> {
         let mutual = self.boolean("webserver.use-mtls.enabled");
         let authorities = self.path("webserver.use-mtls.trust-store.path");
+        let (certificate, private_key) = (self.path("webserver.tls.certificate"), self.path("webserver.tls.private-key"));
+        if authorities.is_some() && !self.values.contains_key("webserver.use-mtls.enabled") {
+            self.problems.push(format!(
+                "{}: a trust store is given, and no certificate is asked of clients; set webserver.use-mtls.enabled",
+                self.place("webserver.use-mtls.trust-store.path")
+            ));
+        }
         let key_store = KEY_STORE_VARIABLES.map(|name| (self.environment)(name));
         let wanted = self.checked("webserver.use-tls").and_then(|value| value.as_bool());
         if !wanted.unwrap_or(key_store.iter().all(Option::is_some)) {
@@ -93,17 +101,23 @@ impl Reading<'_> {
                     self.place("webserver.use-mtls.enabled")
                 ));
             }
+            let given = [("webserver.tls.certificate", certificate), ("webserver.tls.private-key", private_key)];
+            if let Some((key, _)) = given.iter().find(|(_, path)| path.is_some() && wanted.is_none()) {
+                let place = self.place(key);
+                self.problems
+                    .push(format!("{place}: a certificate or its key is given, and TLS is not on; set webserver.use-tls"));
+            }
             return None;
         }
         let [key_store, _] = key_store;
-        let Some(certificate) = self.path("webserver.tls.certificate").or(key_store.map(PathBuf::from)) else {
+        let Some(certificate) = certificate.or(key_store.map(PathBuf::from)) else {
             let place = self.place("webserver.use-tls");
             self.problems.push(format!(
                 "{place}: TLS needs a certificate: set webserver.tls.certificate and webserver.tls.private-key to PEM files"
             ));
             return None;
         };
-        let private_key = self.path("webserver.tls.private-key").unwrap_or_else(|| certificate.clone());
+        let private_key = private_key.unwrap_or_else(|| certificate.clone());
         if mutual && authorities.is_none() {
             let place = self.place("webserver.use-mtls.enabled");
             self.problems.push(format!(
@@ -139,10 +153,23 @@ impl Reading<'_> {
             header_timeout: self.duration("webserver.header-timeout"),
             body_timeout: self.duration("webserver.body-timeout"),
             request_timeout: self.duration("webserver.request-timeout"),
+            allowed_origins: self.origins("webserver.allowed-origins"),
             advertised,
             tls,
             health_port: health.then(|| self.integer("webserver.use-mtls.health-endpoints.port") as u16),
         }
+    }
+
+    /// One that no browser sends would let nobody in.
+    fn origins(&mut self, key: &str) -> Vec<String> {
+        let origins = self.texts(key);
+        for wrong in origins.iter().filter(|origin| !is_origin(origin)) {
+            self.problems.push(format!(
+                "{}: '{wrong}' is no origin; write it as browsers do, such as 'https://weir.example.com:8443', or '*' for all",
+                self.place(key)
+            ));
+        }
+        origins
     }
 
     /// Beside the store, where there is one on the disk.

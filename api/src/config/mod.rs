@@ -423,6 +423,10 @@ mod tests {
             "weir.traces { endpoint = x, ratio = 2 }",
             &["line 1", "weir.traces.ratio is 2, and should be a number from 0 to 1"],
         );
+        fails(
+            "weir.webserver.allowed-origins = [\"https://a.example\", b.example]",
+            &["weir.webserver.allowed-origins: 'b.example' is no origin", "'https://weir.example.com:8443'"],
+        );
         fails("weir.traces.headers = { a = [] }", &["traces.headers should be an object of texts"]);
         fails("quine = 5", &["'quine' is a root"]);
         fails("quin.webserver.port = 1", &["did you mean 'quine'?"]);

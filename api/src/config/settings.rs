@@ -107,6 +107,8 @@ pub struct Webserver {
     pub header_timeout: Duration,
     pub body_timeout: Duration,
     pub request_timeout: Duration,
+    /// Pages from elsewhere that may open web sockets.
+    pub allowed_origins: Vec<String>,
     /// Where clients find the server, when that is not where it listens.
     pub advertised: Option<String>,
     pub tls: Option<TlsFiles>,

@@ -109,4 +109,21 @@ mod tests {
         assert!(settings.webserver.tls.is_some_and(|tls| tls.client_authorities.is_some()));
         assert!(loaded("weir.webserver.use-mtls.enabled = on", &[], &[]).expect_err("no TLS").contains("over TLS only"));
     }
+
+    #[test]
+    fn certificates_that_nothing_is_done_with_are_told() {
+        let told = |file: &str| loaded(file, &[], &[]).map(|_| ()).err().unwrap_or_default();
+        for (key, expected) in [
+            ("tls.certificate", "weir.webserver.tls.certificate: a certificate or its key is given, and TLS is not on"),
+            ("tls.private-key", "weir.webserver.tls.private-key: a certificate or its key is given, and TLS is not on"),
+            ("use-mtls.trust-store.path", "weir.webserver.use-mtls.trust-store.path: a trust store is given"),
+        ] {
+            let problem = told(&format!("weir.webserver.{key} = a.pem"));
+            assert!(problem.contains(expected), "{problem}");
+        }
+        // Whoever says no has the files for another time.
+        let off =
+            "weir.webserver { use-tls = off, tls.certificate = a.pem, use-mtls { enabled = off, trust-store.path = b.pem } }";
+        assert_eq!(told(off), "");
+    }
 }

@@ -52,7 +52,7 @@ pub fn start(app: &Arc<App>, per_second: u32, url: &str) -> Result<JoinHandle<()
             .and_then(|settings| app.standing.create(&graph, QUERY_NAME, settings, false))
             .map_err(|error| format!("the demonstration's standing query could not be created: {error}"))?;
     }
-    introduce(url);
+    introduce(app.settings.webserver.enabled.then_some(url));
     tokio::spawn(print(app.clone()));
     let app = app.clone();
     let named = std::thread::Builder::new().name("demo".to_owned());
@@ -93,12 +93,13 @@ fn generate(app: &App, per_second: u32, mut start: Ingester, mut rename: Ingeste
     }
 }
 
-fn introduce(url: &str) {
+fn introduce(url: Option<&str>) {
     let mut out = std::io::stdout().lock();
+    let page = url.map_or("There is no live page without the web server".to_owned(), |url| format!("The live page is at {url}"));
     let text = format!(
         "\nThe demonstration runs. Processes start, change their names and end; the standing query looks for a document\n\
          viewer whose shell started a download:\n\n  {}\n\nA match is shown when the last piece comes (+), its cancellation when a piece goes (-).\n\
-         The live page is at {url}. Ctrl-C ends it.\n\n",
+         {page}. Ctrl-C ends it.\n\n",
         PATTERN.replace(" WHERE", "\n  WHERE").replace(" RETURN", "\n  RETURN")
     );
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

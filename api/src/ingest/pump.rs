@@ -10,13 +10,17 @@
 //! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before
 //! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load, for which they are
 //! given a moment to gather; but not more than take effect in a moment (`Pace`), since a pause or an end comes between two of them.
+//!
+//! Records that are undone or transformed may become far larger than what was read. As many as may be held at once are a batch then, and the rest are
+//! others. Between them the source stands where it stood before all of them, as it says nothing else: after a kill there they come again. So less is
+//! read at once where records are large.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded};
 use weir_connectors::bell::Call;
 use weir_connectors::decode::{Decoder, RecordFailure};
 use weir_connectors::{ConnectorError, Frames, Limits, Progress, RecordStream, SourceContext, decode};
@@ -25,7 +29,7 @@ use weir_model::{Position, Tick, Value};
 
 use super::errors::{DeadLetters, Letter};
 use super::limit::Failures;
-use super::transformation::{Running, Stopped, Untransformed};
+use super::transformation::{Applied, Running, Stopped, Untransformed};
 use super::{BUG, Status, Stream, lock};
 use crate::error::{chain, failure_text};
 use crate::traces::{self, Kind, Span};
@@ -51,6 +55,9 @@ const DURABLE_PAUSE: Duration = Duration::from_millis(50);
 /// A source may not do at once what it does about records that are durable: in a pause it is told again, later and later.
 const TOLD_AGAIN_MAX: Duration = Duration::from_secs(64);
 
+/// The graph has no room for so long before a source is told that it is not asked for more.
+const NO_ROOM_TIME: Duration = Duration::from_secs(1);
+
 /// Between two looks for what a source cannot be opened without: a secret, a schema.
 const OPEN_PAUSE: Duration = Duration::from_secs(2);
 
@@ -61,7 +68,9 @@ struct Batch {
     records: Vec<Value>,
     /// The number of each record in the stream.
     numbers: Vec<u64>,
+    /// Where the source stood after it; before it where the rest of what was read is still to come.
     position: Position,
+    ends: bool,
     received: Instant,
     /// What was read, also what came to nothing.
     record_count: usize,
@@ -69,7 +78,7 @@ struct Batch {
     /// Which records have come to nothing,
     lost: Vec<Lost>,
     /// and what all were, for those that are to be told of records that failed.
-    raw: Option<Frames>,
+    raw: Option<Arc<Frames>>,
 }
 
 /// A record that could not be decoded, or not transformed; then it has a value.
@@ -239,7 +248,8 @@ fn open(stream: &Stream, context: &SourceContext) -> Result<Option<Resting>, Con
         let source = stream.config.open(context, from.as_ref());
         match source.and_then(|source| Ok((source, stream.config.decoder(context)?))) {
             Ok((source, decoder)) => {
-                return Ok(Some(Resting { source, decoder, position: from.unwrap_or_default() }));
+                let position = source.position();
+                return Ok(Some(Resting { source, decoder, position }));
             }
             // What it needs is kept elsewhere, and may be there later. How often that is tried may have been said.
             Err(error) if error.retryable() && (!stream.errors.restarts_are_given() || error.is_of_secret()) => {
@@ -261,12 +271,11 @@ fn read(
     batches: Sender<Batch>,
     (committed, pace): (&Committed, &Pace),
 ) -> Result<(Ended, Option<RecordStream>), Failed> {
-    // A stream that begins paused or restored opens its source when it is started.
-    if !stream.may_go_on() {
-        return Ok((Ended::Stopped, None));
-    }
     let opened = match rested {
+        // Its source is there, and is looked after also in a pause.
         Some(rested) => Some(rested),
+        // A stream that begins paused or restored opens its source when it is started.
+        None if !stream.may_go_on() => None,
         None => open(stream, context)?,
     };
     let Some(Resting { mut source, decoder, mut position }) = opened else { return Ok((Ended::Stopped, None)) };
@@ -275,9 +284,10 @@ fn read(
     let (mut sent, mut busy) = (Instant::now(), Instant::now());
     // What a transformation keeps, and who is told of records that failed, is not given up for a while of silence.
     let may_rest = transformation.is_none() && !stream.errors.tells();
-    let mut told = None;
+    let (mut told, mut room) = (None, usize::MAX);
     while may_go_on(stream, &mut source, committed, &mut told)? {
         let limits = pace.limits();
+        let limits = Limits { records_max: limits.records_max.min(room), ..limits };
         let progress = source.next(&limits, &mut frames)?;
         let received = Instant::now();
         told = acknowledge(stream, &mut source, committed)?.or(told);
@@ -285,12 +295,12 @@ fn read(
         stream.note_notice(source.notice());
         let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
         if !frames.is_empty() || got_on {
-            (position, sent) = (frames.position.clone(), Instant::now());
-            let Some(batch) = decoded(stream, &frames, received, &*decoder, &mut transformation)? else { break };
-            if batches.send(batch).is_err() {
-                // The committing thread has failed and says why.
-                return Ok((Ended::Stopped, None));
-            }
+            let before = std::mem::replace(&mut position, frames.position.clone());
+            sent = Instant::now();
+            let give = |batch| hand_over(stream, &batches, batch, (&mut source, committed, &mut told));
+            let read = Read { frames: &frames, before: &before, received };
+            let Some(bytes) = pass_on(stream, &read, &*decoder, &mut transformation, give)? else { break };
+            room = room_after(frames.len(), bytes, room);
             if progress == Progress::More && !frames.full(&limits) {
                 gather(frames.len(), received);
             }
@@ -307,40 +317,124 @@ fn read(
     Ok((Ended::Stopped, Some(source)))
 }
 
-/// What was read, decoded and transformed. None when the stream is to end before that.
-fn decoded(
+/// Gives a batch to the committing thread. While there is no room for it the source is looked after as in a pause. False: that thread has ended.
+fn hand_over(
     stream: &Stream,
-    frames: &Frames,
+    batches: &Sender<Batch>,
+    mut batch: Batch,
+    (source, committed, told): (&mut RecordStream, &Committed, &mut Option<Position>),
+) -> Result<bool, ConnectorError> {
+    if !batch.ends {
+        // There may be room for each part at once, and yet they take long together.
+        hold(stream, source);
+    }
+    let mut patience = NO_ROOM_TIME;
+    loop {
+        batch = match batches.send_timeout(batch, patience) {
+            Ok(()) => return Ok(true),
+            Err(SendTimeoutError::Disconnected(_)) => return Ok(false),
+            Err(SendTimeoutError::Timeout(batch)) => batch,
+        };
+        if let Some(position) = acknowledge(stream, source, committed)? {
+            *told = Some(position);
+        }
+        patience = hold(stream, source);
+    }
+}
+
+/// Tells the source that nobody asks for more at the moment. Says after how long it is to be told so again.
+fn hold(stream: &Stream, source: &mut RecordStream) -> Duration {
+    let wait = source.hold().unwrap_or(TOLD_AGAIN_MAX);
+    stream.note_trouble(source.trouble());
+    wait
+}
+
+/// What was read at once.
+struct Read<'a> {
+    frames: &'a Frames,
+    /// Where the source stood before that.
+    before: &'a Position,
     received: Instant,
+}
+
+/// Gives what was read as one batch, or as many as its values want. Says what they came to, as far as that was measured; None when the stream is to
+/// end before that, or nobody takes them any more.
+fn pass_on(
+    stream: &Stream,
+    read: &Read<'_>,
     decoder: &dyn Decoder,
     transformation: &mut Option<Running>,
-) -> Result<Option<Batch>, Failed> {
+    mut give: impl FnMut(Batch) -> Result<bool, ConnectorError>,
+) -> Result<Option<usize>, Failed> {
+    let raw = stream.errors.tells().then(|| Arc::new(read.frames.clone()));
+    let (mut next, mut all) = (0, 0_usize);
+    loop {
+        let Some((mut batch, bytes)) = decoded(stream, read, next, decoder, transformation)? else { return Ok(None) };
+        next += batch.record_count;
+        all = all.saturating_add(bytes);
+        batch.raw.clone_from(&raw);
+        let ends = batch.ends;
+        if !give(batch)? {
+            return Ok(None);
+        }
+        if ends {
+            return Ok(Some(all));
+        }
+    }
+}
+
+/// How many records may be read at once after so many whose values came to so many bytes: half of what may be held, so that others need not be cut.
+fn room_after(records: usize, bytes: usize, before: usize) -> usize {
+    if records == 0 {
+        return before;
+    }
+    let fit = (decode::VALUES_BYTES_MAX / 2).saturating_mul(records).checked_div(bytes).unwrap_or(usize::MAX);
+    fit.clamp(1, before.saturating_mul(2))
+}
+
+/// What was read, from one record on, decoded and transformed, as much as may be held at once, with its bytes where they were measured. None when the
+/// stream is to end before that.
+fn decoded(
+    stream: &Stream,
+    read: &Read<'_>,
+    first: usize,
+    decoder: &dyn Decoder,
+    transformation: &mut Option<Running>,
+) -> Result<Option<(Batch, usize)>, Failed> {
+    let frames = read.frames;
     let (mut records, mut undecodable) = (Vec::new(), Vec::new());
-    decode::decode(decoder, frames, &mut records, &mut undecodable);
+    let (mut next, bytes) = decode::decode_some(decoder, frames, first, &mut records, &mut undecodable);
     let mut failed = undecodable.iter().map(|failure| failure.number).peekable();
-    let all = frames.first_number..frames.first_number + frames.len() as u64;
+    let all = frames.first_number + first as u64..frames.first_number + next as u64;
     let mut numbers: Vec<u64> = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
     if stream.config.query().is_none() {
         records.clear();
     }
-    let untransformed = match transformation {
-        None => Vec::new(),
+    let applied = match transformation {
+        None => Applied::default(),
         Some(running) => match running.apply(&mut records, &mut numbers, || stream.is_stopping()) {
-            Ok(untransformed) => untransformed,
+            Ok(applied) => applied,
             Err(Stopped::Asked) => return Ok(None),
             Err(Stopped::GivenUp(reason)) => return Err(Failed::for_good(reason)),
         },
     };
+    if let Some(number) = applied.next {
+        // From there on all is decoded again, with what comes next.
+        next = (number - frames.first_number) as usize;
+        undecodable.retain(|failure| failure.number < number);
+    }
     let mut lost = Vec::new();
     for RecordFailure { number, reason, sample } in undecodable {
         lost.push(Lost { number, reason, sample: String::from_utf8_lossy(&sample).into_owned(), decoded: None });
     }
-    for Untransformed { number, reason, record } in untransformed {
+    for Untransformed { number, reason, record } in applied.untransformed {
         lost.push(Lost { number, reason, sample: sample(&record), decoded: Some(record) });
     }
-    let raw = stream.errors.tells().then(|| frames.clone());
-    let (record_count, byte_count, position) = (frames.len(), frames.byte_count(), frames.position.clone());
-    Ok(Some(Batch { records, numbers, position, received, record_count, byte_count, lost, raw }))
+    let ends = next == frames.len();
+    let position = if ends { frames.position.clone() } else { read.before.clone() };
+    let (record_count, byte_count, received) = (next - first, frames.byte_count(first..next), read.received);
+    let batch = Batch { records, numbers, position, ends, received, record_count, byte_count, lost, raw: None };
+    Ok(Some((batch, bytes.saturating_add(applied.bytes))))
 }
 
 impl Resting {
@@ -362,22 +456,29 @@ fn may_go_on(
     committed: &Committed,
     told: &mut Option<Position>,
 ) -> Result<bool, ConnectorError> {
-    let mut again = DURABLE_PAUSE;
+    let (mut again, mut hold_at) = (DURABLE_PAUSE, Instant::now() + DURABLE_PAUSE);
+    let mut tell_at = Instant::now() + again;
     loop {
         let waiting = lock(committed).len();
-        let time_max = if waiting > 0 { DURABLE_PAUSE } else { again };
+        let time_max = match waiting {
+            0 => tell_at.min(hold_at).saturating_duration_since(Instant::now()),
+            _ => DURABLE_PAUSE,
+        };
         if let Some(goes_on) = stream.may_go_on_within(time_max, || lock(committed).len() != waiting) {
             return Ok(goes_on);
         }
         if let Some(position) = acknowledge(stream, source, committed)? {
             *told = Some(position);
             again = DURABLE_PAUSE;
-        } else if waiting == 0 {
+            tell_at = Instant::now() + again;
+        } else if waiting == 0 && Instant::now() >= tell_at {
             if let Some(position) = told {
                 source.durable(position)?;
             }
             again = (again * 2).min(TOLD_AGAIN_MAX);
+            tell_at = Instant::now() + again;
         }
+        hold_at = Instant::now() + hold(stream, source);
     }
 }
 
@@ -440,8 +541,10 @@ fn commit(
             all = false;
             break;
         }
-        lock(committed).push_back((ingested.upper, batch.position));
-        stream.tell_in_pause();
+        if batch.ends {
+            lock(committed).push_back((ingested.upper, batch.position));
+            stream.tell_in_pause();
+        }
         if let Err(reason) =
             failures.add(without_effect.len(), || without_effect.last().map_or_else(String::new, |(_, why)| why.clone()))
         {
@@ -586,5 +689,17 @@ mod tests {
         assert_eq!(size(), 500);
         pace.learn(1, Duration::ZERO);
         assert_eq!(size(), 1000);
+    }
+
+    #[test]
+    fn less_is_read_at_once_where_values_are_large() {
+        let most = decode::VALUES_BYTES_MAX;
+        // Nothing was measured, or there was nothing.
+        assert_eq!([room_after(100, 0, usize::MAX), room_after(0, 0, 7)], [usize::MAX, 7]);
+        assert_eq!(room_after(100, most, usize::MAX), 50);
+        assert_eq!(room_after(50, most / 2, 50), 50);
+        assert_eq!(room_after(1, 4 * most, 50), 1);
+        // One that is small says little of those that come.
+        assert_eq!([room_after(1, 10, 1), room_after(1, 0, usize::MAX / 2 + 1)], [2, usize::MAX]);
     }
 }

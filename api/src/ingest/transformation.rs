@@ -26,6 +26,16 @@ pub struct Untransformed {
     pub record: Value,
 }
 
+/// What a transformation has done.
+#[derive(Default)]
+pub struct Applied {
+    pub untransformed: Vec<Untransformed>,
+    /// The first record that it has left out, as what those before it became is as much as may be held at once.
+    pub next: Option<u64>,
+    /// Of the values that it has made.
+    pub bytes: usize,
+}
+
 /// Why a stream cannot go on.
 pub enum Stopped {
     /// It is to end.
@@ -99,26 +109,27 @@ pub struct Running {
 }
 
 impl Running {
-    /// Puts what records become in their places; takes out those that fail, with their numbers.
+    /// Puts what records become in their places; takes out those that fail, with their numbers, and those that are left for later.
     #[cfg(feature = "javascript")]
     pub fn apply(
         &mut self,
         records: &mut Vec<Value>,
         numbers: &mut Vec<u64>,
         stopping: impl Fn() -> bool,
-    ) -> Result<Vec<Untransformed>, Stopped> {
+    ) -> Result<Applied, Stopped> {
         use weir_connectors::javascript::Stopped as Why;
         if records.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Applied::default());
         }
         let given = std::sync::Arc::new(std::mem::take(records));
         let transformed = self.script.apply(given.clone(), stopping).map_err(|stopped| match stopped {
             Why::Asked => Stopped::Asked,
             Why::GivenUp(reason) => Stopped::GivenUp(reason),
         })?;
-        let mut failed = Vec::new();
         let all = std::mem::take(numbers);
-        for ((outcome, number), record) in transformed.into_iter().zip(all).zip(given.iter()) {
+        let next = all.get(transformed.outcomes.len()).copied();
+        let mut applied = Applied { untransformed: Vec::new(), next, bytes: transformed.bytes };
+        for ((outcome, number), record) in transformed.outcomes.into_iter().zip(all).zip(given.iter()) {
             match outcome {
                 Ok(value) => {
                     records.push(value);
@@ -126,11 +137,11 @@ impl Running {
                 }
                 Err(reason) => {
                     let reason = format!("the transformation failed: {reason}");
-                    failed.push(Untransformed { number, reason, record: record.clone() });
+                    applied.untransformed.push(Untransformed { number, reason, record: record.clone() });
                 }
             }
         }
-        Ok(failed)
+        Ok(applied)
     }
 
     #[cfg(not(feature = "javascript"))]
@@ -139,8 +150,8 @@ impl Running {
         _records: &mut Vec<Value>,
         _numbers: &mut Vec<u64>,
         _stopping: impl Fn() -> bool,
-    ) -> Result<Vec<Untransformed>, Stopped> {
-        Ok(Vec::new())
+    ) -> Result<Applied, Stopped> {
+        Ok(Applied::default())
     }
 }
 
@@ -180,11 +191,24 @@ mod tests {
         let transformation = read(json!({"type": "JavaScript", "function": function})).expect("is read");
         let mut running = transformation.start("s").expect("starts").expect("is there");
         let (mut records, mut numbers) = ((0..6).map(Value::Integer).collect::<Vec<_>>(), (10..16).collect::<Vec<_>>());
-        let failed = running.apply(&mut records, &mut numbers, || false).ok().expect("goes on");
-        assert_eq!(numbers, [10, 12, 14]);
+        let applied = running.apply(&mut records, &mut numbers, || false).ok().expect("goes on");
+        assert_eq!((numbers, applied.next), (vec![10, 12, 14], None));
         assert_eq!(records.iter().map(Value::shown).collect::<Vec<_>>(), ["0", "1", "2"]);
-        let failed: Vec<_> = failed.into_iter().map(|failed| (failed.number, failed.reason, failed.record.shown())).collect();
+        let failed = applied.untransformed.into_iter();
+        let failed: Vec<_> = failed.map(|failed| (failed.number, failed.reason, failed.record.shown())).collect();
         assert_eq!(failed[1], (13, "the transformation failed: Error: odd: 3".to_owned(), "3".to_owned()));
         assert_eq!(failed.len(), 3);
+    }
+
+    #[test]
+    fn what_becomes_very_large_is_left_for_later() {
+        let function = "n => { if (n === 0) throw new Error('zero'); return 'x'.repeat(25000000); }";
+        let transformation = read(json!({"type": "JavaScript", "function": function})).expect("is read");
+        let mut running = transformation.start("s").expect("starts").expect("is there");
+        let (mut records, mut numbers) = ((0..6).map(Value::Integer).collect::<Vec<_>>(), (10..16).collect::<Vec<_>>());
+        let applied = running.apply(&mut records, &mut numbers, || false).ok().expect("goes on");
+        assert_eq!((numbers, records.len()), (vec![11, 12, 13], 3));
+        assert_eq!((applied.next, applied.untransformed.len()), (Some(14), 1));
+        assert!(applied.bytes >= 75_000_000, "{}", applied.bytes);
     }
 }

@@ -33,9 +33,9 @@ pub struct When {
 pub struct WhyRecord {
     /// The stream.
     pub ingest: String,
-    /// Among those that could be decoded.
+    /// Among those that could be decoded. A batch that is very large when it is undone or transformed takes effect in parts, and each counts anew.
     pub place_in_batch: u64,
-    /// Where the source stood after the batch, as the source writes it.
+    /// Where the source stood after the batch, as the source writes it. Before it, of such a part that was not the last.
     pub position_after_batch: Json,
 }
 
@@ -166,7 +166,7 @@ pub struct WhyAnswer {
     pub staged: bool,
     /// There are others like these; ten are told.
     pub more: bool,
-    /// There was too much to try; of a query with stages, matches of its patterns alone are told then.
+    /// There was too much to try; of a query with stages, matches of its patterns alone are told then, or some facts are left out.
     pub gave_up: bool,
     /// Where nothing matches: the choices that got farthest, and the rows that got farthest.
     pub why_not: Option<Vec<WhyNot>>,

@@ -18,7 +18,7 @@ use weir_connectors::delivery::Delivered;
 use weir_connectors::on_call::{LOOK, Work};
 use weir_connectors::{DeliveryCounters, Envelope};
 use weir_engine::{Cause, EngineError, Graph, QueryOptions};
-use weir_model::{Position, Text, Value};
+use weir_model::{Position, Text, Tick, Value};
 
 use super::chain::Chain;
 use super::side_by_side::{Halt, SideBySide};
@@ -221,6 +221,10 @@ impl Asker {
         let parameter = that(result, link.structure);
         let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut rows: Vec<Sent> = Vec::new();
+        let sent = |row: &[Value]| {
+            let data = columns.iter().zip(row).map(|(column, value)| (column.clone(), self.carried(column, value)));
+            Sent { data: Arc::new(data.collect()), ..result.clone() }
+        };
         let mut pause = RETRY_PAUSE;
         for tries in 1.. {
             rows.clear();
@@ -229,8 +233,7 @@ impl Asker {
                 std::slice::from_ref(&parameter),
                 QueryOptions { cancelled: Some(&self.stop), cause, ..QueryOptions::default() },
                 &mut |row| {
-                    let data = columns.iter().zip(row).map(|(column, value)| (column.clone(), self.carried(column, value)));
-                    rows.push(Sent { data: Arc::new(data.collect()), ..result.clone() });
+                    rows.push(sent(row));
                     ControlFlow::Continue(())
                 },
             );
@@ -242,10 +245,21 @@ impl Asker {
                     break;
                 }
                 Err(_) if self.stop.load(Ordering::Relaxed) => return Err(Halt::Stopped),
+                Err(EngineError::Unconfirmed { upper, rows: answer, error }) => {
+                    self.wait_confirmed(tries, upper, *error)?;
+                    rows.extend(answer.iter().map(|row| sent(row)));
+                    break;
+                }
                 Err(EngineError::Query(failure)) => {
                     let again = self.tries_failed.then_some(pause);
                     pause = (pause * 2).min(RETRY_PAUSE_MAX);
                     (again, format!("the query failed on a result: {}", failure_text(&failure)))
+                }
+                // Nothing is written before the log has been replayed, and nothing has failed.
+                Err(EngineError::Starting) if !may_wait => return Err(Halt::Waits),
+                Err(EngineError::Starting) => {
+                    self.pause(RETRY_PAUSE)?;
+                    continue;
                 }
                 Err(error) => {
                     let again = (link.retries || self.tries_failed).then_some(RETRY_PAUSE);
@@ -256,18 +270,35 @@ impl Asker {
             if !may_wait {
                 return Err(Halt::Waits);
             }
-            self.wait(tries, again, &problem)?;
+            self.wait(tries, again, &format!("{problem}; it is tried again"))?;
         }
         Ok(Ok(rows))
     }
 
-    /// Until it is tried again.
+    /// Until what a query has changed is known to stay. The query itself does not run again: it would change it twice.
+    fn wait_confirmed(&self, tries: u32, upper: Tick, mut error: EngineError) -> Result<(), Halt> {
+        for tries in tries.. {
+            let problem = format!("the query has run on a result, and it is waited until its changes stay: {}", chain(&error));
+            self.wait(tries, RETRY_PAUSE, &problem)?;
+            match self.graph.confirm(upper) {
+                Ok(()) => break,
+                Err(later) => error = later,
+            }
+        }
+        self.counters.trying(0, None);
+        Ok(())
+    }
+
+    /// Until something is tried again.
     fn wait(&self, tries: u32, pause: Duration, problem: &str) -> Result<(), Halt> {
-        let problem = format!("{problem}; it is tried again");
         tracing::warn!(query = self.query, output = self.name, "{problem}");
-        self.counters.note(&problem);
+        self.counters.note(problem);
         self.counters.retries.fetch_add(1, Ordering::Relaxed);
         self.counters.trying(tries, Some(SystemTime::now() + pause));
+        self.pause(pause)
+    }
+
+    fn pause(&self, pause: Duration) -> Result<(), Halt> {
         let until = Instant::now() + pause;
         while Instant::now() < until {
             if self.stop.load(Ordering::Relaxed) {

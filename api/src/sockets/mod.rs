@@ -1,17 +1,23 @@
 //! Web sockets: the handshake, and the loop that sends what comes to one that only listens; conversations in files of their own.
 //!
-//! A socket that is slower than an output it listens to loses some of it; one that falls too far behind the results of a query ends. All of them end when weir stops.
+//! A socket that is slower than an output it listens to loses some of it; one that falls too far behind the results of a query ends. All of them end when weir stops,
+//! and when nothing comes from the client any more, which answers pings while it is there.
 
 pub mod language;
+pub mod line;
+pub mod origin;
 pub mod protocol;
 pub mod upload;
 
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{SinkExt, Stream, StreamExt};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -21,6 +27,7 @@ use warp::http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SE
 use warp::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use warp::reply::Response;
 
+use self::line::Line;
 use crate::app::App;
 use crate::error::{self, plain};
 use crate::events::{GAP, Live};
@@ -28,7 +35,24 @@ use crate::events::{GAP, Live};
 /// Of a message of a client.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
+/// A client is pinged as often as `query.client-patience` has it, within these bounds.
+const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);
+const PING_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Nothing has come for so many times the patience: the client is gone.
+pub const SILENCES_MAX: u32 = 4;
+
+/// What a handshake makes of a connection.
+pub type Connection = WebSocketStream<Line<TokioIo<Upgraded>, ()>>;
+
+/// A web socket that is talked over.
+pub struct Socket {
+    connection: Connection,
+    patience: Duration,
+    pings: Interval,
+    /// Times between pings, one behind the other, in which nothing came.
+    silences: u32,
+}
 
 /// Whether one of the values of a header, which are lists, names this.
 fn has(headers: &HeaderMap, name: HeaderName, value: &str) -> bool {
@@ -53,7 +77,7 @@ pub fn refusal() -> Response {
 }
 
 /// Answers the handshake, and gives the socket to `talk` once the connection is one.
-pub fn accept<F>(headers: &HeaderMap, upgrade: Option<OnUpgrade>, talk: impl FnOnce(Socket) -> F + Send + 'static) -> Response
+pub fn accept<F>(headers: &HeaderMap, upgrade: Option<OnUpgrade>, talk: impl FnOnce(Connection) -> F + Send + 'static) -> Response
 where
     F: Future<Output = Result<(), Error>> + Send + 'static,
 {
@@ -73,31 +97,80 @@ where
             Err(error) => return tracing::debug!("a connection did not become a web socket: {error}"),
         };
         let limits = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
-        let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
-        if let Err(error) = talk(socket).await {
+        let line = Line::new(TokioIo::new(upgraded), ());
+        let connection = WebSocketStream::from_raw_socket(line, Role::Server, Some(limits)).await;
+        if let Err(error) = talk(connection).await {
             tracing::debug!("a web socket ended: {error}");
         }
     });
     reply
 }
 
-/// Sends a text. A client that takes nothing for too long loses its socket.
-pub async fn send(app: &App, socket: &mut Socket, text: String) -> Result<(), Error> {
-    patiently(app, socket.send(Message::text(text))).await
+impl Socket {
+    pub fn over(connection: Connection, app: &App) -> Socket {
+        let patience = app.queries.settings.client_patience;
+        let interval = patience.clamp(PING_INTERVAL_MIN, PING_INTERVAL_MAX);
+        let mut pings = interval_at(Instant::now() + interval, interval);
+        // Where nothing was read for long, what has come meanwhile is read before silence is counted on.
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Socket { connection, patience, pings, silences: 0 }
+    }
+
+    /// What comes next. Pings the client while it waits; an error says, too, that it is gone.
+    pub async fn next(&mut self) -> Option<Result<Message, Error>> {
+        loop {
+            tokio::select! {
+                message = self.connection.next() => return message,
+                _ = self.pings.tick() => {}
+            }
+            self.silences = if self.connection.get_mut().take_heard() { 0 } else { self.silences + 1 };
+            if self.silences >= SILENCES_MAX {
+                let reason = "nothing comes from the client, not even answers to pings (query.client-patience)";
+                return Some(Err(Error::Io(io::Error::other(reason))));
+            }
+            if let Err(error) = self.ping().await {
+                return Some(Err(error));
+            }
+        }
+    }
+
+    /// Waits until the connection breaks, for while nothing is read: answers to pings lie behind what is not read.
+    pub async fn broken(&mut self) -> Error {
+        loop {
+            self.pings.tick().await;
+            if let Err(error) = self.ping().await {
+                return error;
+            }
+        }
+    }
+
+    async fn ping(&mut self) -> Result<(), Error> {
+        patiently(self.patience, self.connection.send(Message::Ping(Default::default()))).await
+    }
+
+    /// Sends a text. A client that takes nothing for too long loses its socket.
+    pub async fn send(&mut self, text: String) -> Result<(), Error> {
+        patiently(self.patience, self.connection.send(Message::text(text))).await
+    }
+
+    /// Answers the Close of a client: the answer lies ready in the socket, and goes with what is flushed.
+    pub async fn answer_close(&mut self) -> Result<(), Error> {
+        patiently(self.patience, self.connection.flush()).await
+    }
+
+    pub async fn close(&mut self, why: Option<CloseFrame>) -> Result<(), Error> {
+        patiently(self.patience, self.connection.close(why)).await
+    }
 }
 
-/// Answers the Close of a client: the answer lies ready in the socket, and goes with what is flushed.
-pub async fn answer_close(app: &App, socket: &mut Socket) -> Result<(), Error> {
-    patiently(app, socket.flush()).await
-}
-
-async fn patiently(app: &App, sent: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let sent = tokio::time::timeout(app.queries.settings.client_patience, sent).await;
-    sent.map_err(|_| Error::Io(std::io::Error::other("the client takes nothing (query.client-patience)")))?
+async fn patiently(patience: Duration, sent: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let sent = tokio::time::timeout(patience, sent).await;
+    sent.map_err(|_| Error::Io(io::Error::other("the client takes nothing (query.client-patience)")))?
 }
 
 /// Sends every event as a text. What the client sends is read and dropped. `stays`: the socket outlives what it listens to.
-pub async fn listen(app: Arc<App>, mut socket: Socket, events: impl Stream<Item = Live>, stays: bool) -> Result<(), Error> {
+pub async fn listen(app: Arc<App>, connection: Connection, events: impl Stream<Item = Live>, stays: bool) -> Result<(), Error> {
+    let mut socket = Socket::over(connection, &app);
     let stopped = app.stopped();
     tokio::pin!(stopped, events);
     let mut over = false;
@@ -109,13 +182,13 @@ pub async fn listen(app: Arc<App>, mut socket: Socket, events: impl Stream<Item 
                     let reason = format!("results are not kept any more: {}", event.data).into();
                     return socket.close(Some(CloseFrame { code: CloseCode::Policy, reason })).await;
                 }
-                Some(event) => send(&app, &mut socket, event.data).await?,
+                Some(event) => socket.send(event.data).await?,
                 None if stays => over = true,
                 None => break,
             },
             message = socket.next() => match message {
                 None => return Ok(()),
-                Some(Ok(Message::Close(_))) => return answer_close(&app, &mut socket).await,
+                Some(Ok(Message::Close(_))) => return socket.answer_close().await,
                 Some(message) => drop(message?),
             },
             () = &mut stopped => break,

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -20,7 +19,7 @@ use weir_cypher_compiler::{Wanted, wanted};
 use weir_engine::{Graph, QueryOptions};
 use weir_model::{Tick, Value};
 
-use super::{Socket, answer_close, send};
+use super::{Connection, Socket};
 use crate::app::App;
 use crate::clock;
 use crate::error::ApiError;
@@ -69,7 +68,8 @@ struct Run {
 }
 
 impl Protocol {
-    pub async fn talk(self, mut socket: Socket) -> Result<(), Error> {
+    pub async fn talk(self, connection: Connection) -> Result<(), Error> {
+        let mut socket = Socket::over(connection, &self.app);
         let stopped = self.app.stopped();
         tokio::pin!(stopped);
         let (sender, mut said) = mpsc::channel(WAITING_MAX);
@@ -78,18 +78,18 @@ impl Protocol {
             tokio::select! {
                 message = socket.next() => match message {
                     None => break Ok(()),
-                    Some(Ok(Message::Close(_))) => break answer_close(&self.app, &mut socket).await,
+                    Some(Ok(Message::Close(_))) => break socket.answer_close().await,
                     Some(Err(error)) => break Err(error),
                     Some(Ok(Message::Text(text))) => {
                         let answer = self.answer(&text, &mut running, &sender);
-                        if let Err(error) = send(&self.app, &mut socket, answer).await {
+                        if let Err(error) = socket.send(answer).await {
                             break Err(error);
                         }
                     }
                     Some(Ok(Message::Binary(_))) if self.family == Family::V1 => {
                         // As it was recorded, word for word: v1 has text messages alone, here too.
                         let answer = wrong("Binary websocket messages are not yet supported");
-                        if let Err(error) = send(&self.app, &mut socket, answer).await {
+                        if let Err(error) = socket.send(answer).await {
                             break Err(error);
                         }
                     }
@@ -103,7 +103,7 @@ impl Protocol {
                             text
                         }
                     };
-                    if let Err(error) = send(&self.app, &mut socket, text).await {
+                    if let Err(error) = socket.send(text).await {
                         break Err(error);
                     }
                 }

@@ -3,19 +3,19 @@
 //!     <─ Ack     ─> text or binary …     <─ Progress, Error …     ─> an empty message     <─ Complete
 //!
 //! A client may also close the socket at the end of its file; then it is told nothing more, as the protocol has it.
-//! While the stream is behind or paused nothing is read from the socket, so that the client has to wait.
+//! While the stream is behind or paused nothing is read from the socket, so that the client has to wait; no longer than the stream is there.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_connectors::Uploader;
 
-use super::{Socket, answer_close, send};
+use super::{Connection, Socket};
 use crate::app::App;
 use crate::ingest::{Status, Stream};
 
@@ -26,17 +26,17 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Tells the client of one upload.
 struct Telling<'a> {
-    app: &'a App,
     stream: &'a Stream,
     count: u64,
     errors: usize,
 }
 
-pub async fn receive(app: Arc<App>, mut socket: Socket, stream: Arc<Stream>, uploader: Uploader) -> Result<(), Error> {
+pub async fn receive(app: Arc<App>, connection: Connection, stream: Arc<Stream>, uploader: Uploader) -> Result<(), Error> {
+    let mut socket = Socket::over(connection, &app);
     let stopped = app.stopped();
     tokio::pin!(stopped);
-    let mut telling = Telling { app: &app, stream: &stream, count: 0, errors: 0 };
-    send(&app, &mut socket, json!({"type": "Ack"}).to_string()).await?;
+    let mut telling = Telling { stream: &stream, count: 0, errors: 0 };
+    socket.send(json!({"type": "Ack"}).to_string()).await?;
     let mut progress = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         let chunk = tokio::select! {
@@ -44,17 +44,21 @@ pub async fn receive(app: Arc<App>, mut socket: Socket, stream: Arc<Stream>, upl
                 Some(Ok(Message::Text(text))) => text.as_bytes().to_vec(),
                 Some(Ok(Message::Binary(bytes))) => bytes.into(),
                 Some(Ok(Message::Close(_))) => {
-                    // The end of the file, too. Whoever has closed is told nothing more.
-                    uploader.finish().await;
-                    return answer_close(&app, &mut socket).await;
+                    // The end of the file, too. Whoever has closed is told nothing more, and does not wait for the source.
+                    let answered = socket.answer_close().await;
+                    drop(socket);
+                    unless_over(&app, &stream, uploader.finish()).await;
+                    return answered;
                 }
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => {
-                    uploader.break_off(error.to_string()).await;
+                    drop(socket);
+                    unless_over(&app, &stream, uploader.break_off(error.to_string())).await;
                     return Err(error);
                 }
                 None => {
-                    uploader.break_off("the connection was closed".to_owned()).await;
+                    drop(socket);
+                    unless_over(&app, &stream, uploader.break_off("the connection was closed".to_owned())).await;
                     return Ok(());
                 }
             },
@@ -68,20 +72,65 @@ pub async fn receive(app: Arc<App>, mut socket: Socket, stream: Arc<Stream>, upl
             // The uploader goes without a word, as wherever this function fails: the file is not whole.
             () = &mut stopped => return socket.close(None).await,
         };
-        if chunk.is_empty() || !uploader.send(chunk).await {
+        if chunk.is_empty() {
+            break;
+        }
+        let taken = tokio::select! {
+            // Mostly there is room at once.
+            biased;
+            taken = uploader.send(chunk) => taken,
+            // A stream that never ran has nobody who would refuse it.
+            () = over(&stream) => false,
+            error = socket.broken() => return Err(error),
+            () = &mut stopped => return socket.close(None).await,
+        };
+        if !taken {
             break;
         }
     }
-    // The end of the file; what is on its way is read first.
-    uploader.finish().await;
-    while !stream.status().is_terminal() {
+    // The end of the file; what is on its way is read first. The file is whole, also when its client goes now.
+    let finished = unless_over(&app, &stream, uploader.finish());
+    tokio::pin!(finished);
+    tokio::select! {
+        biased;
+        () = &mut finished => {}
+        error = socket.broken() => {
+            drop(socket);
+            finished.await;
+            return Err(error);
+        }
+    }
+    loop {
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = over(&stream) => break,
             _ = progress.tick() => telling.news(&mut socket).await?,
+            // Nothing more is wanted from the client, but that it is there.
+            message = socket.next() => match message {
+                None => return Ok(()),
+                Some(Ok(Message::Close(_))) => return socket.answer_close().await,
+                Some(message) => drop(message?),
+            },
             () = &mut stopped => return Ok(()),
         }
     }
     telling.end(&mut socket).await
+}
+
+/// Waits until the stream has ended, or was deleted.
+async fn over(stream: &Stream) {
+    while !stream.status().is_terminal() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Tells the source, which may be slow to listen, while its stream is there and weir runs.
+async fn unless_over(app: &App, stream: &Stream, told: impl Future<Output = ()>) {
+    tokio::select! {
+        biased;
+        () = told => {}
+        () = over(stream) => {}
+        () = app.stopped() => {}
+    }
 }
 
 impl Telling<'_> {
@@ -115,7 +164,7 @@ impl Telling<'_> {
     }
 
     async fn say(&self, socket: &mut Socket, what: Json) -> Result<(), Error> {
-        match send(self.app, socket, what.to_string()).await {
+        match socket.send(what.to_string()).await {
             Err(Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(_)) => Ok(()),
             other => other,
         }

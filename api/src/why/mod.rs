@@ -9,7 +9,9 @@ use std::ops::ControlFlow;
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{Encoder, Envelope, Generation, Meta};
 use weir_cypher_compiler::{StandingPlan, Words};
-use weir_engine::why::{Looked, Made, Obstacle, OfRecord, Origin, Patience, Reached, Reason, ReasonOf, Since, Staged, origins};
+use weir_engine::why::{
+    Looked, Made, Obstacle, OfRecord, Origin, Patience, Reached, Reason, ReasonOf, Records, Since, Staged, deadline, origins,
+};
 use weir_engine::{Graph, Row};
 use weir_model::expression::Failure;
 use weir_model::plan::{Operator, Pattern, Slot};
@@ -68,7 +70,8 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
     let generation = if family == Family::V1 { Generation::V1 } else { Generation::V2 };
     let encoder = Encoder { envelope: Envelope::Bare, generation, ids: graph.ids() };
     let asked = asked.clone();
-    let question = Question { query, graph, asked, mode, encoder, standing: &standing, words: Words::of(&standing) };
+    let (words, records) = (Words::of(&standing), Records::of(graph));
+    let question = Question { query, graph, asked, mode, encoder, standing: &standing, words, records };
     question.check(&origins)?;
     // What stands above patterns may make other results, or none, of what matches.
     let is_staged = origins.is_empty() || origins.iter().any(|origin| !origin.whole);
@@ -90,6 +93,7 @@ struct Question<'a> {
     encoder: Encoder,
     standing: &'a StandingPlan,
     words: Words<'a>,
+    records: Records<'a>,
 }
 
 impl Question<'_> {
@@ -99,12 +103,13 @@ impl Question<'_> {
         }
         let (mut matches, mut reached, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let (mut gave_up, mut more, mut moment) = (false, false, None);
+        let until = deadline();
         for (number, origin) in origins.iter().enumerate() {
             let Some(given) = self.given(origin)? else { continue };
             // One among all: that it was not among the first says nothing.
             let patience = if given.is_empty() && self.asked.result_id.is_some() { Patience::Time } else { Patience::Tries };
             let mut made = Vec::new();
-            let looked = self.graph.why(origin, &given, patience, at, &mut |one| {
+            let looked = self.graph.why(origin, &given, (patience, until), at, &mut |one| {
                 if self.is_meant(origin, one) {
                     made.push(one.clone());
                 } else if others.len() < SHOWN_MAX {
@@ -305,7 +310,7 @@ impl Question<'_> {
     /// The facts of a match, and since when all of them are there.
     fn facts(&self, origin: &Origin<'_>, made: &Made, reasons: &[Reason]) -> Result<(Json, Vec<Json>), ApiError> {
         let ticks: Vec<Tick> = reasons.iter().filter_map(|reason| reason.since).collect();
-        let mut records = self.graph.records_of(&ticks)?.into_iter();
+        let mut records = self.records.find(&ticks)?.into_iter();
         let facts = reasons.iter().map(|reason| {
             let record = reason.since.and_then(|_| records.next()).flatten();
             self.fact(origin, made, reason, record)

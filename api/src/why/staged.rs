@@ -1,5 +1,6 @@
 //! Why, of a query with stages: each result is told from the answer down to the patterns, stage by stage.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
@@ -24,6 +25,8 @@ struct Telling<'a> {
     staged: &'a Staged<'a>,
     worked: Worked<'a>,
     view: &'a dyn View,
+    /// Not all could be told in time.
+    gave_up: Cell<bool>,
 }
 
 impl Question<'_> {
@@ -40,7 +43,7 @@ impl Question<'_> {
         if worked.gave_up {
             return Ok(None);
         }
-        let telling = Telling { question: self, staged: &staged, worked, view };
+        let telling = Telling { question: self, staged: &staged, worked, view, gave_up: Cell::new(false) };
         let rows = telling.found_with();
         if !rows.is_empty() && staged.is_late() {
             return Ok(None);
@@ -132,6 +135,7 @@ impl Telling<'_> {
         let mut answer =
             json!({"moment": when(self.worked.at), "matches": results, "more": more, "staged": true, "gaveUp": false});
         if !results.is_empty() {
+            answer["gaveUp"] = self.gave_up.get().into();
             return Ok(answer);
         }
         let mut why_not = found.stops.iter().map(|stop| self.stop(stop)).collect::<Result<Vec<Json>, ApiError>>()?;
@@ -139,7 +143,9 @@ impl Telling<'_> {
             let origin = &self.staged.origins()[*source];
             let given = meant.nodes.get(*source).map_or(&[][..], Vec::as_slice);
             let mut go_on = |_: &weir_engine::why::Made| std::ops::ControlFlow::Break(());
-            let looked = question.graph.why(origin, given, Patience::Tries, Some(self.worked.at), &mut go_on)?;
+            let patience = (Patience::Tries, self.staged.deadline());
+            let looked = question.graph.why(origin, given, patience, Some(self.worked.at), &mut go_on)?;
+            self.gave_up.set(self.gave_up.get() || looked.gave_up);
             if looked.reached.is_empty() {
                 let fails = "no match of the pattern has these values";
                 why_not.push(json!({"pattern": source, "nodes": {}, "edges": [], "fails": fails, "values": {}}));
@@ -161,7 +167,15 @@ impl Telling<'_> {
         }
         answer["whyNot"] = why_not.into();
         answer["otherResults"] = shown.into();
+        answer["gaveUp"] = self.gave_up.get().into();
         Ok(answer)
+    }
+
+    /// Whether there is no time to tell more of a row than its values; the answer says so then.
+    fn is_late(&self) -> bool {
+        let is_late = self.staged.is_late();
+        self.gave_up.set(self.gave_up.get() || is_late);
+        is_late
     }
 
     /// The nodes that are asked for by the name of a variable that is looked for row by row.
@@ -254,12 +268,15 @@ impl Telling<'_> {
     fn matched(&self, level: &Level<'_>, number: u32, told: &mut Json) -> Result<(), ApiError> {
         let What::Pattern(source) = level.what else { return Ok(()) };
         let of: &Matched = &self.worked.matches[source][number as usize];
-        let (made, reasons) = self.question.graph.reasons_of(self.staged, source, of, self.view, self.worked.at)?;
         let origin = &self.staged.origins()[source];
-        let (since, facts) = self.question.facts(origin, &made, &reasons)?;
-        let nodes: Vec<Option<NodeId>> = made.nodes.iter().copied().map(Some).collect();
+        let nodes: Vec<Option<NodeId>> = of.nodes.iter().copied().map(Some).collect();
         told["pattern"] = source.into();
         told["nodes"] = self.question.nodes(origin.pattern, &nodes);
+        if self.is_late() {
+            return Ok(());
+        }
+        let (made, reasons) = self.question.graph.reasons_of(self.staged, source, of, self.view, self.worked.at)?;
+        let (since, facts) = self.question.facts(origin, &made, &reasons)?;
         told["since"] = since;
         told["facts"] = facts.into();
         Ok(())
@@ -268,11 +285,14 @@ impl Telling<'_> {
     /// What was asked of the graph for a row.
     fn asked(&self, asks: &Asks<'_>, row: &Row, told: &mut Json) -> Result<(), ApiError> {
         let (question, at) = (self.question, self.worked.at);
+        if self.is_late() {
+            return Ok(());
+        }
         let read = question.graph.read_for(self.staged, *asks, row, self.view, at);
         let more = read.len().saturating_sub(FACTS_MAX);
         let facts = question.graph.facts(read.into_iter().take(FACTS_MAX).collect(), at)?;
         let ticks: Vec<Tick> = facts.iter().filter_map(|fact| fact.since).collect();
-        let mut records = question.graph.records_of(&ticks)?.into_iter();
+        let mut records = question.records.find(&ticks)?.into_iter();
         let facts = facts.iter().map(|fact| {
             let mut shown = question.fact_of(&fact.of);
             shown["since"] = fact.since.map(when).into();
@@ -285,6 +305,8 @@ impl Telling<'_> {
         }
         let answered = question.graph.asked(self.staged, *asks, row, self.view, at);
         told["asked"] = answered.iter().map(|answered| self.answered(answered)).collect();
+        // It may have got late on the way.
+        self.is_late();
         Ok(())
     }
 
@@ -388,6 +410,7 @@ impl Telling<'_> {
                 let failure = self.question.graph.failure_for(self.staged, *asks, row, self.view, self.worked.at);
                 let fails = match failure {
                     Some(failure) => format!("what is asked of the graph for this row has no value: {failure}"),
+                    None if self.is_late() => "what is asked of the graph for this row gives nothing, or has no value".to_owned(),
                     None => "what is asked of the graph for this row gives nothing".to_owned(),
                 };
                 (fails, of_row())

@@ -43,6 +43,12 @@ pub struct Login {
 }
 
 impl AmqpAccess {
+    /// What is wrong with a definition.
+    pub fn check(&self, hosts: &HostPolicy) -> Result<(), ConnectorError> {
+        let login = self.login(hosts)?;
+        self.certificates.check(login.server.is_encrypted(), "write the URL with amqps://")
+    }
+
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
         let usual_port = if self.url.starts_with("amqps:") { 5671 } else { 5672 };
         let (server, url) = Server::of("url", &self.url, ("amqp", "amqps"), usual_port, &self.certificates, hosts)?;

@@ -72,7 +72,7 @@ impl SourceConfig for AmqpIngest {
         if self.prefetch > u16::MAX.into() {
             return Err(ConnectorError::config("prefetch", "65535 messages are the most"));
         }
-        self.access.login(&context.hosts)?;
+        self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
     }
 

@@ -59,7 +59,7 @@ impl DestinationConfig for WriteToAmqp {
                 return Err(ConnectorError::config(field, "is longer than 255 bytes"));
             }
         }
-        self.access.login(&HostPolicy::default()).map(|_| ())
+        self.access.check(&HostPolicy::default())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {

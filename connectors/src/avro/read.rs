@@ -21,7 +21,10 @@ const EMPTY_VALUES_MAX: usize = 1 << 16;
 
 /// Of a decimal, without leading ones that only repeat its sign: 256 bits are the most that others write, with so many digits behind the point.
 const DECIMAL_BYTES_MAX: usize = 32;
-const SCALE_MAX: usize = 76;
+pub const SCALE_MAX: usize = 76;
+
+/// The number of a decimal without its point, in two's complement, the greatest byte first.
+pub type Unscaled = [u8; 1 + DECIMAL_BYTES_MAX];
 
 pub struct AvroDecoder {
     shapes: Shapes,
@@ -291,7 +294,7 @@ impl Logical {
                 let duration = Duration::of(months, days, millis / 1000, millis % 1000 * 1_000_000)?;
                 Some(Value::Duration(Arc::new(duration)))
             }
-            (Logical::Decimal(scale), Value::Bytes(bytes)) => Some(Value::Text(Text::new(&decimal(bytes, scale)?))),
+            (Logical::Decimal { scale, .. }, Value::Bytes(bytes)) => Some(Value::Text(Text::new(&decimal(bytes, scale)?))),
             (Logical::Uuid, Value::Bytes(bytes)) => {
                 let id = weir_model::NodeId::from_bytes(bytes[..].try_into().ok()?);
                 Some(Value::text(&id.to_string()))
@@ -318,7 +321,7 @@ pub fn decimal(bytes: &[u8], scale: usize) -> Option<String> {
     if bytes.len() > DECIMAL_BYTES_MAX || scale > SCALE_MAX {
         return None;
     }
-    let mut whole = [fill; 1 + DECIMAL_BYTES_MAX];
+    let mut whole: Unscaled = [fill; 1 + DECIMAL_BYTES_MAX];
     let start = whole.len() - bytes.len();
     whole[start..].copy_from_slice(bytes);
     let width = scale + 1;
@@ -332,13 +335,8 @@ pub fn decimal(bytes: &[u8], scale: usize) -> Option<String> {
 }
 
 /// Of a number that 128 bits may not hold, without its sign.
-fn wide_digits(mut number: [u8; 1 + DECIMAL_BYTES_MAX], is_negative: bool) -> String {
-    if is_negative {
-        let mut carry = true;
-        for byte in number.iter_mut().rev() {
-            (*byte, carry) = (!*byte).overflowing_add(u8::from(carry));
-        }
-    }
+fn wide_digits(number: Unscaled, is_negative: bool) -> String {
+    let mut number = if is_negative { negated(number) } else { number };
     let mut digits = String::new();
     while number.iter().any(|byte| *byte > 0) {
         let mut rest = 0;
@@ -350,6 +348,14 @@ fn wide_digits(mut number: [u8; 1 + DECIMAL_BYTES_MAX], is_negative: bool) -> St
         digits.insert(0, char::from(b'0' + rest as u8));
     }
     digits
+}
+
+pub fn negated(mut number: Unscaled) -> Unscaled {
+    let mut carry = true;
+    for byte in number.iter_mut().rev() {
+        (*byte, carry) = (!*byte).overflowing_add(u8::from(carry));
+    }
+    number
 }
 
 #[cfg(test)]

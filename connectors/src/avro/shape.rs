@@ -52,8 +52,11 @@ pub enum Logical {
     Timestamp(i64),
     LocalTimestamp(i64),
     Duration,
-    /// With so many digits behind the point.
-    Decimal(usize),
+    /// With so many digits, and so many of them behind the point.
+    Decimal {
+        precision: usize,
+        scale: usize,
+    },
     Uuid,
 }
 
@@ -145,7 +148,7 @@ impl Reading {
                     InnerDecimalSchema::Bytes => Shape::Bytes,
                     InnerDecimalSchema::Fixed(fixed) => self.define(&fixed.name, namespace, Shape::Fixed(fixed.size)),
                 };
-                self.marked(inner, Logical::Decimal(decimal.scale))
+                self.marked(inner, Logical::Decimal { precision: decimal.precision, scale: decimal.scale })
             }
             Schema::Uuid(UuidSchema::String) => Shape::Text,
             Schema::Uuid(UuidSchema::Bytes) => self.marked(Shape::Bytes, Logical::Uuid),

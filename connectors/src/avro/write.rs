@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 use weir_model::temporal::{NANOS_PER_SECOND, SECONDS_PER_DAY};
 use weir_model::{IdScheme, Map, Value, json};
 
+use super::read::{SCALE_MAX, Unscaled, negated};
 use super::shape::{DEPTH_MAX, Field, Logical, Shape, Shapes};
 
 const NANOS_PER_MILLI: i128 = 1_000_000;
@@ -59,6 +60,7 @@ impl Writing<'_> {
 
     /// A default is written in JSON: that of a union is of its first branch, bytes are characters up to 255.
     fn default(&self, shape: &Shape, default: &Json, depth: usize, out: &mut Vec<u8>) -> Outcome {
+        bounded(depth)?;
         match (shape, default) {
             (Shape::Union(branches), default) => {
                 put(0, out);
@@ -72,6 +74,36 @@ impl Writing<'_> {
             }
             (Shape::Logical(inner, _), default) => self.default(inner, default, depth, out),
             (Shape::Named(_), default) => self.default(self.shapes.plain(shape), default, depth, out),
+            // There may be bytes in these.
+            (Shape::Record(fields), Json::Object(entries)) => {
+                for field in fields {
+                    let written = match entries.get(field.name.as_str()).or(field.default.as_ref()) {
+                        Some(default) => self.default(&field.shape, default, depth + 1, out),
+                        None => self.value(&field.shape, &Value::Null, depth + 1, out),
+                    };
+                    written.map_err(|problem| within(&field.name, &problem))?;
+                }
+                Ok(())
+            }
+            (Shape::List(item), Json::Array(items)) => {
+                if !items.is_empty() {
+                    put(items.len() as i64, out);
+                }
+                items.iter().try_for_each(|default| self.default(item, default, depth + 1, out))?;
+                put(0, out);
+                Ok(())
+            }
+            (Shape::Map(item), Json::Object(entries)) => {
+                if !entries.is_empty() {
+                    put(entries.len() as i64, out);
+                }
+                for (key, default) in entries {
+                    put_bytes(key.as_bytes(), out);
+                    self.default(item, default, depth + 1, out)?;
+                }
+                put(0, out);
+                Ok(())
+            }
             (shape, default) => {
                 let text = default.to_string();
                 let value =
@@ -82,9 +114,7 @@ impl Writing<'_> {
     }
 
     fn value(&self, shape: &Shape, value: &Value, depth: usize, out: &mut Vec<u8>) -> Outcome {
-        if depth > DEPTH_MAX {
-            return Err(format!("values lie within values deeper than {DEPTH_MAX}"));
-        }
+        bounded(depth)?;
         let expected = |what: &str| Err(format!("expected {what}, but got {}", weir_model::arithmetic::shortened(value)));
         match (shape, value) {
             (Shape::Named(_), value) => return self.value(self.shapes.plain(shape), value, depth + 1, out),
@@ -130,7 +160,7 @@ impl Writing<'_> {
                 put(at as i64, out);
                 self.value(&branches[at], value, depth + 1, out)?;
             }
-            (Shape::Logical(inner, logical), value) => match logical.plain(value, self.ids) {
+            (Shape::Logical(inner, logical), value) => match self.plain(inner, *logical, value) {
                 Some(plain) => self.value(inner, &plain, depth + 1, out)?,
                 None => return expected(logical.name()),
             },
@@ -188,8 +218,17 @@ impl Writing<'_> {
                 field.default.is_some() || map.get(field.name.as_str()).is_some() || self.takes(&field.shape, &Value::Null)
             }),
             (Shape::Union(branches), value) => self.branch(branches, value).is_some(),
-            (Shape::Logical(_, logical), value) => logical.plain(value, self.ids).is_some(),
+            (Shape::Logical(inner, logical), value) => self.plain(inner, *logical, value).is_some(),
             (shape, value) => self.is_made_for(shape, value),
+        }
+    }
+
+    /// What stands for a value, and has the length that the schema says.
+    fn plain(&self, inner: &Shape, logical: Logical, value: &Value) -> Option<Value> {
+        let plain = logical.plain(value, self.ids)?;
+        match (logical, self.shapes.plain(inner), &plain) {
+            (Logical::Decimal { .. }, Shape::Fixed(size), Value::Bytes(bytes)) => widened(bytes, *size),
+            _ => Some(plain),
         }
     }
 
@@ -238,12 +277,12 @@ impl Logical {
             }
             (Logical::Uuid, Value::Id(id) | Value::Node(id)) => Some(Value::Bytes(id.to_bytes().as_slice().into())),
             (Logical::Uuid, Value::Text(text)) => ids.parse(text).map(|id| Value::Bytes(id.to_bytes().as_slice().into())),
-            (Logical::Decimal(scale), Value::Text(text)) => decimal(text, scale),
-            (Logical::Decimal(scale), Value::Integer(n)) => decimal(&n.to_string(), scale),
+            (Logical::Decimal { precision, scale }, Value::Text(text)) => decimal(text, precision, scale),
+            (Logical::Decimal { precision, scale }, Value::Integer(n)) => decimal(&n.to_string(), precision, scale),
             (Logical::Date | Logical::Time(_) | Logical::Timestamp(_) | Logical::LocalTimestamp(_), Value::Integer(_)) => {
                 Some(value.clone())
             }
-            (Logical::Duration | Logical::Uuid | Logical::Decimal(_), Value::Bytes(_)) => Some(value.clone()),
+            (Logical::Duration | Logical::Uuid | Logical::Decimal { .. }, Value::Bytes(_)) => Some(value.clone()),
             _ => None,
         }
     }
@@ -255,7 +294,9 @@ impl Logical {
             Logical::Timestamp(_) => "a datetime",
             Logical::LocalTimestamp(_) => "a local datetime",
             Logical::Duration => "a duration without negative parts",
-            Logical::Decimal(_) => "a decimal number, as text, with no more digits behind the point than the schema has",
+            Logical::Decimal { .. } => {
+                "a decimal number, as text, with no more digits, before and behind the point, than the schema has"
+            }
             Logical::Uuid => "a UUID",
         }
     }
@@ -280,17 +321,54 @@ impl Shape {
     }
 }
 
-/// A number without its point, in two's complement, the greatest byte first and as few of them as will do.
-fn decimal(text: &str, scale: usize) -> Option<Value> {
-    let (front, back) = text.split_once('.').unwrap_or((text, ""));
-    if back.len() > scale || back.starts_with(['-', '+']) {
+/// A number without its point, in two's complement, the greatest byte first and as few of them as will do. None with more digits than it may have,
+/// or than are read.
+fn decimal(text: &str, precision: usize, scale: usize) -> Option<Value> {
+    let is_negative = text.starts_with('-');
+    let amount = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (front, back) = amount.split_once('.').unwrap_or((amount, ""));
+    let are_digits = [front, back].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+    if !are_digits || front.len() + back.len() == 0 || back.len() > scale || scale > SCALE_MAX {
         return None;
     }
-    let unscaled: i128 = format!("{front}{back:0<scale$}").parse().ok()?;
-    let bytes = unscaled.to_be_bytes();
-    let sign = if unscaled < 0 { 0xff } else { 0 };
-    let spare = bytes.windows(2).take_while(|pair| pair[0] == sign && (pair[1] ^ sign) < 0x80).count();
-    Some(Value::Bytes(bytes[spare..].into()))
+    let digits = format!("{front}{back:0<scale$}");
+    let digits = digits.trim_start_matches('0');
+    if digits.len() > precision {
+        return None;
+    }
+    let number = unscaled(digits)?;
+    let number = if is_negative { negated(number) } else { number };
+    let sign = number[0];
+    let spare = number.windows(2).take_while(|pair| pair[0] == sign && (pair[1] ^ sign) < 0x80).count();
+    Some(Value::Bytes(number[spare..].into()))
+}
+
+/// The amount of these digits; its first byte is that of the sign.
+fn unscaled(digits: &str) -> Option<Unscaled> {
+    let mut number: Unscaled = [0; size_of::<Unscaled>()];
+    for digit in digits.bytes() {
+        let mut carry = u32::from(digit - b'0');
+        for byte in number.iter_mut().rev() {
+            carry += u32::from(*byte) * 10;
+            *byte = carry as u8;
+            carry >>= 8;
+        }
+        if number[0] > 0 {
+            return None;
+        }
+    }
+    Some(number)
+}
+
+/// The same number in so many bytes. None where it needs more.
+fn widened(bytes: &[u8], size: usize) -> Option<Value> {
+    let spare = size.checked_sub(bytes.len())?;
+    let sign = if bytes.first().is_some_and(|byte| *byte >= 0x80) { 0xff } else { 0 };
+    Some(Value::Bytes([&vec![sign; spare][..], bytes].concat().into()))
+}
+
+fn bounded(depth: usize) -> Outcome {
+    if depth > DEPTH_MAX { Err(format!("values lie within values deeper than {DEPTH_MAX}")) } else { Ok(()) }
 }
 
 fn within(name: &str, problem: &str) -> String {

@@ -99,6 +99,17 @@ fn what_is_absent_is_the_default_or_null() {
         {"name": "f", "type": {"type": "array", "items": "int"}, "default": [1, 2]}]});
     let shown = again(&schema, &written(&schema, &[("a", Value::Null)]).unwrap());
     assert!(shown.starts_with("{ a: 3, b: \"x\", c: null, d:") && shown.ends_with("e: { y: 1 }, f: [ 1, 2 ] }"), "{shown}");
+    // Bytes within others are written as text, too.
+    let inner = json!({"type": "record", "name": "i", "fields": [
+        {"name": "b", "type": "bytes"}, {"name": "c", "type": {"type": "fixed", "name": "x", "size": 2}, "default": "\u{1}\u{ff}"}]});
+    let nested = json!({"type": "record", "name": "r", "fields": [
+        {"name": "a", "type": inner, "default": {"b": "\u{ff}"}},
+        {"name": "l", "type": {"type": "array", "items": ["bytes", "null"]}, "default": ["\u{2}"]},
+        {"name": "m", "type": {"type": "map", "values": "bytes"}, "default": {"k": "\u{3}"}},
+        {"name": "n", "type": {"type": "map", "values": "i"}, "default": {}}]});
+    let bytes = written(&nested, &[]).unwrap();
+    assert_eq!(bytes, [2, 0xff, 1, 0xff, 2, 0, 2, 2, 0, 2, 2, b'k', 2, 3, 0, 0]);
+    again(&nested, &bytes);
     let shown = again(&schema, &written(&schema, &[("b", Value::Null), ("c", Value::text("y"))]).unwrap());
     assert!(shown.contains("b: null, c: \"y\""), "{shown}");
 }
@@ -116,11 +127,45 @@ fn what_does_not_fit_names_the_field() {
     let decimal = json!({"type": "record", "name": "r", "fields": [
         {"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 1}}]});
     assert!(written(&decimal, &[("a", Value::text("1.25"))]).unwrap_err().contains("expected a decimal number"));
-    assert!(written(&decimal, &[("a", Value::text("--1"))]).is_err());
+    for text in ["--1", "", "-", ".", "1e3", "\u{661}", "1.-5", "1000000000", "123456789"] {
+        assert!(written(&decimal, &[("a", Value::text(text))]).is_err(), "{text}");
+    }
     for (text, expected) in
         [("0", "0.0"), ("-12.8", "-12.8"), ("12.7", "12.7"), ("12.8", "12.8"), ("-0.1", "-0.1"), ("99999999.9", "99999999.9")]
     {
         let shown = again(&decimal, &written(&decimal, &[("a", Value::text(text))]).unwrap());
         assert_eq!(shown, format!("{{ a: \"{expected}\" }}"));
     }
+}
+
+#[test]
+fn decimals_have_the_length_and_the_digits_of_the_schema() {
+    let schema = |size: usize, precision: usize, scale: usize| {
+        json!({"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null",
+            {"type": "fixed", "name": "f", "size": size, "logicalType": "decimal", "precision": precision, "scale": scale}]}]})
+    };
+    let small = schema(4, 9, 2);
+    for (text, bytes) in
+        [("0", [0; 4]), ("1.28", [0, 0, 0, 128]), ("-1.28", [255, 255, 255, 128]), ("-0.01", [255; 4]), (".5", [0, 0, 0, 50])]
+    {
+        assert_eq!(written(&small, &[("a", Value::text(text))]).unwrap(), [&[2][..], &bytes].concat(), "{text}");
+    }
+    assert_eq!(written(&small, &[("a", Value::Integer(-1))]).unwrap(), [2, 255, 255, 255, 156]);
+    assert_eq!(written(&small, &[("a", Value::Bytes([0xfe].as_slice().into()))]).unwrap(), [2, 255, 255, 255, 254]);
+    assert_eq!(again(&small, &written(&small, &[("a", Value::text("-9999999.99"))]).unwrap()), "{ a: \"-9999999.99\" }");
+    assert!(written(&small, &[("a", Value::text("12345678.90"))]).is_err(), "more digits than nine");
+    // As many as are read.
+    let wide = schema(32, 76, 3);
+    for text in [
+        "9".repeat(73) + ".999",
+        "-1".to_owned() + &"0".repeat(72) + ".000",
+        "-170141183460469231731687303715884105.729".to_owned(),
+    ] {
+        let shown = again(&wide, &written(&wide, &[("a", Value::text(&text))]).unwrap());
+        assert_eq!(shown, format!("{{ a: \"{text}\" }}"));
+    }
+    assert!(written(&wide, &[("a", Value::text(&"1".repeat(77)))]).is_err());
+    let unbounded = json!({"type": "record", "name": "r", "fields": [
+        {"name": "a", "type": {"type": "bytes", "logicalType": "decimal", "precision": 200, "scale": 0}}]});
+    assert!(written(&unbounded, &[("a", Value::text(&"9".repeat(78)))]).is_err(), "more than 256 bits");
 }

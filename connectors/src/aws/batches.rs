@@ -98,6 +98,7 @@ async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: imp
             for index in range {
                 if !written.left.is_empty() {
                     written.left.push(index);
+                    written.untried.push(index);
                     continue;
                 }
                 match request(index..index + 1).await {
@@ -113,8 +114,10 @@ async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: imp
     }
     if let Some(end) = failed_at {
         written.left.extend(end..results.len());
+        written.untried.extend(end..results.len());
     }
     written.left.sort_unstable();
+    written.untried.sort_unstable();
     written
 }
 
@@ -175,7 +178,7 @@ mod tests {
         }));
         assert_eq!(*asked.borrow(), [0..2, 0..1, 1..2, 2..4]);
         assert_eq!(written.refused.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0]);
-        assert_eq!(written.left, [3, 4, 5, 6]);
+        assert_eq!((written.left, written.untried), (vec![3, 4, 5, 6], vec![4, 5, 6]));
         assert_eq!(written.left_reason.as_deref(), Some("it said InternalFailure"));
         // Nor one by one.
         let asked = RefCell::new(Vec::new());
@@ -189,8 +192,9 @@ mod tests {
             }
         }));
         assert_eq!(*asked.borrow(), [0..4, 0..1, 1..2]);
+        assert_eq!(written.tries(&[1; 6]), [2, 1, 1, 1, 1]);
         assert_eq!((written.left, written.refused.len()), (vec![1, 2, 3, 4, 5], 0));
         let written = runtime().block_on(send(&results(&[1; 3]), bounds, 2, async |_| Err(failed("AccessDenied", false))));
-        assert_eq!((written.left, written.refused.len()), (vec![0, 1, 2], 0));
+        assert_eq!((written.left, written.untried, written.refused.len()), (vec![0, 1, 2], vec![], 0));
     }
 }

@@ -131,8 +131,9 @@ impl DestinationConfig for WriteToElasticsearch {
     }
 
     fn check(&self) -> Result<(), ConnectorError> {
-        self.urls(&HostPolicy::default())?;
+        let encrypted = self.urls(&HostPolicy::default())?.iter().any(|url| url.scheme() == "https");
         self.certificates.settled()?;
+        self.certificates.check(encrypted, "write the URLs with https://")?;
         let index = IndexName::read(&self.index)?;
         if self.cancellations == Cancellations::Delete && index.moves() {
             let problem =
@@ -367,6 +368,7 @@ impl Bulk {
                 Ok(Asked::Failed(error)) | Err(error) if error.retryable() && first > 0 => {
                     written.left_reason.get_or_insert(error.to_string());
                     written.left.extend(first..results.len());
+                    written.untried.extend(end..results.len());
                     break;
                 }
                 Ok(Asked::Failed(error)) | Err(error) => return Err(error),
@@ -386,6 +388,7 @@ impl Bulk {
             // What comes later must not overtake what is tried again.
             if !written.left.is_empty() {
                 written.left.extend(first..results.len());
+                written.untried.extend(first..results.len());
                 break;
             }
         }
@@ -562,6 +565,12 @@ mod tests {
         assert!(problem(json!({"password": "p"})).contains("option `username`"));
         assert!(problem(json!({"username": "u", "password": "p", "apiKey": "k"})).contains("option `apiKey`"));
         assert!(problem(json!({"certificateAuthorities": "x"})).contains("certificateAuthorities"));
+        let authorities = include_str!("../../../tests/tls/ca.pem");
+        for (urls, refused) in [(json!(["http://a"]), true), (json!(["http://a", "https://b"]), false)] {
+            let checked = definition(json!({"urls": urls, "certificateAuthorities": authorities}));
+            let problem = checked.err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(problem.contains("takes effect with TLS only"), refused, "{urls}: {problem}");
+        }
         assert!(problem(json!({"cancellations": "Delete"})).contains("the index has one name"));
         assert!(problem(json!({"batchBytesMax": 0})).contains("batchBytesMax"));
     }

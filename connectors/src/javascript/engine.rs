@@ -11,6 +11,7 @@ use weir_model::Value;
 
 use super::convert::{Tools, from_js, to_js};
 use super::{RECORD_TIME_MAX, Transformed, Watch};
+use crate::decode::VALUES_BYTES_MAX;
 
 /// Of everything a script has at a time.
 const MEMORY_BYTES_MAX: usize = 128 << 20;
@@ -54,15 +55,16 @@ pub fn work(
             loop {
                 if job.is_none() {
                     let Ok(records) = jobs.recv() else { return Life::Over };
-                    job = Some((records, Transformed::new()));
+                    job = Some((records, Transformed::default()));
                 }
                 let Some((records, transformed)) = &mut job else { continue };
-                while let Some(record) = records.get(transformed.len()) {
-                    if watch.is_cancelled() {
+                while let Some(record) = records.get(transformed.outcomes.len()) {
+                    if watch.is_cancelled() || transformed.bytes >= VALUES_BYTES_MAX {
                         break;
                     }
                     let (outcome, sound) = script.apply(record, watch);
-                    transformed.push(outcome);
+                    transformed.bytes += outcome.as_ref().map_or(0, |(_, bytes)| *bytes);
+                    transformed.outcomes.push(outcome.map(|(value, _)| value));
                     if !sound {
                         return Life::Another;
                     }
@@ -122,8 +124,8 @@ struct Script<'js> {
 }
 
 impl Script<'_> {
-    /// What becomes of a record, and whether the engine is as it was before.
-    fn apply(&self, record: &Value, watch: &Watch) -> (Result<Value, String>, bool) {
+    /// What becomes of a record, with its bytes, and whether the engine is as it was before.
+    fn apply(&self, record: &Value, watch: &Watch) -> (Result<(Value, usize), String>, bool) {
         watch.begin();
         let transformed = to_js(&self.ctx, &self.tools, record).and_then(|record| self.function.call((record,)));
         let outcome = match transformed {
@@ -161,12 +163,15 @@ fn read<'js>(ctx: &Ctx<'js>, text: &str, tools: &Tools<'js>) -> Result<Function<
     Ok(function)
 }
 
+/// What ends a line, and a comment with it.
+const LINE_ENDS: [char; 4] = ['\n', '\r', '\u{2028}', '\u{2029}'];
+
 /// Whether it is white space, parentheses and comments.
 fn surrounds(mut text: &str) -> bool {
     loop {
         text = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '(' | ')'));
         text = if let Some(comment) = text.strip_prefix("//") {
-            comment.split_once('\n').map_or("", |(_, rest)| rest)
+            comment.split_once(LINE_ENDS).map_or("", |(_, rest)| rest)
         } else if let Some((_, rest)) = text.strip_prefix("/*").and_then(|comment| comment.split_once("*/")) {
             rest
         } else {

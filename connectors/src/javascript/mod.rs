@@ -31,8 +31,14 @@ const STOP_LOOK: Duration = Duration::from_millis(20);
 /// Of the thread: what the engine may use of it is less.
 const STACK_BYTES: usize = 4 << 20;
 
-/// What becomes of each record, in order: its new value, or why there is none.
-pub type Transformed = Vec<Result<Value, String>>;
+/// What becomes of records, in order, up to one with which the new values come to `VALUES_BYTES_MAX`.
+#[derive(PartialEq, Debug, Default)]
+pub struct Transformed {
+    /// The new value of each, or why there is none.
+    pub outcomes: Vec<Result<Value, String>>,
+    /// Of the new values, about.
+    pub bytes: usize,
+}
 
 /// A script that is ready, on its thread.
 pub struct Script {
@@ -69,14 +75,16 @@ impl Script {
         }
     }
 
-    /// Transforms records in order. After an error the script is not asked again.
+    /// Transforms records in order: all, or as many of the first as may be held at once. After an error the script is not asked again.
     pub fn apply(&mut self, records: Arc<Vec<Value>>, stopping: impl Fn() -> bool) -> Result<Transformed, Stopped> {
         let broken = || Stopped::GivenUp("the transformation cannot go on".to_owned());
         let count = records.len();
+        // What it counts from lies as far back as the last records, and its thread may have to wait for its turn.
+        self.watch.begin();
         self.records.as_ref().ok_or_else(broken)?.send(records).map_err(|_| broken())?;
         loop {
             match self.done.recv_timeout(STOP_LOOK) {
-                Ok(done) if done.len() == count => return Ok(done),
+                Ok(done) if done.outcomes.len() == count || !self.watch.is_cancelled() => return Ok(done),
                 Ok(_) => return Err(Stopped::Asked),
                 Err(RecvTimeoutError::Disconnected) => return Err(broken()),
                 Err(RecvTimeoutError::Timeout) => {}

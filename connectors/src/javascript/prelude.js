@@ -27,8 +27,8 @@
 
   const look = (value) => {
     if (value instanceof Date) return ['date', time(value)];
-    if (isView(value)) return ['bytes', from(new Bytes(value.buffer, value.byteOffset, value.byteLength))];
-    if (value instanceof Buffer) return ['bytes', from(new Bytes(value))];
+    if (isView(value)) return ['bytes', new Bytes(value.buffer, value.byteOffset, value.byteLength)];
+    if (value instanceof Buffer) return ['bytes', new Bytes(value)];
     if (value instanceof Promise) return ['promise'];
     if (typeof value[iterator] === 'function') return ['list', from(value)];
     return undefined;

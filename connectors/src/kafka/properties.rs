@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::login::{SaslLogin, parse_jaas};
 use crate::config::{MASKED, Secret};
+use crate::dial::holds_key;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::secret::Open;
@@ -173,7 +174,7 @@ impl KafkaProperties {
 
     /// With what is secret in them masked.
     pub fn masked(&self) -> KafkaProperties {
-        let hidden = |name: &str, value: &Open| is_secret(name) && value.0.known().is_some();
+        let hidden = |name: &str, value: &Open| value.0.known().is_some_and(|value| is_secret(name) || holds_key(value));
         let shown = |name: &String, value: &Open| if hidden(name, value) { Open(Secret::plain(MASKED)) } else { value.clone() };
         KafkaProperties(self.0.iter().map(|(name, value)| (name.clone(), shown(name, value))).collect())
     }
@@ -236,6 +237,17 @@ impl Access<'_> {
         }
     }
 
+    /// What the type says, or else the name of the file.
+    fn key_store(&self, path: &str) -> KeyStore {
+        match self.properties.get("ssl.keystore.type").map(str::to_ascii_uppercase).as_deref() {
+            Some("PEM") => KeyStore::Pem,
+            Some("JKS") => KeyStore::Java,
+            None if ends_in(path, PEM_ENDINGS) => KeyStore::Pem,
+            None if ends_in(path, &[".jks"]) => KeyStore::Java,
+            _ => KeyStore::Pkcs12,
+        }
+    }
+
     fn property(
         &self,
         name: &str,
@@ -271,7 +283,7 @@ impl Access<'_> {
             }
             "ssl.truststore.location" => {
                 let stated = self.properties.get("ssl.truststore.type").is_some_and(|kind| kind.eq_ignore_ascii_case("PEM"));
-                if !stated && ![".pem", ".crt", ".cer"].iter().any(|end| value.ends_with(end)) {
+                if !stated && !ends_in(value, PEM_ENDINGS) {
                     return refuse(
                         "a Java trust store cannot be read; export its certificates as PEM (keytool -exportcert -rfc) and give \
                          that file, with ssl.truststore.type=PEM",
@@ -283,17 +295,17 @@ impl Access<'_> {
                 client.set("ssl.ca.location", value);
             }
             "ssl.truststore.type" | "ssl.truststore.password" => {}
-            "ssl.keystore.location" => match self.properties.get("ssl.keystore.type").map(str::to_ascii_uppercase).as_deref() {
-                Some("PEM") => {
+            "ssl.keystore.location" => match self.key_store(value) {
+                KeyStore::Pem => {
                     client.set("ssl.certificate.location", value).set("ssl.key.location", value);
                 }
-                Some("JKS") => {
+                KeyStore::Java => {
                     return refuse(
                         "a Java key store cannot be read; convert it (keytool -importkeystore -deststoretype PKCS12) and give \
                          ssl.keystore.type=PKCS12",
                     );
                 }
-                _ => {
+                KeyStore::Pkcs12 => {
                     client.set(name, value);
                 }
             },
@@ -325,6 +337,21 @@ impl Access<'_> {
         }
         Ok(())
     }
+}
+
+/// What the client's certificate and its key lie in.
+enum KeyStore {
+    Pem,
+    Java,
+    Pkcs12,
+}
+
+/// How files are called that are PEM.
+const PEM_ENDINGS: &[&str] = &[".pem", ".crt", ".cer"];
+
+fn ends_in(path: &str, endings: &[&str]) -> bool {
+    let path = path.to_ascii_lowercase();
+    endings.iter().any(|end| path.ends_with(end))
 }
 
 fn refuse_as(name: &str) -> impl FnOnce(&'static str) -> Result<SaslLogin, ConnectorError> {
@@ -398,7 +425,7 @@ fn strategies(classes: &str) -> String {
 fn refused_setting(error: KafkaError) -> ConnectorError {
     match error {
         KafkaError::ClientConfig(_, description, name, value) => {
-            let tells = is_secret(&name) && (value.is_empty() || description.contains(&value));
+            let tells = (is_secret(&name) || holds_key(&value)) && (value.is_empty() || description.contains(&value));
             let problem = if tells { "has a value that cannot be used".to_owned() } else { description };
             ConnectorError::config(&format!("{FIELD}.{name}"), problem)
         }
@@ -453,6 +480,9 @@ mod tests {
             &[("ssl.keystore.location", "k"), ("ssl.keystore.type", "PEM")],
             &[("ssl.certificate.location", "k"), ("ssl.key.location", "k")],
         );
+        check(&[("ssl.keystore.location", "k.pem")], &[("ssl.certificate.location", "k.pem"), ("ssl.key.location", "k.pem")]);
+        check(&[("ssl.keystore.location", "k.p12")], &[("ssl.keystore.location", "k.p12")]);
+        check(&[("ssl.keystore.location", "k.pem"), ("ssl.keystore.type", "PKCS12")], &[("ssl.keystore.location", "k.pem")]);
     }
 
     #[test]
@@ -466,6 +496,8 @@ mod tests {
             ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule hush", "JndiLoginModule"),
             ("ssl.truststore.location", "hush.jks", "keytool"),
             ("ssl.truststore.location", "hush.pem", "there is no such file"),
+            ("ssl.keystore.location", "hush.jks", "keytool"),
+            ("ssl.keystore.location", "hush.JKS", "keytool"),
             ("sasl.mechanism", "GSSAPI", "Kerberos"),
             ("sasl.oauthbearer.client.secret", "hush", "OAuthBearerLogin"),
         ] {
@@ -493,5 +525,18 @@ mod tests {
             assert!(masked.get(name) == Some(MASKED) && !format!("{:?}", of(name)).contains("hush"), "{name}");
         }
         assert_eq!(of("linger.ms").masked().get("linger.ms"), Some("hush"));
+        // A key may stand behind its certificate.
+        let key = "-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----\nhush";
+        for name in ["ssl.certificate.pem", "ssl.keystore.certificate.chain", "ssl.ca.pem"] {
+            let properties = KafkaProperties(BTreeMap::from([(name.to_owned(), Open(Secret::plain(key)))]));
+            assert!(properties.masked().get(name) == Some(MASKED) && !format!("{properties:?}").contains("hush"), "{name}");
+            let refused = refused_setting(KafkaError::ClientConfig(
+                rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_INVALID,
+                format!("{key} is wrong"),
+                name.to_owned(),
+                key.to_owned(),
+            ));
+            assert!(!refused.to_string().contains("hush"), "{refused}");
+        }
     }
 }

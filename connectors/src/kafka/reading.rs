@@ -201,7 +201,7 @@ impl Reading {
         let number = message.partition();
         if self.alone.take_if(|alone| alone.number == number && alone.topic == message.topic()).is_some() {
             // It has not ended.
-            self.resume(number, consumer);
+            self.resume(consumer, |partition| partition.number == number);
         }
     }
 
@@ -262,7 +262,7 @@ impl Reading {
             }
         }
         if alone.is_some() {
-            self.resume(number, consumer);
+            self.resume(consumer, |partition| partition.number == number);
         }
     }
 
@@ -271,7 +271,7 @@ impl Reading {
     pub fn look_after_ends(&mut self, nothing_comes: bool, consumer: &BaseConsumer<Member>) {
         let Some(ending) = self.ending_offset else { return };
         if let Some(alone) = self.alone.take_if(|alone| alone.until <= Instant::now()) {
-            self.resume(alone.number, consumer);
+            self.resume(consumer, |partition| partition.number == alone.number);
         }
         if self.alone.is_some() || !nothing_comes || !consumer.context().changes().is_empty() {
             return;
@@ -286,7 +286,7 @@ impl Reading {
                 if end.is_ok() {
                     // Whoever goes on after a pause is told of its end once more, and what was told before the pause is not heard any more.
                     // So its end will be this one or a later one.
-                    let _ = consumer.pause(&self.unfinished(number, |_| true));
+                    let _ = consumer.pause(&self.unfinished(|partition| partition.number == number));
                     let mut list = TopicPartitionList::new();
                     list.add_partition(&partition.topic, number);
                     let _ = consumer.resume(&list);
@@ -297,27 +297,36 @@ impl Reading {
         }
     }
 
-    /// The partitions with this number are read again, also those that waited for one of them.
-    fn resume(&self, number: i32, consumer: &BaseConsumer<Member>) {
+    /// Nothing is read until `go_on`. What the client has read ahead it drops, and reads again then.
+    pub fn hold(&mut self, consumer: &BaseConsumer<Member>) {
+        // All go on together, and the ends are told once more.
+        self.alone = None;
+        let _ = consumer.pause(&self.unfinished(|_| true));
+    }
+
+    pub fn go_on(&self, consumer: &BaseConsumer<Member>) {
+        self.resume(consumer, |_| true);
+    }
+
+    /// These partitions are read again, also those that waited for one of them.
+    fn resume(&self, consumer: &BaseConsumer<Member>, wanted: impl Fn(&Partition) -> bool) {
         // What is on its way to another member stays paused.
         let changes = consumer.context().changes();
         let leaves = |partition: &Partition| {
             changes.iter().any(|change| match change {
-                Change::Revoked { partitions, .. } => partitions.find_partition(&partition.topic, number).is_some(),
+                Change::Revoked { partitions, .. } => partitions.find_partition(&partition.topic, partition.number).is_some(),
                 Change::Assigned(_) => false,
             })
         };
-        let list = self.unfinished(number, |partition| !leaves(partition));
+        let list = self.unfinished(|partition| wanted(partition) && !leaves(partition));
         drop(changes);
         let _ = consumer.resume(&list);
     }
 
-    fn unfinished(&self, number: i32, wanted: impl Fn(&Partition) -> bool) -> TopicPartitionList {
+    fn unfinished(&self, wanted: impl Fn(&Partition) -> bool) -> TopicPartitionList {
         let mut list = TopicPartitionList::new();
-        for partition in self.assigned.iter().filter(|partition| partition.number == number && !partition.finished) {
-            if wanted(partition) {
-                list.add_partition(&partition.topic, number);
-            }
+        for partition in self.assigned.iter().filter(|partition| !partition.finished && wanted(partition)) {
+            list.add_partition(&partition.topic, partition.number);
         }
         list
     }

@@ -9,7 +9,7 @@
 //! A topic that was made anew under its name is another one: where it began is decided as if it had never been read, by a new client, which has
 //! nothing of the one before.
 //!
-//! Where nothing comes for a while it has no client (`away`).
+//! Where nothing comes for a while it has no client (`away`). While nobody asks for more it stays in its group and reads nothing (`hold`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -53,6 +53,9 @@ const TOPICS_INTERVAL_AT_REST: Duration = Duration::from_secs(30);
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(5);
 /// `max.poll.interval.ms` of the client where nobody says otherwise.
 const POLL_INTERVAL_MILLIS: u64 = 300_000;
+/// Nobody asks for more for so long, at first, before nothing is read ahead any more, and so often the client is polled then.
+const HOLD_AFTER: Duration = Duration::from_secs(5);
+const HOLD_INTERVAL: Duration = Duration::from_secs(1);
 /// For leaving the group in good order. Whoever stops the stream waits so long, at most.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -90,8 +93,16 @@ pub struct Records {
     ask_topics_at: Instant,
     /// What has become of a topic.
     notice: Option<String>,
-    /// To be told by the next call: this one has records to hand out.
+    /// To be told by the next call: this one has records to hand out, or is not asked for any.
     failure: Option<ConnectorError>,
+    /// Since when its partitions are paused, as nobody asks for more.
+    held: Option<Instant>,
+    /// When they are, or the client is polled the next time.
+    hold_at: Instant,
+    /// How long nobody asks for more before they are.
+    hold_after: Duration,
+    /// What came while they were, and should not have. It is the first of the next batch.
+    early: Frames,
     rest: Rest,
 }
 
@@ -136,6 +147,10 @@ impl Records {
             ask_topics_at: Instant::now(),
             notice: None,
             failure: None,
+            held: None,
+            hold_at: Instant::now() + HOLD_AFTER.min(time_max),
+            hold_after: HOLD_AFTER.min(time_max),
+            early: Frames::default(),
             rest: Rest { runtime: runtime.clone(), comes: Arc::default(), time_max, waiting: None },
         };
         records.consumer = Some(records.connect()?);
@@ -302,6 +317,9 @@ impl Records {
         let ending = self.subscription.ending_offset;
         for partition in &mut self.reading.assigned {
             partition.finish_at(ending, consumer);
+        }
+        if self.held.is_some() {
+            self.reading.hold(consumer);
         }
         Ok(())
     }
@@ -489,6 +507,18 @@ impl Records {
         tracing::debug!("{}: {} partitions went to other members", member.voice.place(), partitions.count());
     }
 
+    /// Somebody asks for more.
+    fn go_on(&mut self) {
+        if let Some(since) = self.held.take() {
+            self.hold_after = next_hold_after(self.hold_after, since.elapsed(), self.rest.time_max);
+            if let Some(consumer) = &self.consumer {
+                self.reading.go_on(consumer);
+                self.away_at = Instant::now() + self.away_after;
+            }
+        }
+        self.hold_at = Instant::now() + self.hold_after;
+    }
+
     /// Whether nothing is wrong, nothing under way, and all is committed that is to be.
     pub(super) fn is_done(&self) -> bool {
         let Some(consumer) = &self.consumer else { return false };
@@ -524,6 +554,13 @@ impl Records {
             voice.clear();
         }
     }
+}
+
+/// How long to wait for somebody to ask before the next hold, after one that was so long. All that was read ahead is fetched again after each: where
+/// every record waits a little longer than that, it would be for each of them.
+fn next_hold_after(before: Duration, held: Duration, time_max: Duration) -> Duration {
+    let after = if held < time_max { before * 2 } else { HOLD_AFTER };
+    after.min(time_max)
 }
 
 /// The client knows of whole milliseconds alone: through a part of one it would ask again and again.
@@ -565,12 +602,48 @@ impl Source for Records {
         rests
     }
 
+    /// A client that nobody polls for `max.poll.interval.ms` leaves its group, and until then a group that is to be given out anew waits for it.
+    fn hold(&mut self) -> Option<Duration> {
+        if self.failure.is_some() {
+            return None;
+        }
+        let wait = self.hold_at.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            return Some(wait);
+        }
+        // Without a client it is in no group.
+        let consumer = self.consumer.as_ref()?;
+        if self.held.is_none() {
+            self.held = Some(Instant::now());
+            self.reading.hold(consumer);
+        }
+        match consumer.poll(Duration::ZERO) {
+            Some(Ok(message)) => self.reading.take(&message, consumer, &mut self.early),
+            // The end of a partition is told again when it is read on.
+            Some(Err(error)) => self.failure = fatal(consumer, &error),
+            None => {}
+        }
+        if let Err(failure) = self.follow() {
+            self.failure = Some(failure);
+        }
+        self.look_after_trouble();
+        self.commit_durable();
+        let wait = HOLD_INTERVAL.min(self.rest.time_max);
+        self.hold_at = Instant::now() + wait;
+        Some(wait)
+    }
+
     fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
         self.rest.end();
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         let deadline = Instant::now() + limits.wait_max;
+        self.go_on();
+        if !self.early.is_empty() {
+            std::mem::swap(batch, &mut self.early);
+            self.early.clear();
+        }
         self.follow()?;
         self.look_after_topics()?;
         self.look_after_trouble();
@@ -635,6 +708,10 @@ impl Source for Records {
     }
 
     fn trouble(&self) -> Option<String> {
+        // It may be long until the next call that tells it.
+        if let Some(failure) = &self.failure {
+            return Some(failure.to_string());
+        }
         let Some(consumer) = &self.consumer else { return self.away.as_ref()?.trouble() };
         let voice = &consumer.context().voice;
         voice.trouble().map(|trouble| format!("{}: {}", voice.place(), trouble.reason))
@@ -711,4 +788,21 @@ pub(super) fn leave(
         let _ = sender.send(());
     };
     std::thread::Builder::new().name("leave Kafka".to_owned()).spawn(leave).ok().map(|_| receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_holds_become_rare() {
+        let time_max = Duration::from_secs(30);
+        let after =
+            |before: u64, held: u64| next_hold_after(Duration::from_secs(before), Duration::from_secs(held), time_max).as_secs();
+        assert_eq!([after(5, 1), after(10, 29), after(20, 0), after(30, 0)], [10, 20, 30, 30]);
+        assert_eq!([after(30, 30), after(5, 900)], [5, 5]);
+        // It is polled in time also where it has little.
+        let (little, long) = (Duration::from_secs(2), Duration::from_secs(60));
+        assert_eq!([next_hold_after(little, Duration::ZERO, little), next_hold_after(little, long, little)], [little, little]);
+    }
 }

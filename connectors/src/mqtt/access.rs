@@ -39,6 +39,12 @@ pub struct Login {
 }
 
 impl MqttAccess {
+    /// What is wrong with a definition.
+    pub fn check(&self, hosts: &HostPolicy) -> Result<(), ConnectorError> {
+        let login = self.login(hosts)?;
+        self.certificates.check(login.server.is_encrypted(), "write the URL with mqtts://")
+    }
+
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
         let (plain, encrypted) = ("mqtt", "mqtts");
         let usual_port = if self.url.starts_with("mqtts:") { 8883 } else { 1883 };

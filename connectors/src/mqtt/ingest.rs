@@ -80,7 +80,7 @@ impl SourceConfig for MqttIngest {
         {
             return Err(ConnectorError::config("withTopic", "goes with records of JSON and without recordDecoders only"));
         }
-        self.access.login(&context.hosts)?;
+        self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
     }
 

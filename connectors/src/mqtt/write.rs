@@ -65,7 +65,7 @@ impl DestinationConfig for WriteToMqtt {
         if self.client_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > u16::MAX.into()) {
             return Err(ConnectorError::config("clientId", "is empty, or longer than 65535 bytes"));
         }
-        self.access.login(&HostPolicy::default()).map(|_| ())
+        self.access.check(&HostPolicy::default())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {

@@ -50,6 +50,12 @@ pub struct Login {
 }
 
 impl NatsAccess {
+    /// What is wrong with a definition.
+    pub fn check(&self, hosts: &HostPolicy) -> Result<(), ConnectorError> {
+        let login = self.login(hosts)?;
+        self.certificates.check(login.servers.iter().any(Server::is_encrypted), "write the servers with tls://")
+    }
+
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
         if self.servers.is_empty() {
             return Err(ConnectorError::config("servers", "is empty"));

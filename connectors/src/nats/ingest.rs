@@ -103,7 +103,7 @@ impl SourceConfig for NatsIngest {
         if let Some(subject) = self.subjects.iter().find(|subject| !is_subject(subject)) {
             return Err(ConnectorError::config("subjects", format!("{subject:?} is no subject")));
         }
-        self.access.login(&context.hosts)?;
+        self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
     }
 

@@ -55,7 +55,7 @@ impl DestinationConfig for WriteToNats {
         if !is_subject(&self.subject) || self.subject.contains(['*', '>']) {
             return Err(ConnectorError::config("subject", "is no subject that can be published to: no stars, no white space"));
         }
-        self.access.login(&HostPolicy::default()).map(|_| ())
+        self.access.check(&HostPolicy::default())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {

@@ -31,7 +31,7 @@ use crate::error::ConnectorError;
 use crate::frames::{Frame, Frames, Limits, Progress};
 use crate::source::Source;
 use columns::{Column, Leaf};
-use pages::{Open, Pages};
+use pages::{LEVEL_BYTES, Open, Pages};
 pub use spool::Spool;
 pub use table::{Cell, ColumnKind, Field, TableWriter};
 use tree::{LeafType, Root};
@@ -60,6 +60,7 @@ pub struct ParquetReader {
 /// A row group that is read.
 struct Group {
     columns: Vec<Column>,
+    open: Arc<Open>,
     left: u64,
     rows_at_once: usize,
 }
@@ -128,12 +129,16 @@ impl ParquetReader {
                 continue;
             }
             let skipped = self.next_row - before;
-            let open = Open::default();
+            let open = Arc::<Open>::default();
             let mut columns = Vec::new();
             let mut bytes = 0u64;
             for leaf in self.roots.iter().flat_map(|root| &root.leaves) {
                 let chunk = group.column(leaf.column);
                 bytes = bytes.saturating_add(u64::try_from(chunk.uncompressed_size()).unwrap_or_default());
+                if leaf.repeated > 0 {
+                    let items = u64::try_from(chunk.num_values()).unwrap_or_default();
+                    bytes = bytes.saturating_add(items.saturating_mul(LEVEL_BYTES as u64));
+                }
                 let pages = Pages::of(self.file.clone(), self.file_bytes, chunk, open.clone());
                 let column =
                     pages.and_then(|pages| Column::new(get_column_reader(chunk.column_descr_ptr(), Box::new(pages)), skipped));
@@ -141,7 +146,7 @@ impl ParquetReader {
             }
             let row_bytes = (bytes / count.max(1)).max(1);
             let rows_at_once = usize::try_from(BYTES_MAX / row_bytes).unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
-            return Ok(Group { columns, left: count - skipped, rows_at_once });
+            return Ok(Group { columns, open, left: count - skipped, rows_at_once });
         }
         Err("a row is in none of its groups".to_owned())
     }
@@ -157,6 +162,7 @@ impl ParquetReader {
             None => self.open_group()?,
         };
         let count = group.rows_at_once.min(usize::try_from(group.left).unwrap_or(usize::MAX));
+        group.open.begin();
         let mut fields = Vec::with_capacity(self.roots.len());
         let mut columns = group.columns.iter_mut();
         for root in self.roots.iter() {

@@ -28,8 +28,39 @@ const PAGE_BYTES_MAX: usize = 512 << 20;
 /// Of the pages of all columns that lie open at the same time.
 const OPEN_BYTES_MAX: usize = 2 << 30;
 
-/// How many bytes the open pages of a group have.
-pub type Open = Arc<AtomicUsize>;
+/// Of the pages of all columns that some rows are taken from, with what their levels take where rows are lists. A row may go on over pages without
+/// end, and one that repeats a level millions of times has a few bytes.
+const TAKEN_BYTES_MAX: usize = 4 << 30;
+
+/// What an item of a list takes besides its bytes: its levels, and where it lies.
+pub const LEVEL_BYTES: usize = 16;
+
+/// The open pages of a group.
+pub struct Open {
+    /// How many bytes they have.
+    bytes: AtomicUsize,
+    /// How many more may come until the rows are taken. Of rows that are passed over nothing stays.
+    left: AtomicUsize,
+}
+
+impl Open {
+    /// Further rows are taken.
+    pub fn begin(&self) {
+        self.left.store(TAKEN_BYTES_MAX, Ordering::Relaxed);
+    }
+
+    fn take(&self, bytes: usize) -> Option<()> {
+        let left = self.left.load(Ordering::Relaxed).checked_sub(bytes)?;
+        self.left.store(left, Ordering::Relaxed);
+        Some(())
+    }
+}
+
+impl Default for Open {
+    fn default() -> Open {
+        Open { bytes: AtomicUsize::new(0), left: AtomicUsize::new(usize::MAX) }
+    }
+}
 
 pub struct Pages {
     file: Arc<File>,
@@ -39,15 +70,15 @@ pub struct Pages {
     at: u64,
     end: u64,
     next: Option<Header>,
-    open: Open,
-    /// Of these, the page before.
+    open: Arc<Open>,
+    /// Of the bytes of these, the page before.
     before: usize,
     /// Bytes as they are in the file.
     packed: Vec<u8>,
 }
 
 impl Pages {
-    pub fn of(file: Arc<File>, file_bytes: u64, chunk: &ColumnChunkMetaData, open: Open) -> Result<Pages, String> {
+    pub fn of(file: Arc<File>, file_bytes: u64, chunk: &ColumnChunkMetaData, open: Arc<Open>) -> Result<Pages, String> {
         // A dictionary is the first page, if there is one; some writers say 0 where there is none.
         let data = chunk.data_page_offset();
         let at = chunk.dictionary_page_offset().filter(|at| *at > 0 && *at < data).unwrap_or(data);
@@ -144,8 +175,8 @@ impl Pages {
     /// A dictionary stays as long as its column is read, another page until the next.
     fn make_room(&mut self, header: &Header) -> Result<(), String> {
         let bytes = if header.is_compressed() { header.unpacked } else { header.packed };
-        self.open.fetch_sub(std::mem::take(&mut self.before), Ordering::Relaxed);
-        if self.open.fetch_add(bytes, Ordering::Relaxed) > OPEN_BYTES_MAX - bytes {
+        self.open.bytes.fetch_sub(std::mem::take(&mut self.before), Ordering::Relaxed);
+        if self.open.bytes.fetch_add(bytes, Ordering::Relaxed) > OPEN_BYTES_MAX - bytes {
             return Err(format!(
                 "it has {bytes} bytes, and with the pages of other columns that are more than {OPEN_BYTES_MAX}; read fewer columns"
             ));
@@ -153,7 +184,12 @@ impl Pages {
         if !matches!(header.kind, Kind::Dictionary { .. }) {
             self.before = bytes;
         }
-        Ok(())
+        let levels = if self.column.max_rep_level() > 0 { header.metadata().num_levels.unwrap_or_default() } else { 0 };
+        self.open.take(levels.saturating_mul(LEVEL_BYTES).saturating_add(bytes)).ok_or_else(|| {
+            format!(
+                "with the pages before it, it has more than the {TAKEN_BYTES_MAX} bytes that are read at once; read fewer columns"
+            )
+        })
     }
 }
 
@@ -366,21 +402,25 @@ mod tests {
 
     /// As many pages as are read of a file.
     fn read(file: &[u8], codec: CompressionCodec) -> Result<Vec<Page>, String> {
+        pages(file, codec, 0).collect::<Result<_, _>>().map_err(crate::parquet::told)
+    }
+
+    /// Of a column that lies in so many lists.
+    fn pages(file: &[u8], codec: CompressionCodec, lists: i16) -> Pages {
         let mut copy = tempfile::tempfile().unwrap();
         copy.write_all(file).unwrap();
         let of = Type::primitive_type_builder("x", Physical::INT32).with_repetition(Repetition::REQUIRED).build().unwrap();
-        let pages = Pages {
+        Pages {
             file: Arc::new(copy),
-            column: Arc::new(ColumnDescriptor::new(Arc::new(of), 0, 0, ColumnPath::from("x"))),
+            column: Arc::new(ColumnDescriptor::new(Arc::new(of), 0, lists, ColumnPath::from("x"))),
             compression: Compression::of(codec).unwrap(),
             at: 0,
             end: file.len() as u64,
             next: None,
-            open: Open::default(),
+            open: Arc::default(),
             before: 0,
             packed: Vec::new(),
-        };
-        pages.collect::<Result<_, _>>().map_err(crate::parquet::told)
+        }
     }
 
     #[test]
@@ -398,6 +438,25 @@ mod tests {
                 let Page::DataPage { buf, num_values: 3, encoding: Encoding::PLAIN, .. } = page else { panic!("{codec}") };
                 assert_eq!(buf, bytes);
             }
+        }
+    }
+
+    /// Some bytes a page were as many items as there are gigabytes.
+    #[test]
+    fn a_row_is_not_read_over_pages_without_end() {
+        // The level of a further item, so many times.
+        let levels = [5, 0, 0, 0, 0x80, 0x80, 0x80, 0x10, 1];
+        let file = [&header(9, 9, 1 << 24, &[])[..], &levels].concat().repeat(20);
+        let pages = || pages(&file, CompressionCodec::UNCOMPRESSED, 1);
+        assert_eq!(pages().filter(Result::is_ok).count(), 20, "they are passed over");
+        let taken = pages();
+        taken.open.begin();
+        let told = taken.collect::<Result<Vec<Page>, _>>().map_err(crate::parquet::told).unwrap_err();
+        assert!(told.contains("that are read at once"), "{told}");
+        let mut one_by_one = pages();
+        for _ in 0..20 {
+            one_by_one.open.begin();
+            assert!(one_by_one.next().unwrap().is_ok());
         }
     }
 

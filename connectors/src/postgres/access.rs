@@ -46,6 +46,12 @@ const NAME_BYTES_MAX: usize = 63;
 const ENCRYPTED: &str = "postgres+tls";
 
 impl PostgresAccess {
+    /// What is wrong with a definition.
+    pub fn check(&self, hosts: &HostPolicy) -> Result<(), ConnectorError> {
+        let login = self.login(hosts)?;
+        self.certificates.check(login.server.is_encrypted(), "set `tls` to true")
+    }
+
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
         let wrong = |problem: &str| ConnectorError::config("url", problem);
         let rest = self.url.strip_prefix("postgres://").or_else(|| self.url.strip_prefix("postgresql://"));

@@ -107,7 +107,7 @@ impl SourceConfig for PostgresIngest {
                 "is no name of a slot: 1 to 63 lower-case letters, digits and underscores",
             ));
         }
-        self.access.login(&context.hosts)?;
+        self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
     }
 

@@ -95,7 +95,7 @@ impl DestinationConfig for WriteToPostgres {
 
     fn check(&self) -> Result<(), ConnectorError> {
         self.plan()?;
-        self.access.login(&HostPolicy::default()).map(|_| ())
+        self.access.check(&HostPolicy::default())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {

@@ -36,6 +36,12 @@ pub struct Login {
 }
 
 impl RedisAccess {
+    /// What is wrong with a definition.
+    pub fn check(&self, hosts: &HostPolicy) -> Result<(), ConnectorError> {
+        let login = self.login(hosts)?;
+        self.certificates.check(login.server.is_encrypted(), "write the URL with rediss://")
+    }
+
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
         let (server, url) = Server::of("url", &self.url, ("redis", "rediss"), 6379, &self.certificates, hosts)?;
         let database = match url.path().trim_start_matches('/') {

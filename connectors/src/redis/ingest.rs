@@ -129,7 +129,7 @@ impl SourceConfig for RedisIngest {
             let problem = "goes with a field only: without one the record is JSON already";
             return Err(ConnectorError::config("recordDecoders", problem));
         }
-        self.access.login(&context.hosts)?;
+        self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
     }
 

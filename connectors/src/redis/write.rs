@@ -61,7 +61,7 @@ impl DestinationConfig for WriteToRedis {
         if self.key.is_empty() {
             return Err(ConnectorError::config("key", "is empty"));
         }
-        self.access.login(&HostPolicy::default()).map(|_| ())
+        self.access.check(&HostPolicy::default())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {

@@ -7,7 +7,7 @@
 
 mod source;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ pub struct Registration {
     /// `AVRO`, `PROTOBUF` or `JSON`.
     pub kind: String,
     pub text: String,
-    /// What it refers to, and what that does, by the names they have there.
+    /// What it refers to, and what that does, by the names they have there. Of one name there is one: that of the first who refers to it.
     pub references: Vec<(String, String)>,
 }
 
@@ -158,11 +158,13 @@ impl Registry {
         let kind = answer["schemaType"].as_str().unwrap_or("AVRO").to_owned();
         let text = text_of(&answer)?;
         let mut found = Vec::new();
-        let mut seen = BTreeSet::new();
-        let mut open = references(&answer);
+        let (mut names, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        // Its own come before those of others.
+        let mut open = VecDeque::from(references(&answer));
         let mut count = 0;
-        while let Some((name, subject, version)) = open.pop() {
-            if !seen.insert((subject.clone(), version.clone())) {
+        while let Some((name, subject, version)) = open.pop_front() {
+            // A schema that has two names declares what it does once.
+            if !names.insert(name.clone()) || !seen.insert((subject.clone(), version.clone())) {
                 continue;
             }
             count += 1;

@@ -65,8 +65,8 @@ pub struct Registered {
     registry: Registry,
     runtime: Handle,
     schemas: Arc<Schemas>,
-    /// Read, and not handed on.
-    held: Option<(Frames, Progress)>,
+    /// Read then, and not handed on.
+    held: Option<(Frames, Progress, Instant)>,
     /// An answer that is on its way.
     asking: Option<(u32, JoinHandle<Result<Registration, Failed>>)>,
     trouble: Trouble,
@@ -91,8 +91,9 @@ impl Registered {
         }
     }
 
-    /// The schemas that a batch names and that are not known, any more or yet.
-    fn missing(&self, batch: &Frames) -> BTreeSet<u32> {
+    /// The schemas that a batch names and that are not known yet, or were not any more when it was read. Of very many that are absent
+    /// the first are not to be asked for again before the last were.
+    fn missing(&self, batch: &Frames, read_at: Instant) -> BTreeSet<u32> {
         let mut last = None;
         let mut missing = BTreeSet::new();
         for index in 0..batch.len() {
@@ -100,11 +101,13 @@ impl Registered {
             if last.replace(id) == Some(id) {
                 continue;
             }
-            match self.schemas.get(&id) {
-                Some(Known::Unusable(_, since)) if since.elapsed() > ABSENT_TIME_MAX => missing.insert(id),
-                Some(_) => continue,
-                None => missing.insert(id),
+            let is_known = match self.schemas.get(&id) {
+                Some(Known::Unusable(_, since)) => read_at.saturating_duration_since(*since) <= ABSENT_TIME_MAX,
+                known => known.is_some(),
             };
+            if !is_known {
+                missing.insert(id);
+            }
         }
         missing
     }
@@ -185,16 +188,18 @@ impl Kind {
 impl Source for Registered {
     fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
         let deadline = Instant::now() + limits.wait_max;
-        let (mut held, progress) = match self.held.take() {
+        let (mut held, progress, read_at) = match self.held.take() {
             Some(held) => held,
             None => {
                 let progress = self.inner.next(limits, batch)?;
-                (std::mem::take(batch), progress)
+                (std::mem::take(batch), progress, Instant::now())
             }
         };
-        for id in self.missing(&held) {
+        for id in self.missing(&held, read_at) {
             if !self.learn(id, &held, deadline) {
-                self.held = Some((held, progress));
+                self.held = Some((held, progress, read_at));
+                // It may be a while until the registry answers.
+                self.inner.hold();
                 return Ok(Progress::More);
             }
         }
@@ -209,6 +214,10 @@ impl Source for Registered {
 
     fn rest(&mut self, call: Call) -> bool {
         self.held.is_none() && self.asking.is_none() && self.inner.rest(call)
+    }
+
+    fn hold(&mut self) -> Option<Duration> {
+        self.inner.hold()
     }
 
     fn notice(&self) -> Option<String> {

@@ -178,7 +178,7 @@ fn no_more_schemas_are_kept_than_there_is_room_for() {
     for id in 0..count {
         let mut batch = Frames::default();
         batch.push(&record(id));
-        source.held = Some((batch, Progress::More));
+        source.held = Some((batch, Progress::More, Instant::now()));
         let mut batch = Frames::default();
         while batch.is_empty() {
             source.next(&Limits::default(), &mut batch).unwrap();
@@ -186,6 +186,44 @@ fn no_more_schemas_are_kept_than_there_is_room_for() {
         assert!(source.schemas.len() <= KEPT_MAX);
     }
     serving.join().unwrap();
+}
+
+#[test]
+fn what_was_asked_for_a_batch_is_known_until_it_is_handed_on() {
+    let runtime = runtime();
+    let registry = Registry::open(&definition("http://127.0.0.1:1"), &HostPolicy::default()).unwrap();
+    let mut source = Registered::new(Box::new(Once(Vec::new())), AVRO, registry, runtime.handle());
+    let asked_at = Instant::now();
+    let absent = (0..3).map(|id| (id, Known::Unusable("it is not there".to_owned(), asked_at)));
+    source.schemas = Arc::new(absent.collect());
+    let mut batch = Frames::default();
+    (0..4_u8).for_each(|id| batch.push(&[0, 0, 0, 0, id, 2]));
+    let missing = |read_at: Instant| source.missing(&batch, read_at).into_iter().collect::<Vec<_>>();
+    // Read before, or not long after that; what is asked for takes as long as it takes.
+    for read_at in [asked_at.checked_sub(2 * ABSENT_TIME_MAX).unwrap_or(asked_at), asked_at, asked_at + ABSENT_TIME_MAX] {
+        assert_eq!(missing(read_at), [3]);
+    }
+    assert_eq!(missing(asked_at + ABSENT_TIME_MAX + Duration::from_secs(1)), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_file_is_that_of_the_first_who_refers_to_its_name() {
+    let text = |body: &str| format!("syntax = \"proto3\"; {body}");
+    let main = text("import \"b.proto\"; import \"common.proto\"; message M { Common c = 1; B b = 2; }");
+    let references = json!([{"name": "b.proto", "subject": "b", "version": 1}, {"name": "common.proto", "subject": "common", "version": 2},
+        {"name": "other/b.proto", "subject": "b", "version": 1}]);
+    let older = json!([{"name": "common.proto", "subject": "common", "version": 1}]);
+    let (url, serving) = registry(vec![
+        ("200 OK", json!({"schema": main, "schemaType": "PROTOBUF", "references": references})),
+        ("200 OK", json!({"schema": text("import \"common.proto\"; message B { Common c = 1; }"), "references": older})),
+        ("200 OK", json!({"schema": text("message Common { int32 x = 1; int32 y = 2; }")})),
+    ]);
+    let record: &[u8] = &[0, 0, 0, 0, 1, 0, 10, 4, 8, 5, 16, 6];
+    let (values, failures, _) = read(Kind::Protobuf { wanted: None }, &definition(&url), &[record]);
+    assert_eq!((values.len(), failures), (1, vec![]));
+    assert!(values[0].contains("{ x: 5, y: 6 }"), "{values:?}");
+    let paths: Vec<String> = serving.join().unwrap().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["/apis/schemas/ids/1", "/apis/subjects/b/versions/1", "/apis/subjects/common/versions/2"]);
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Aggregating functions: found by name, taken out of the expression they stand in, so that `count(n) + 1` becomes a count
 //! in a slot and a sum over that slot.
 
+use std::collections::HashMap;
+
 use weir_model::expression::AggregateKind;
+use weir_model::plan::Slot;
 use weir_model::{Aggregate, Expr, Value};
 
 use super::Binder;
@@ -35,13 +38,20 @@ pub fn contains(expression: &Expression) -> bool {
     })
 }
 
+/// The aggregates of a projection, each once.
+#[derive(Default)]
+pub struct Found {
+    pub all: Vec<(Slot, Aggregate)>,
+    by_form: HashMap<String, Slot>,
+}
+
 impl Binder<'_> {
     /// Binds with aggregates allowed; gives what was found besides the result.
-    pub fn collecting<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> (T, Vec<(weir_model::plan::Slot, Aggregate)>) {
-        let outer = self.aggregates.replace(Vec::new());
+    pub fn collecting<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> (T, Vec<(Slot, Aggregate)>) {
+        let outer = self.aggregates.replace(Found::default());
         let result = bind(self);
         let found = std::mem::replace(&mut self.aggregates, outer).unwrap_or_default();
-        (result, found)
+        (result, found.all)
     }
 
     pub fn count_rows(&mut self, span: Span) -> Expr {
@@ -72,7 +82,7 @@ impl Binder<'_> {
 
     /// The slot of the aggregate; the same aggregate written twice is computed once.
     fn add(&mut self, name: &str, span: Span, aggregate: Aggregate) -> Expr {
-        let Some(known) = &self.aggregates else {
+        let Some(known) = &mut self.aggregates else {
             self.error(
                 span,
                 Code::InvalidAggregation,
@@ -80,15 +90,16 @@ impl Binder<'_> {
             );
             return Expr::Literal(Value::Null);
         };
-        let printed = format!("{aggregate:?}");
-        if let Some((slot, _)) = known.iter().find(|(_, other)| format!("{other:?}") == printed) {
+        let form = format!("{aggregate:?}");
+        if let Some(slot) = known.by_form.get(&form) {
             return Expr::Slot(*slot);
         }
         let graph = aggregate.arguments.iter().any(|e| self.draft.value_holds(e) != Holds::Plain)
             && matches!(aggregate.kind, AggregateKind::Collect | AggregateKind::Min | AggregateKind::Max);
         let slot = self.draft.new_slot("", if graph { Holds::Anything } else { Holds::Plain });
         if let Some(known) = &mut self.aggregates {
-            known.push((slot, aggregate));
+            known.by_form.insert(form, slot);
+            known.all.push((slot, aggregate));
         }
         Expr::Slot(slot)
     }

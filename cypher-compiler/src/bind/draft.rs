@@ -104,6 +104,7 @@ impl Draft {
                 "startnode" | "endnode" => Holds::Node,
                 _ => any_part(arguments.iter().collect()),
             },
+            Expr::Let { of, .. } => self.value_holds(of),
             Expr::Subquery(subquery) => match &subquery.kind {
                 SubqueryKind::Exists | SubqueryKind::Count => Holds::Plain,
                 SubqueryKind::Collect(item) => any_part(vec![item]),

@@ -9,6 +9,7 @@ use super::{Binder, aggregate};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name};
 use crate::error::{Code, Span, nearest};
 use crate::functions;
+use crate::rewrite::fold;
 
 impl Binder<'_> {
     /// Errors are noted and the expression is replaced by null, so that binding goes on and finds the next error too.
@@ -40,7 +41,10 @@ impl Binder<'_> {
             }
             ExpressionKind::Labels(of, labels) => {
                 let of = self.expression(of);
-                self.label_condition(&of, labels)
+                match labels.all_of() {
+                    Some(_) => self.label_condition(&of, labels),
+                    None => self.once(of, |binder, of| binder.label_condition(of, labels)),
+                }
             }
             ExpressionKind::Index(of, index) => Expr::Index { of: self.boxed(of), index: self.boxed(index) },
             ExpressionKind::Slice(of, from, to) => Expr::Slice {
@@ -231,19 +235,45 @@ impl Binder<'_> {
         branches: &[(Expression, Expression)],
         otherwise: Option<&Expression>,
     ) -> Expr {
-        let subject = subject.map(|e| self.expression(e));
+        let Some(subject) = subject else { return self.branches(None, branches, otherwise) };
+        let subject = self.expression(subject);
+        self.once(subject, |binder, subject| binder.branches(Some(subject), branches, otherwise))
+    }
+
+    fn branches(
+        &mut self,
+        subject: Option<&Expr>,
+        branches: &[(Expression, Expression)],
+        otherwise: Option<&Expression>,
+    ) -> Expr {
         let branches = branches
             .iter()
             .map(|(when, then)| {
-                let condition = match &subject {
+                let condition = match subject {
                     None => self.truth(when),
-                    Some(subject) => equivalent(subject, self.expression(when)),
+                    Some(subject) => {
+                        let value = self.expression(when);
+                        self.once(value, |_, value| equivalent(subject, value))
+                    }
                 };
                 (condition, self.expression(then))
             })
             .collect();
         let otherwise = otherwise.map_or(Expr::Literal(Value::Null), |e| self.expression(e));
         Expr::Case { branches, otherwise: Box::new(otherwise) }
+    }
+
+    /// `build` with a value that it may ask for as often as it likes: whatever is more than a look at the row is worked out
+    /// once, so that neither chance nor a long text is taken twice.
+    fn once(&mut self, mut value: Expr, build: impl FnOnce(&mut Self, &Expr) -> Expr) -> Expr {
+        fold(&mut value, self.options.ids);
+        let is_look = |expr: &Expr| matches!(expr, Expr::Slot(_) | Expr::Literal(_) | Expr::Parameter(_));
+        if is_look(&value) || matches!(&value, Expr::Property { of, .. } if is_look(of)) {
+            return build(self, &value);
+        }
+        let slot = self.draft.new_slot_for("", &value);
+        let of = Box::new(build(self, &Expr::Slot(slot)));
+        Expr::Let { slot, value: Box::new(value), of }
     }
 
     fn call(&mut self, name: &Name, distinct: bool, arguments: &[Expression], span: Span) -> Expr {
@@ -297,17 +327,12 @@ impl Binder<'_> {
     }
 }
 
-fn equivalent(subject: &Expr, value: Expr) -> Expr {
-    let both_null = |value: &Expr| {
-        Expr::And(vec![
-            Expr::IsNull { of: Box::new(subject.clone()), negated: false },
-            Expr::IsNull { of: Box::new(value.clone()), negated: false },
-        ])
-    };
-    let equal = |value: Expr| Expr::Binary { operator: Binary::Equal, left: Box::new(subject.clone()), right: Box::new(value) };
+fn equivalent(subject: &Expr, value: &Expr) -> Expr {
+    let is_null = |of: &Expr| Expr::IsNull { of: Box::new(of.clone()), negated: false };
+    let equal = Expr::Binary { operator: Binary::Equal, left: Box::new(subject.clone()), right: Box::new(value.clone()) };
     match value {
-        Expr::Literal(Value::Null) => Expr::IsNull { of: Box::new(subject.clone()), negated: false },
-        Expr::Literal(_) => equal(value),
-        _ => Expr::Or(vec![both_null(&value), equal(value)]),
+        Expr::Literal(Value::Null) => is_null(subject),
+        Expr::Literal(_) => equal,
+        _ => Expr::Or(vec![Expr::And(vec![is_null(subject), is_null(value)]), equal]),
     }
 }

@@ -18,8 +18,8 @@ mod update;
 #[cfg(test)]
 mod call_tests;
 
+use weir_model::Text;
 use weir_model::plan::{Operator, Slot};
-use weir_model::{Aggregate, Text};
 
 use crate::Options;
 use crate::ast::{Clause, ClauseKind, Query};
@@ -43,7 +43,7 @@ pub struct Binder<'a> {
     /// What a subquery sees of the query around it, whatever its own clauses do.
     outer: Scope,
     /// Where aggregates are collected while the items of a projection are bound; `None` where none may stand.
-    aggregates: Option<Vec<(Slot, Aggregate)>>,
+    aggregates: Option<aggregate::Found>,
     /// What the first clause of a subquery begins with.
     first: call::First,
 }

@@ -3,6 +3,8 @@
 //! An item that is a bare variable keeps its slot, so that passing variables on costs nothing. Items with aggregates are
 //! bound to expressions over the slots of their aggregates; the others are the grouping keys.
 
+use std::collections::{HashMap, HashSet};
+
 use weir_model::plan::{Operator, Slot, SortKey};
 use weir_model::{Aggregate, Expr, Text, Value};
 
@@ -17,6 +19,26 @@ struct BoundItem {
     slot: Slot,
     aggregates: bool,
     span: Span,
+}
+
+/// What rows are grouped by.
+struct Keys {
+    by_form: HashMap<String, Slot>,
+    slots: HashSet<Slot>,
+    /// What the keys are made of.
+    mentioned: HashSet<Slot>,
+}
+
+impl Keys {
+    fn of<'a>(items: impl Iterator<Item = &'a BoundItem>) -> Keys {
+        let mut keys = Keys { by_form: HashMap::new(), slots: HashSet::new(), mentioned: HashSet::new() };
+        for item in items {
+            keys.by_form.entry(walk::form(&item.expr)).or_insert(item.slot);
+            keys.slots.insert(item.slot);
+            keys.mentioned.extend(walk::slots(&item.expr));
+        }
+        keys
+    }
 }
 
 impl Binder<'_> {
@@ -66,25 +88,26 @@ impl Binder<'_> {
         let (mut order, mut filter) = (order, filter);
         // After grouping or DISTINCT only the projected values exist: expressions over them are found again by their form.
         if grouped || projection.distinct {
-            let keys: Vec<(Slot, Expr)> =
-                items.iter().filter(|item| !item.aggregates).map(|item| (item.slot, item.expr.clone())).collect();
+            let grouping = || items.iter().filter(|item| !item.aggregates);
+            let keys = Keys::of(grouping());
             // Beside an aggregate only what is plainly one of the keys may stand: a variable or a property.
-            let simple: Vec<(Slot, Expr)> = keys.iter().filter(|(_, key)| is_simple(key)).cloned().collect();
+            let simple = Keys::of(grouping().filter(|item| is_simple(&item.expr)));
             if grouped {
                 let spans: Vec<Span> = items.iter().map(|item| item.span).collect();
                 for (item, span) in items.iter_mut().zip(spans).filter(|(item, _)| item.aggregates) {
-                    if let Some(left) = self.over_keys(&mut item.expr, &simple, &[]) {
+                    if let Some(left) = self.over_keys(&mut item.expr, &simple, &HashSet::new()) {
                         self.ambiguous(span, left);
                     }
                 }
             }
-            let projected: Vec<Slot> = items.iter().map(|item| item.slot).collect();
+            let projected: HashSet<Slot> = items.iter().map(|item| item.slot).collect();
+            let aggregated: HashSet<Slot> = found.iter().map(|(slot, _)| *slot).collect();
             for (expr, span) in
                 order.iter_mut().map(|(key, span)| (&mut key.expr, *span)).chain(filter.iter_mut().map(|(e, s)| (e, *s)))
             {
-                let beside = found.iter().any(|(slot, _)| walk::mentions(expr, *slot));
+                let beside = walk::slots(expr).iter().any(|slot| aggregated.contains(slot));
                 let Some(left) = self.over_keys(expr, if beside { &simple } else { &keys }, &projected) else { continue };
-                if beside && keys.iter().any(|(_, key)| walk::mentions(key, left)) {
+                if beside && keys.mentioned.contains(&left) {
                     self.ambiguous(span, left);
                 } else {
                     let name = &self.draft.slots[left.0 as usize].name;
@@ -145,16 +168,20 @@ impl Binder<'_> {
             self.scope.insert(&item.name, item.slot);
         }
         let starred = items.len() - projection.items.len();
+        let ordered = if projection.order.is_empty() { &[] } else { projection.items.as_slice() };
+        let mut said: HashMap<String, usize> = HashMap::new();
+        for (place, item) in ordered.iter().enumerate().filter(|(_, item)| item.expression.as_variable().is_none()) {
+            said.entry(written(&item.expression, &item.source)).or_insert(place);
+        }
         let order = projection
             .order
             .iter()
             .map(|(key, descending)| {
                 // What an item says is that item, also where its name hides what it is made of (`n.x AS n ORDER BY n.x`).
-                let text = self.text.get(key.span.start..key.span.end);
-                let said = |item: &Item| item.expression.as_variable().is_none() && Some(item.source.as_str()) == text;
-                let expr = match projection.items.iter().position(said) {
-                    Some(place) => Expr::Slot(items[starred + place].slot),
-                    None => self.order_key(key),
+                let source = self.text.get(key.span.start..key.span.end).unwrap_or_default();
+                let expr = match said.get(&written(key, source)) {
+                    Some(place) if key.as_variable().is_none() => Expr::Slot(items[starred + place].slot),
+                    _ => self.order_key(key),
                 };
                 (SortKey { expr, descending: *descending }, key.span)
             })
@@ -166,9 +193,9 @@ impl Binder<'_> {
 
     /// A key of ORDER BY may use the aggregates of the items, not others: their rows are gone.
     fn order_key(&mut self, key: &Expression) -> Expr {
-        let known = self.aggregates.as_ref().map(Vec::len);
+        let known = self.aggregates.as_ref().map(|found| found.all.len());
         let expr = self.expression(key);
-        if self.aggregates.as_ref().map(Vec::len) > known {
+        if self.aggregates.as_ref().map(|found| found.all.len()) > known {
             let message = "In a WITH/RETURN with DISTINCT or an aggregation, ORDER BY can only use aggregates of the projection";
             self.error(key.span, Code::UndefinedVariable, message);
         }
@@ -198,8 +225,10 @@ impl Binder<'_> {
     }
 
     /// Replaces what equals a key by the slot of the key; gives a variable that is left over.
-    fn over_keys(&self, expr: &mut Expr, keys: &[(Slot, Expr)], projected: &[Slot]) -> Option<Slot> {
-        if let Some((slot, _)) = keys.iter().find(|(_, key)| walk::same(key, expr)) {
+    fn over_keys(&self, expr: &mut Expr, keys: &Keys, projected: &HashSet<Slot>) -> Option<Slot> {
+        if !keys.by_form.is_empty()
+            && let Some(slot) = keys.by_form.get(&walk::form(expr))
+        {
             *expr = Expr::Slot(*slot);
             return None;
         }
@@ -213,8 +242,7 @@ impl Binder<'_> {
         }
         // A subquery goes on from the row: what it names has to be there as it is.
         if let Expr::Subquery(_) = expr {
-            let kept = |slot: &Slot| keys.iter().any(|(key, _)| key == slot);
-            return walk::slots(expr).iter().filter(|slot| !kept(slot)).find_map(lost);
+            return walk::slots(expr).iter().filter(|slot| !keys.slots.contains(slot)).find_map(lost);
         }
         walk::children_mut(expr).into_iter().filter_map(|child| self.over_keys(child, keys, projected)).next_back()
     }
@@ -242,6 +270,12 @@ impl Binder<'_> {
         }
         count
     }
+}
+
+/// An expression as it is written, whatever blanks and brackets are in it. Where names are in back-ticks, which are not printed,
+/// that is its text.
+fn written(expression: &Expression, source: &str) -> String {
+    if source.contains('`') { source.to_owned() } else { expression.to_string() }
 }
 
 fn is_simple(key: &Expr) -> bool {

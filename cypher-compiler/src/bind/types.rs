@@ -57,6 +57,7 @@ pub fn type_of(draft: &Draft, expr: &Expr) -> Option<&'static str> {
             }
             _ => BOOLEAN,
         },
+        Expr::Let { of, .. } => return type_of(draft, of),
         Expr::Negate(of) => type_of(draft, of).filter(|name| matches!(*name, INTEGER | FLOAT))?,
         Expr::Subquery(subquery) => match subquery.kind {
             SubqueryKind::Exists => BOOLEAN,

@@ -10,6 +10,7 @@ use crate::ast::{
     Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, Name, NodePattern, PatternPart, SetItem,
 };
 use crate::error::Code;
+use crate::walk;
 
 /// A MERGE, wherever it stands.
 struct Merge {
@@ -229,7 +230,7 @@ impl Binder<'_> {
             let slot = asked.then(|| self.declare_edge(edge));
             self.check_created_edge(edge, "MERGE");
             if let (Some(slot), Some(map)) = (slot, &edge.properties) {
-                conditions = self.property_conditions(slot, map, Binary::Same);
+                conditions = self.merged_conditions(&mut graph, slot, map);
             }
             let (source, target) = if edge.direction == Direction::Left { (at, from) } else { (from, at) };
             let kind = self.draft.name(edge.kinds.first().map_or("", |kind| &kind.text));
@@ -276,10 +277,30 @@ impl Binder<'_> {
             return at;
         }
         let labels = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
-        let conditions = node.properties.as_ref().map_or(Vec::new(), |map| self.property_conditions(slot, map, Binary::Same));
+        let conditions = node.properties.as_ref().map_or(Vec::new(), |map| self.merged_conditions(graph, slot, map));
         create.extend(made);
         graph.pattern.nodes.push(PatternNode { slot, bound, labels, conditions, reads: Vec::new(), reads_all: None });
         graph.pattern.nodes.len() - 1
+    }
+
+    /// `{k: e}` as the conditions of one part of the pattern; what names another part is asked when both are there.
+    fn merged_conditions(&mut self, graph: &mut QueryGraph, slot: Slot, map: &Expression) -> Vec<Expr> {
+        let pattern = &mut graph.pattern;
+        let (nodes, edges) = (&pattern.nodes, &pattern.edges);
+        let is_found = |slot: &Slot| {
+            nodes.iter().any(|node| node.slot == *slot && !node.bound) || edges.iter().any(|edge| edge.slot == Some(*slot))
+        };
+        let (between, own): (Vec<Expr>, _) = self
+            .property_conditions(slot, map, Binary::Same)
+            .into_iter()
+            .partition(|condition| walk::slots(condition).iter().any(is_found));
+        for condition in between {
+            if let Expr::Binary { right, .. } = &condition {
+                pattern.conditions.push(Expr::IsNull { of: right.clone(), negated: true });
+            }
+            pattern.conditions.push(condition);
+        }
+        own
     }
 
     fn set_items(&mut self, items: &[SetItem]) -> Vec<Write> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weir_model::expression::{Context, Failure, FailureKind, Function};
+use weir_model::extent;
 use weir_model::value::{FullEdge, FullNode, Map, Value};
 use weir_model::{EdgeKey, json};
 
@@ -196,45 +197,56 @@ fn to_boolean(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 
 /// Nodes and edges are shown with what is known of them now; so the graph is asked. Keys are in order: equal values have equal texts.
 fn to_json(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    let mut out = Vec::new();
-    json::write(&complete(context, &arguments[0]), context.ids(), &mut out);
+    let (mut out, mut room) = (Vec::new(), context.room());
+    json::write(&complete(context, &arguments[0], &mut room)?, context.ids(), &mut out);
     Ok(Value::text(&String::from_utf8_lossy(&out)))
 }
 
-fn complete(context: &dyn Context, value: &Value) -> Value {
-    match value {
-        Value::Node(id) => complete(context, &Value::FullNode(Arc::new(context.full_node(*id)))),
-        Value::Edge(edge) => complete(context, &Value::FullEdge(Arc::new(context.full_edge(edge)))),
-        Value::List(items) => Value::List(items.iter().map(|item| complete(context, item)).collect()),
-        Value::Map(map) => Value::Map(in_order(context, map).into()),
+/// `room` is what the nodes and edges may come to in full, each wherever it appears.
+fn complete(context: &dyn Context, value: &Value, room: &mut usize) -> Result<Value, Failure> {
+    let full = match value {
+        Value::Node(id) => Value::FullNode(Arc::new(context.full_node(*id))),
+        Value::Edge(edge) => Value::FullEdge(Arc::new(context.full_edge(edge))),
+        Value::List(items) => {
+            let items = items.iter().map(|item| complete(context, item, room));
+            return Ok(Value::list(items.collect::<Result<_, _>>()?));
+        }
+        Value::Map(map) => return Ok(Value::Map(in_order(context, map, room)?.into())),
         Value::FullNode(node) => {
-            let properties = in_order(context, &node.properties);
-            Value::FullNode(Arc::new(FullNode { properties, ..FullNode::clone(node) }))
+            let properties = in_order(context, &node.properties, room)?;
+            return Ok(Value::FullNode(Arc::new(FullNode { properties, ..FullNode::clone(node) })));
         }
         Value::FullEdge(edge) => {
-            let properties = in_order(context, &edge.properties);
-            Value::FullEdge(Arc::new(FullEdge { properties, ..FullEdge::clone(edge) }))
+            let properties = in_order(context, &edge.properties, room)?;
+            return Ok(Value::FullEdge(Arc::new(FullEdge { properties, ..FullEdge::clone(edge) })));
         }
         Value::Path(path) => {
-            let mut items = vec![complete(context, &Value::Node(path.start))];
+            let mut items = vec![complete(context, &Value::Node(path.start), room)?];
             for (edge, node) in &path.steps {
-                items.push(complete(context, &Value::Edge(Arc::new(EdgeKey::clone(edge)))));
-                items.push(complete(context, &Value::Node(*node)));
+                items.push(complete(context, &Value::Edge(Arc::new(EdgeKey::clone(edge))), room)?);
+                items.push(complete(context, &Value::Node(*node), room)?);
             }
-            Value::list(items)
+            return Ok(Value::list(items));
         }
-        other => other.clone(),
-    }
+        other => return Ok(other.clone()),
+    };
+    *room -= extent::measured(&full, *room)?;
+    complete(context, &full, room)
 }
 
-fn in_order(context: &dyn Context, map: &Map) -> Map {
-    map.in_order().into_iter().map(|(key, value)| (key.clone(), complete(context, value))).collect()
+fn in_order(context: &dyn Context, map: &Map, room: &mut usize) -> Result<Map, Failure> {
+    map.in_order().into_iter().map(|(key, value)| Ok((key.clone(), complete(context, value, room)?))).collect()
 }
 
-fn parse_json(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn parse_json(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let Value::Text(text) = &arguments[0] else {
         return Err(wrong_signature("parseJson(text :: STRING) :: ANY", arguments));
     };
+    // A value takes more than the two characters that there may be of it; each but the first stands behind one of these.
+    if text.len().saturating_mul(size_of::<Value>()) > context.room() {
+        let values = 1 + text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[')).count();
+        extent::within(values.saturating_mul(size_of::<Value>()), context.room())?;
+    }
     json::parse(text.as_bytes()).map_err(|error| {
         Failure::new(
             FailureKind::InvalidArgument,

@@ -286,7 +286,7 @@ fn epoch(map: &Map) -> Result<Option<DateTime>, Failure> {
 /// The zone asked for.
 pub(super) fn zone(map: &Map) -> Result<Option<Zone>, Failure> {
     if let Some(offset) = integer(map, "offsetSeconds")? {
-        let offset = i32::try_from(offset).ok().filter(|offset| offset.abs() <= 18 * 3600);
+        let offset = i32::try_from(offset).ok().filter(|offset| offset.unsigned_abs() <= 18 * 3600);
         return offset.map(|offset| Some(Zone::Offset(offset))).ok_or_else(|| no_such("offset", map));
     }
     match map.get("timezone") {

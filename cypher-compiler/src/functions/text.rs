@@ -53,7 +53,7 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let mut pieces = Vec::new();
     let mut from = 0;
     for found in regex.find_iter(text) {
-        context.spend(1)?;
+        context.spend(regex.steps(text, found.end()))?;
         extent::within((pieces.len() + 1) * size_of::<Value>(), context.room())?;
         if limit > 0 && pieces.len() as i64 == limit - 1 {
             break;
@@ -73,27 +73,31 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 }
 
 /// The whole match and its groups, of the first match anywhere; empty when there is none.
-fn first_match(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn first_match(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(FIRST_MATCH, arguments)) };
-    let found = java_regex::search(pattern, text)?.captures(text).map(|captures| captured(&captures));
-    Ok(found.unwrap_or_else(|| Value::list(Vec::new())))
+    match java_regex::search(pattern, text)?.captures(text) {
+        Some(captures) => captured(&captures, context.room()),
+        None => Ok(Value::list(Vec::new())),
+    }
 }
 
 fn groups(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(GROUPS, arguments)) };
     let (regex, mut all, mut left) = (java_regex::search(pattern, text)?, Vec::new(), context.room());
     for captures in regex.captures_iter(text) {
-        context.spend(1)?;
-        let found = captured(&captures);
+        context.spend(regex.steps(text, captures.get_match().end()))?;
+        let found = captured(&captures, left)?;
         left -= extent::measured(&found, left)?;
         all.push(found);
     }
     Ok(Value::list(all))
 }
 
-/// A group that took no part is null.
-fn captured(captures: &regex::Captures<'_>) -> Value {
-    Value::List(captures.iter().map(|group| group.map_or(Value::Null, |group| Value::text(group.as_str()))).collect())
+/// A group that took no part is null. Groups that lie in one another have the same text, each a copy of it.
+fn captured(captures: &regex::Captures<'_>, room: usize) -> Result<Value, Failure> {
+    extent::within(captures.iter().flatten().map(|group| group.len()).sum(), room)?;
+    let groups = captures.iter().map(|group| group.map_or(Value::Null, |group| Value::text(group.as_str())));
+    Ok(Value::List(groups.collect()))
 }
 
 fn replace_all(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
@@ -106,9 +110,9 @@ fn replace_all(context: &dyn Context, arguments: &[Value]) -> Result<Value, Fail
     for captures in regex.captures_iter(text) {
         let Some(found) = captures.get(0) else { continue };
         out.push_str(&text[from..found.start()]);
-        expand(replacement, (&regex, &captures), &mut out)?;
+        expand(replacement, (&regex, &captures), context.room(), &mut out)?;
         from = found.end();
-        context.spend(1)?;
+        context.spend(regex.steps(text, from))?;
         extent::within(out.len(), context.room())?;
     }
     out.push_str(&text[from..]);
@@ -119,11 +123,14 @@ fn replace_all(context: &dyn Context, arguments: &[Value]) -> Result<Value, Fail
 fn expand(
     replacement: &str,
     (regex, captures): (&java_regex::Search, &regex::Captures<'_>),
+    room: usize,
     out: &mut String,
 ) -> Result<(), Failure> {
     let bad = |what: &str| Failure::new(FailureKind::InvalidArgument, format!("{what} in the replacement `{replacement}`"));
     let mut rest = replacement.chars();
     while let Some(c) = rest.next() {
+        // One replacement can name a long group often.
+        extent::within(out.len(), room)?;
         match c {
             '\\' => out.push(rest.next().ok_or_else(|| bad("A backslash stands at the end"))?),
             '$' => {

@@ -50,6 +50,11 @@ pub fn is_chance(function: &Function) -> bool {
     !function.pure && !function.asks_graph
 }
 
+/// Whether the value of an expression may be another one when it is worked out again for the same row.
+pub fn has_chance(expr: &Expr) -> bool {
+    walk::any(expr, &|part| matches!(part, Expr::Call { function, .. } if is_chance(function)))
+}
+
 struct Finder<'a> {
     draft: &'a Draft,
     facts: QueryFacts,
@@ -178,7 +183,11 @@ impl Finder<'_> {
                     self.expression(target);
                     self.stored(value);
                 }
-                Write::SetProperties { value, .. } => self.stored(value),
+                Write::SetProperties { target, value, replace } => {
+                    // Which properties an edge has is asked of the graph, whatever variable it is reached by.
+                    self.facts.reads |= *replace && self.draft.holds(*target) != Holds::Node;
+                    self.stored(value);
+                }
                 Write::AddLabels { .. } | Write::RemoveLabels { .. } => {}
                 Write::RemoveProperty { target, .. } => self.expression(target),
                 // Whether a node has edges, and which, is asked of the graph.
@@ -215,7 +224,7 @@ fn is_total(expr: &Expr) -> bool {
         Expr::Literal(_) | Expr::Slot(_) | Expr::Parameter(_) | Expr::List(_) | Expr::Map(_) | Expr::IsNull { .. } => true,
         Expr::Property { of, .. } | Expr::HasLabels { of, .. } => matches!(**of, Expr::Slot(_)),
         Expr::Binary { operator, .. } => matches!(operator, Binary::Equal | Binary::NotEqual | Binary::Same),
-        Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::Case { .. } => true,
+        Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::Case { .. } | Expr::Let { .. } => true,
         Expr::Call { function, .. } => matches!(function.name, "id" | "strId" | "labels" | "coalesce" | "idFrom"),
         _ => false,
     }

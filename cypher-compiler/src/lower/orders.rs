@@ -63,12 +63,12 @@ pub fn order(pattern: &mut Pattern) {
         }
     }
     let mut whole = whole.into_iter();
-    let (steps, mut used) = whole.next().unwrap_or_default();
+    let (steps, used) = whole.next().unwrap_or_default();
     pattern.steps = steps;
-    for (steps, others) in whole {
-        used.retain(|origin| others.contains(origin));
-        pattern.orders.push(steps);
-    }
+    // An anchor takes more for an id than `=` does, such as its text. So that the answer does not depend on which order is taken,
+    // all of them use the same anchors.
+    let is_alike = |others: &[Origin]| others.len() == used.len() && others.iter().all(|origin| used.contains(origin));
+    pattern.orders.extend(whole.filter(|(_, others)| is_alike(others)).map(|(steps, _)| steps));
     for origin in &used {
         if let Origin::Node(node, condition) = origin {
             pattern.nodes[*node].conditions.remove(*condition);
@@ -149,7 +149,7 @@ fn lookup(condition: &Expr, slot: Slot) -> Option<Lookup> {
     use Binary::*;
     let Expr::Binary { operator, left, right } = condition else { return None };
     let turned = match operator {
-        Equal => Some(Equal),
+        Equal | Same => Some(*operator),
         Less => Some(Greater),
         LessOrEqual => Some(GreaterOrEqual),
         Greater => Some(Less),
@@ -157,11 +157,11 @@ fn lookup(condition: &Expr, slot: Slot) -> Option<Lookup> {
         _ => None,
     };
     let own = |e: &Expr| {
-        let slots = walk::slots(e);
+        let slots = walk::free_slots(e);
         !slots.is_empty() && slots.iter().all(|of| *of == slot)
     };
     let (of, operator, value) = match (own(left), own(right), operator) {
-        (true, false, Equal | Less | LessOrEqual | Greater | GreaterOrEqual | In | StartsWith) => (left, *operator, right),
+        (true, false, Equal | Same | Less | LessOrEqual | Greater | GreaterOrEqual | In | StartsWith) => (left, *operator, right),
         (false, true, _) => (right, turned?, left),
         _ => return None,
     };

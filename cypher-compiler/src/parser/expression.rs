@@ -163,7 +163,7 @@ impl Parser<'_> {
     fn copy(&mut self, expression: &Expression, tokens: usize) -> Parsed<Expression> {
         self.copied += tokens;
         if self.copied > COPIED_MAX {
-            let message = "Comparisons of more than two values are nested too deep in each other";
+            let message = "Comparisons or cases of more than two values are nested too deep in each other";
             return Err(self.compile_error(expression.span, Code::TooDeep, message));
         }
         Ok(expression.clone())
@@ -502,8 +502,15 @@ impl Parser<'_> {
                 whens.push(self.expression()?);
             }
             self.need_words("THEN")?;
+            let (at, copied) = (self.at, self.copied);
             let then = self.expression()?;
-            branches.extend(whens.into_iter().map(|when| (when, then.clone())));
+            let tokens = self.at - at + self.copied - copied;
+            let last = whens.pop();
+            for when in whens {
+                let again = self.copy(&then, tokens)?;
+                branches.push((when, again));
+            }
+            branches.extend(last.map(|when| (when, then)));
             if !self.words("WHEN") {
                 break;
             }

@@ -5,6 +5,7 @@ use weir_model::expression::Binary;
 use weir_model::plan::Operator;
 
 use crate::bind::Draft;
+use crate::lower::facts::has_chance;
 use crate::{Options, walk};
 
 pub fn apply(draft: &mut Draft, _: &Options) -> bool {
@@ -18,7 +19,10 @@ pub fn apply(draft: &mut Draft, _: &Options) -> bool {
             ),
             other => (other, count.clone()),
         };
-        if let Operator::Sort { limit: limit @ None, .. } = sort {
+        // What is worked out twice has to be the same twice.
+        if let Operator::Sort { limit: limit @ None, .. } = sort
+            && !has_chance(&total)
+        {
             *limit = Some(total);
             changed = true;
         }

@@ -9,6 +9,7 @@ use weir_model::Expr;
 use weir_model::plan::{Operator, Pattern, Slot};
 
 use crate::bind::{Draft, is_shortest};
+use crate::lower::facts::has_chance;
 use crate::{Options, walk};
 
 enum Place {
@@ -74,6 +75,8 @@ fn place(pattern: &Pattern, condition: &Expr) -> Place {
     let nodes: Vec<usize> = (0..pattern.nodes.len()).filter(new_node).collect();
     let edges: Vec<usize> = (0..pattern.edges.len()).filter(new_edge).collect();
     match (nodes.as_slice(), edges.as_slice()) {
+        // Chance is asked for each match, and not once for all that one row leads to.
+        ([], []) if has_chance(condition) => Place::Above,
         ([], []) => Place::Below,
         ([node], []) => Place::Node(*node),
         ([], [edge]) if pattern.edges[*edge].chain.is_none() => Place::Edge(*edge),

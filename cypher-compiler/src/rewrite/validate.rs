@@ -58,7 +58,9 @@ impl Limits {
 
     fn expression(&self, expr: &Expr) -> Result<(), String> {
         match expr {
-            Expr::Slot(slot) | Expr::Comprehension { slot, .. } | Expr::Quantifier { slot, .. } => self.slot(*slot)?,
+            Expr::Slot(slot) | Expr::Comprehension { slot, .. } | Expr::Quantifier { slot, .. } | Expr::Let { slot, .. } => {
+                self.slot(*slot)?;
+            }
             Expr::Reduce { slot, total, .. } => {
                 self.slot(*slot)?;
                 self.slot(*total)?;

@@ -148,7 +148,9 @@ fn command(text: &str, clause: &Clause, procedure: &str) -> Option<&'static str>
 /// Expressions that cannot.
 pub fn expressions(text: &str, draft: &Draft) -> Result<(), Vec<Diagnostic>> {
     if let Some(name) = draft.parameters.first() {
-        return Err(vec![unknown_parameter(text, name).with_hint(Some(super::NO_PARAMETERS.into()))]);
+        // Not one that is missing: there is nobody who could give it.
+        let refused = Diagnostic { code: Code::Parameter, ..unknown_parameter(text, name) };
+        return Err(vec![refused.with_hint(Some(super::NO_PARAMETERS.into()))]);
     }
     let mut all = Vec::new();
     draft.root.all_expressions(&mut all);

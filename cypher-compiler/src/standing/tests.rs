@@ -313,8 +313,17 @@ fn who_wants_an_aggregate_is_told_of_the_mode_that_takes_it() {
 fn who_gives_a_parameter_is_told_that_there_are_none() {
     for mode in [DistinctId, MultipleValues, AnyQuery] {
         let refused = compile_standing("MATCH (n) WHERE n.x = $p RETURN DISTINCT id(n)", mode, &Options::default());
-        let hint = refused.expect_err("a parameter")[0].hint.clone();
-        assert_eq!(hint.as_deref(), Some(NO_PARAMETERS), "{mode:?}");
+        let refused = &refused.expect_err("a parameter")[0];
+        assert_eq!((refused.code, refused.hint.as_deref()), (Code::Parameter, Some(NO_PARAMETERS)), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_regular_expression_that_cannot_be_read_is_pointed_at() {
+    for mode in [DistinctId, MultipleValues, AnyQuery] {
+        let text = "MATCH (a) WHERE a.x =~ '(' RETURN DISTINCT id(a)";
+        let refused = &compile_standing(text, mode, &Options::default()).expect_err("no regular expression")[0];
+        assert_eq!((refused.code, refused.column, refused.length), (Code::InvalidRegex, 24, 3), "{mode:?}");
     }
 }
 
@@ -501,7 +510,7 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
         ("MATCH (n) RETURN datetime({timezone: n.zone}) AS d", "1.18", "NotMaintainable", by_itself!("datetime")),
         ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", by_itself!("date")),
         ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", by_itself!("rand")),
-        ("RETURN $p AS p", "1.8", "MissingParameter", "Unknown parameter `p`"),
+        ("RETURN $p AS p", "1.8", "Parameter", "Unknown parameter `p`"),
     ] {
         assert_eq!(compiled(AnyQuery, text), format!("{place} {code}: {message}\n"), "{text}");
     }

@@ -110,7 +110,7 @@ impl Run<'_> {
     }
 
     /// `each` for every row of the input; where it has an effect, also for those that nobody wants any more.
-    fn each_once(
+    pub(super) fn each_once(
         &self,
         input: &Operator,
         effect: bool,

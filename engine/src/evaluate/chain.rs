@@ -62,7 +62,7 @@ impl<'w, 'r> Walk<'w, 'r> {
     }
 
     /// Calls `arrive` at the end of every trail of the wanted lengths, with its edges in the frame. Answers whether that has had
-    /// enough, and the length of the longest trail that was looked at.
+    /// enough, and whether trails were cut off by the greatest length, so that there may be longer ones.
     pub(super) fn trails(
         &mut self,
         index: usize,
@@ -71,22 +71,23 @@ impl<'w, 'r> Walk<'w, 'r> {
         (min, max): (u64, Option<u64>),
         row: &mut [Value],
         arrive: Arrival<'_, 'w, 'r>,
-    ) -> Result<(std::ops::ControlFlow<()>, u64), Failure> {
+    ) -> Result<(std::ops::ControlFlow<()>, bool), Failure> {
         let run = self.run;
         let is_end = |node: NodeId| ends.known.is_none_or(|known| known == node);
-        let mut longest = 0;
         self.frame.chains[index].edges.clear();
         if min == 0 && is_end(ends.from) && arrive(self, ends.from, row)?.is_break() {
-            return STOP.map(|flow| (flow, longest));
+            return STOP.map(|flow| (flow, true));
         }
         if max.is_some_and(|max| max < min.max(1)) {
-            return GO_ON.map(|flow| (flow, longest));
+            return GO_ON.map(|flow| (flow, true));
         }
         let mut used: FxHashSet<EdgeRef> = FxHashSet::default();
         let first = self.level(index, ends.from, ends, max == Some(1))?;
         let bottom = first.start;
         let mut levels = vec![first];
         let (mut hops, mut towards) = (0, None);
+        // At the last level only what leads to a known end is listed: what else is there may be the way of a longer trail.
+        let mut cut = max == Some(1);
         let mut flow = GO_ON?;
         while let Some(level) = levels.last_mut() {
             if level.next == level.end {
@@ -110,20 +111,23 @@ impl<'w, 'r> Walk<'w, 'r> {
             if let (Some(known), HOPS_BEFORE_PRUNING) = (ends.known, hops) {
                 towards = self.towards(index, chain, (known, ends.direction), max, row)?;
             }
-            if let Some(side) = &towards
-                && side.distance(hop.far).is_none_or(|distance| max.is_some_and(|max| length + distance > max))
-            {
-                continue;
+            if let Some(side) = &towards {
+                let distance = side.distance(hop.far);
+                if distance.is_none_or(|distance| max.is_some_and(|max| length + distance > max)) {
+                    cut |= distance.is_some() || !side.is_whole();
+                    continue;
+                }
             }
             self.frame.chains[index].edges.push(hop.edge);
-            longest = longest.max(length);
             if length >= min && is_end(hop.far) && arrive(self, hop.far, row)?.is_break() {
                 flow = STOP?;
                 break;
             }
             if max.is_none_or(|max| length < max) {
                 used.insert(hop.edge);
-                let level = self.level(index, hop.far, ends, max == Some(length + 1))?;
+                let last = max == Some(length + 1);
+                cut |= last;
+                let level = self.level(index, hop.far, ends, last)?;
                 levels.push(level);
             } else {
                 self.frame.chains[index].edges.pop();
@@ -134,7 +138,7 @@ impl<'w, 'r> Walk<'w, 'r> {
         run.budget.release(levels.iter().map(|level| level.bytes).sum());
         run.budget.release(towards.map_or(0, |side| side.bytes));
         self.frame.chains[index].edges.clear();
-        Ok((flow, longest))
+        Ok((flow, cut))
     }
 
     /// Lists the half edges at a node of the chain; where only one edge more is wanted, those to the end alone.

@@ -4,11 +4,12 @@
 //! figures come from samples; they decide how long a query takes, never what it answers.
 
 use rustc_hash::FxHashMap;
-use weir_model::expression::Binary;
 use weir_model::plan::{Lookup, Name, Operator, Pattern, PatternEdge, Step};
 use weir_model::{Expr, Symbol, Text, Value};
 
 use super::operators::Run;
+use super::scan::Purpose;
+use crate::index::key;
 use crate::view::About;
 
 /// Which part of the nodes a condition leaves, where nothing is known of it.
@@ -66,7 +67,7 @@ impl Run<'_> {
             let Step::Scan { node, lookups } = step else { continue };
             let labels: Vec<Symbol> = pattern.nodes[*node].labels.iter().map(|label| self.prepared.symbol(*label)).collect();
             let name = |symbol| self.reader.names.text(symbol);
-            parts.push(match (self.question(&labels, lookups, &|_| true, row), labels.first()) {
+            parts.push(match (self.question(&labels, lookups, Purpose::Explain, row), labels.first()) {
                 (Some(question), _) => {
                     let (label, key) = (name(question.label), question.key.map(name));
                     let called = index_name(&label, key.as_deref()).unwrap_or_default();
@@ -114,7 +115,8 @@ impl Run<'_> {
                         }
                         None => {
                             // A scan again for each row, unless what it finds can be kept.
-                            let scans = if lookups.iter().any(|l| l.operator == Binary::Equal) { rows.min(2.0) } else { rows };
+                            let is_kept = lookups.iter().any(|lookup| key::is_equality(lookup.operator));
+                            let scans = if is_kept { rows.min(2.0) } else { rows };
                             cost += scans * (all * PASSED_OVER + labelled) + rows;
                             rows *= labelled * leaves;
                         }
@@ -159,12 +161,12 @@ impl Run<'_> {
     fn found_by_index(&self, pattern: &Pattern, node: usize, lookups: &[Lookup], row: &[Value]) -> Option<f64> {
         let view = self.reader.view;
         let labels: Vec<Symbol> = pattern.nodes[node].labels.iter().map(|label| self.prepared.symbol(*label)).collect();
-        let question = self.question(&labels, lookups, &|lookup| !lookup.waits, row);
+        let question = self.question(&labels, lookups, Purpose::Weigh, row);
         let mut found = question.map(|question| view.index_size(&question) as f64);
-        view.indexes(&mut |label, key| {
+        view.indexes(&mut |label, property| {
             let by = |lookup: &Lookup| {
-                let of_key = lookup.key.is_some_and(|name| Some(self.prepared.symbol(name)) == key);
-                lookup.waits && lookup.operator == Binary::Equal && of_key
+                let of_it = lookup.key.is_some_and(|name| Some(self.prepared.symbol(name)) == property);
+                lookup.waits && key::is_equality(lookup.operator) && of_it
             };
             if labels.contains(&label) && lookups.iter().any(by) {
                 let about = (view.about(About::Labelled(label)) * EQUAL_LEAVES).sqrt();
@@ -178,7 +180,7 @@ impl Run<'_> {
 /// Which part of its candidates the conditions of a node leave.
 fn left(pattern: &Pattern, node: usize) -> f64 {
     let leaves = |condition: &Expr| match condition {
-        Expr::Binary { operator: Binary::Equal, .. } => EQUAL_LEAVES,
+        Expr::Binary { operator, .. } if key::is_equality(*operator) => EQUAL_LEAVES,
         _ => OTHER_LEAVES,
     };
     pattern.nodes[node].conditions.iter().map(leaves).product()

@@ -133,8 +133,13 @@ impl Reader<'_> {
         self.deleted.edges.borrow().get(&(source, kind, target)).and_then(|ordinals| ordinals.last().copied())
     }
 
+    /// Whether this query deleted the node, where that is kept.
+    pub fn has_deleted(&self, node: NodeId) -> bool {
+        self.deleted.nodes.borrow().contains(&node)
+    }
+
     pub fn ask_node(&self, node: NodeId) {
-        if self.deleted.nodes.borrow().contains(&node) {
+        if self.has_deleted(node) {
             self.deleted.asked.set(true);
         }
     }

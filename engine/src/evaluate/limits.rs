@@ -17,7 +17,7 @@ pub struct Limits<'a> {
     pub time_max: Option<Duration>,
     /// Set by whoever no longer wants the answer.
     pub cancelled: Option<&'a AtomicBool>,
-    /// What sorting, grouping and collecting rows may hold at a time, and what a value may come to, estimated.
+    /// What sorting, grouping and collecting rows may hold at a time, with the row at hand and what is made of it, estimated.
     pub buffer_bytes_max: usize,
     /// What this query and others may hold together.
     pub pool: Option<&'a Pool>,
@@ -160,6 +160,16 @@ impl Held<'_, '_> {
     pub fn bytes(&mut self, bytes: usize) -> Result<(), Failure> {
         self.bytes += self.budget.hold_bytes(bytes)?;
         Ok(())
+    }
+
+    /// Of what is kept something was so large and is so large now.
+    pub fn change(&mut self, before: usize, after: usize) -> Result<(), Failure> {
+        if after < before {
+            self.bytes -= before - after;
+            self.budget.release(before - after);
+            return Ok(());
+        }
+        if after > before { self.bytes(after - before) } else { Ok(()) }
     }
 
     /// Everything was let go.

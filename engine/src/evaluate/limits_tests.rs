@@ -81,8 +81,44 @@ fn what_grows_ends_with_the_memory() {
         "CALL RECURSIVELY WITH 1 AS x UNTIL (x < 0) { UNWIND [x, x, x] AS y RETURN y AS x } RETURN x",
         "RETURN COLLECT { MATCH (a), (b) RETURN a.x }",
         "RETURN size([x IN range(1, 100000) | x] + [x IN range(1, 100000) | x])",
+        "MATCH (n) WITH collect(n) AS l RETURN size(toJson([x IN range(1, 40) | l]))",
+        "RETURN parseJson('[' + reduce(s = '1,', x IN range(1, 18) | s + s) + '1]')[0]",
+        "RETURN size(text.regexFirstMatch(reduce(s = 'x', x IN range(1, 19) | s + s), '(((((((((x+)))))))))'))",
+        "RETURN size(text.regexReplaceAll(reduce(s = 'x', x IN range(1, 19) | s + s), '(x+)', '$1$1$1$1$1$1$1$1$1'))",
     ] {
         let (kind, message, _) = ends(&mut session, LATE, query);
+        assert_eq!(kind, FailureKind::MemoryLimit, "{query}: {message}");
+    }
+}
+
+/// The text is an eighth of what a query may hold; here are always more than eight of it, none of which is too large alone.
+#[test]
+fn what_is_there_at_a_time_counts_together() {
+    let mut session = session(1);
+    let each = |of: &dyn Fn(usize) -> String, between: &str| (0..10).map(of).collect::<Vec<_>>().join(between);
+    let columns = each(&|i| format!("t + '{i}' AS c{i}"), ", ");
+    let one_by_one = each(&|i| format!("*, t + '{i}' AS c{i}"), " WITH ");
+    let made = each(&|i| format!("t + '{i}'"), ", ");
+    let lists = each(&|i| format!("UNWIND [t + '{i}', 1] AS c{i}"), " ");
+    let inside = each(&|i| format!("[c{i} IN [size(t)] | "), "");
+    let again = each(&|i| format!("FOREACH (c{i} IN [t + '{i}', 1] | "), "");
+    for query in [
+        format!("WITH {columns} RETURN size(c0)"),
+        format!("WITH {one_by_one} RETURN size(t)"),
+        format!("RETURN size([{made}][0])"),
+        format!("RETURN size(coalesce({made}))"),
+        format!("RETURN size({{a: [{made}]}}.a)"),
+        format!("{lists} RETURN count(*)"),
+        format!("RETURN {inside}t{}", "]".repeat(10)),
+        format!("{again} CREATE (n {{x: 1}}){}", ")".repeat(10)),
+        format!("RETURN 1 AS one ORDER BY {made}"),
+        format!("RETURN {made}, count(*)"),
+        format!("WITH [t] AS l RETURN size({})", each(&|_| "l".to_owned(), " + ")),
+        "UNWIND range(1, 10) AS i RETURN i, max(t + i)".to_owned(),
+        "RETURN reduce(a = t, x IN [1] | reduce(b = a + x, y IN [1] | reduce(c = b + y, z IN [1] | size(a + b + c))))".to_owned(),
+    ] {
+        let query = format!("WITH reduce(s = 'x', x IN range(1, 19) | s + s) AS t {query}");
+        let (kind, message, _) = ends(&mut session, LATE, &query);
         assert_eq!(kind, FailureKind::MemoryLimit, "{query}: {message}");
     }
 }
@@ -112,6 +148,8 @@ fn what_fits_runs() {
         "MATCH (n) WITH collect(n.x) AS l UNWIND range(1, 3000) AS x WITH l, x ORDER BY x RETURN count(l) AS n",
         "RETURN size(reduce(l = [], x IN range(1, 2000) | l + x)) AS n",
         "UNWIND range(1, 30000) AS x WITH x ORDER BY x LIMIT 3 RETURN count(x) AS n",
+        "UNWIND range(1, 100) AS i WITH reduce(s = 'x', x IN range(1, 17) | s + s) AS t WITH t AS a, t AS b RETURN count(a + b) AS n",
+        "UNWIND range(1, 100) AS i WITH reduce(s = 'x', x IN range(1, 17) | s + s) + i AS t RETURN max(t) AS n",
     ] {
         let limits = Limits { buffer_bytes_max: 1 << 20, ..Limits::default() };
         let rows = session.run_within(limits, query, Value::Null);

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::aggregate::Accumulator;
 use weir_model::expression::FailureKind;
+use weir_model::extent::Holding;
 use weir_model::plan::{Operator, Slot, Step};
 use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
@@ -174,7 +175,10 @@ impl Run<'_> {
                 Err(Failure::new(FailureKind::Runtime, message))
             }
             Operator::Match { input, pattern } => self.run(input, row, &mut |row| self.matches(pattern, row, next)),
-            Operator::Optional { input, inner, nulls } => self.run(input, row, &mut |row| self.optional(inner, nulls, row, next)),
+            Operator::Optional { input, inner, nulls } => {
+                let mut each = |row: &mut [Value], next: Next| self.optional(inner, nulls, row, next);
+                self.each_once(input, contains_effect(inner), row, next, &mut each)
+            }
             Operator::Filter { input, condition } => self.run(input, row, &mut |row| {
                 if holds(condition, row, self)? { next(row) } else { GO_ON }
             }),
@@ -265,9 +269,12 @@ impl Run<'_> {
         self.with_swapped(nulls.iter().copied(), at, row, next)
     }
 
+    /// What is new in the row counts for as long as the row is there, from the first column on.
     fn project(&self, items: &[(Slot, Expr)], row: &mut [Value], next: Next) -> Flow {
+        let mut held = Holding::new(self);
         if let [(slot, expr)] = items {
             let value = expr.evaluate(row, self)?;
+            held.add(&value)?;
             let before = std::mem::replace(&mut row[slot.0 as usize], value);
             let flow = next(row);
             row[slot.0 as usize] = before;
@@ -276,9 +283,26 @@ impl Run<'_> {
         let at = self.scratch.values.borrow().len();
         for (_, expr) in items {
             let value = expr.evaluate(row, self)?;
+            held.add(&value)?;
             self.scratch.values.borrow_mut().push(value);
         }
         self.with_swapped(items.iter().map(|(slot, _)| *slot), at, row, next)
+    }
+
+    /// The values of expressions, which count from the first one on until all are there: the caller counts what it keeps of them.
+    pub(super) fn push_values<'e>(
+        &self,
+        exprs: impl Iterator<Item = &'e Expr>,
+        row: &[Value],
+        values: &mut Vec<Value>,
+    ) -> Result<(), Failure> {
+        let mut held = Holding::new(self);
+        for expr in exprs {
+            let value = expr.evaluate(row, self)?;
+            held.add(&value)?;
+            values.push(value);
+        }
+        Ok(())
     }
 
     /// Puts values on the stack; answers where they begin.
@@ -315,7 +339,10 @@ impl Run<'_> {
             let numbers = (0..length).map(|i| Value::Integer(start.wrapping_add(i.wrapping_mul(step))));
             return self.each_element(numbers, into, row, next);
         }
-        let elements = match list.evaluate(row, self)? {
+        let list = list.evaluate(row, self)?;
+        let mut held = Holding::new(self);
+        held.add(&list)?;
+        let elements = match list {
             Value::Null => return GO_ON,
             Value::List(items) => items,
             Value::Path(path) => path_elements(&path).into(),
@@ -348,8 +375,11 @@ impl Run<'_> {
     fn each_element(&self, elements: impl Iterator<Item = Value>, into: Slot, row: &mut [Value], next: Next) -> Flow {
         let into = into.0 as usize;
         let before = std::mem::take(&mut row[into]);
+        let mut held = Holding::new(self);
         for element in elements {
             self.budget.step()?;
+            held.clear();
+            held.add(&element)?;
             row[into] = element;
             if next(row)?.is_break() {
                 row[into] = before;
@@ -397,9 +427,7 @@ impl Run<'_> {
             let mut group = 0;
             if !keys.is_empty() {
                 key.clear();
-                for (_, expr) in keys {
-                    key.push(expr.evaluate(row, self)?);
-                }
+                self.push_values(keys.iter().map(|(_, expr)| expr), row, &mut key)?;
                 group = match numbers.get(&key) {
                     Some(number) => *number,
                     None => {
@@ -412,13 +440,13 @@ impl Run<'_> {
             }
             for ((_, aggregate), accumulator) in aggregates.iter().zip(&mut groups[group].1) {
                 arguments.clear();
-                for argument in &aggregate.arguments {
-                    arguments.push(argument.evaluate(row, self)?);
-                }
+                self.push_values(aggregate.arguments.iter(), row, &mut arguments)?;
                 if keeps_arguments(aggregate) {
                     held.bytes(weight_of(&arguments))?;
                 }
+                let before = accumulator.extreme_bytes();
                 accumulator.add(&arguments)?;
+                held.change(before, accumulator.extreme_bytes())?;
             }
             Ok(())
         })?;

@@ -113,6 +113,48 @@ fn shortest_paths() {
     check(&[diamond, &format!("{between} RETURN size(allShortestPaths((a)-[*]->(d)))")], &["2"]);
 }
 
+/// The shortest that meets a condition on the whole may be longer than the shortest by more than one edge.
+#[test]
+fn shortest_paths_with_a_condition_on_the_whole() {
+    let detour = "CREATE (a:A {n: 'a'})-[:R {w: 1}]->(b:B {n: 'b'}), \
+                  (a)-[:R {w: 2}]->(:X {n: 'x'})-[:R {w: 2}]->(:X {n: 'y'})-[:R {w: 2}]->(b)";
+    let met = [
+        "length(p) > 1",
+        "length(p) <> 1",
+        "any(n IN nodes(p) WHERE n.n = 'x')",
+        "reduce(total = 0, r IN relationships(p) | total + r.w) > 1",
+    ];
+    for search in ["shortestPath", "allShortestPaths"] {
+        let found = |chain: &str, condition: &str, expected: &[&str]| {
+            let query = format!("MATCH (a:A), (b:B) MATCH p = {search}({chain}) WHERE {condition} RETURN length(p)");
+            check(&[detour, &query], expected);
+        };
+        for condition in met {
+            found("(a)-[:R*]->(b)", condition, &["3"]);
+            found("(b)<-[:R*]-(a)", condition, &["3"]);
+            found("(a)-[:R*]-(b)", condition, &["3"]);
+            found("(a)-[:R*..3]->(b)", condition, &["3"]);
+            found("(a)-[:R*..2]->(b)", condition, &[]);
+        }
+        found("(a)-[:R*]->(b)", "length(p) > 3", &[]);
+        found("(a)-[:R*]->(b)", "length(p) = 2", &[]);
+    }
+}
+
+/// So many ways lead on that those are left out that do not lead to the end in time.
+#[test]
+fn shortest_paths_with_a_condition_on_the_whole_among_many() {
+    let mut session = Session::new();
+    let ends = "CREATE (:A)-[:R]->(b:B), (:C)-[:R]->(d)-[:R]->(b), (d)-[:R]->()-[:R]->(b)";
+    let many = "UNWIND range(1, 1500) AS i MATCH (a:A), (c:C) CREATE (a)-[:R]->(f)-[:R]->(c), (f)-[:R]->()";
+    let all = "MATCH (a:A), (b:B) MATCH p = allShortestPaths((a)-[:R*]->(b)) WHERE";
+    check_in(&mut session, &[ends, many, &format!("{all} length(p) > 1 RETURN length(p), count(*)")], &["4 | 1500"]);
+    check_in(&mut session, &[&format!("{all} length(p) > 4 RETURN length(p), count(*)")], &["5 | 1500"]);
+    check_in(&mut session, &[&format!("{all} length(p) > 5 RETURN length(p)")], &[]);
+    let one = "MATCH (a:A), (b:B) MATCH p = shortestPath((a)-[:R*]->(b)) WHERE length(p) > 4 RETURN length(p)";
+    check_in(&mut session, &[one], &["5"]);
+}
+
 #[test]
 fn label_expressions() {
     let nodes = "CREATE (:A {n: 1}), (:A:B {n: 2}), (:B {n: 3}), ({n: 4})";
@@ -288,8 +330,8 @@ impl Random {
             0 => "WHERE all(e IN r WHERE e.w > 0)".to_owned(),
             1 => format!("WHERE none(e IN relationships(p) WHERE e.w = {some}.p)"),
             2 => format!("WHERE id({some}) = 1 AND all(n IN nodes(p) WHERE n.p IS NULL OR n.p > 0)"),
-            3 if search != "shortestPath" => format!("WHERE length(p) > 1 AND id({some}) = 2"),
-            4 if search != "shortestPath" => "WHERE any(n IN nodes(p) WHERE n:B)".to_owned(),
+            3 => format!("WHERE length(p) > 1 AND id({some}) = 2"),
+            4 => "WHERE any(n IN nodes(p) WHERE n:B)".to_owned(),
             _ => String::new(),
         };
         // Of several that are shortest any may be given.

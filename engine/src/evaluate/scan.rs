@@ -7,8 +7,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-use weir_model::expression::Binary;
+use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::mutation::{Kind, Row};
 use weir_model::plan::{Lookup, PatternNode, Slot, Step};
 use weir_model::{NodeId, Symbol, Value};
 
@@ -16,7 +16,7 @@ use super::operators::{Flow, GO_ON, Run, STOP};
 use super::pattern::Walk;
 use crate::index::Question;
 use crate::index::key::{self, Place, Places};
-use crate::view::About;
+use crate::view::{About, Direction, View};
 
 /// An index by label is asked where less than this part of all nodes has the label: it costs more a node than a scan.
 const LABEL_PART_MAX: f64 = 0.25;
@@ -26,6 +26,17 @@ const SCANS_BEFORE_KEEPING: u32 = 1;
 
 /// About what a node costs that is kept.
 const KEPT_BYTES: usize = 48;
+
+/// What an index is thought of for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To ask it.
+    Find,
+    /// To tell whether it will be asked: a null may stand for a value that is not known yet.
+    Explain,
+    /// The same to weigh an order, by what the input row holds.
+    Weigh,
+}
 
 /// What a run knows of its own: it lives no longer than that.
 #[derive(Default)]
@@ -52,25 +63,30 @@ struct Kept {
     /// How many rows of the mutations have been looked at.
     applied: usize,
     nodes: Option<FxHashMap<Place, Arc<Vec<NodeId>>>>,
+    /// What is filed and not there any more, where nothing tells that when it is visited.
+    gone: Arc<FxHashSet<NodeId>>,
 }
+
+/// Nodes, and those of them that are gone.
+type Found = (Arc<Vec<NodeId>>, Arc<FxHashSet<NodeId>>);
 
 impl Walk<'_, '_> {
     pub(super) fn scan(&mut self, step: &Step, node: usize, lookups: &[Lookup], at: usize, row: &mut [Value]) -> Flow {
         let (run, pattern) = (self.run, self.pattern);
         let wanted = &pattern.nodes[node];
         let labels: Vec<Symbol> = wanted.labels.iter().map(|label| run.prepared.symbol(*label)).collect();
-        if let Some(question) = run.question(&labels, lookups, &|_| true, row) {
+        if let Some(question) = run.question(&labels, lookups, Purpose::Find, row) {
             let mut nodes = Vec::new();
             run.reader.view.index_answer(&question, &mut |id| nodes.push(id));
             nodes.sort_unstable();
             nodes.dedup();
             let held = run.budget.hold_bytes(nodes.len() * size_of::<NodeId>())?;
-            let flow = self.visit_each(node, &nodes, at, row)?;
+            let flow = self.visit_each(node, &nodes, &FxHashSet::default(), at, row)?;
             run.budget.release(held);
             return Ok(flow);
         }
-        if let Some(nodes) = run.kept(step, wanted, lookups, row) {
-            return self.visit_each(node, &nodes, at, row);
+        if let Some((nodes, gone)) = run.kept(step, wanted, lookups, row) {
+            return self.visit_each(node, &nodes, &gone, at, row);
         }
         let mut flow = GO_ON;
         let listed_by = labels.len().min(1);
@@ -85,9 +101,13 @@ impl Walk<'_, '_> {
         flow
     }
 
-    fn visit_each(&mut self, node: usize, nodes: &[NodeId], at: usize, row: &mut [Value]) -> Flow {
+    fn visit_each(&mut self, node: usize, nodes: &[NodeId], gone: &FxHashSet<NodeId>, at: usize, row: &mut [Value]) -> Flow {
         for id in nodes {
             self.run.budget.step()?;
+            // What was filed is not taken out again.
+            if gone.contains(id) || self.run.reader.has_deleted(*id) {
+                continue;
+            }
             if self.visit(node, *id, at, row)?.is_break() {
                 return STOP;
             }
@@ -99,13 +119,7 @@ impl Walk<'_, '_> {
 impl Run<'_> {
     /// What to ask an index for the nodes with these labels: the least that any index has to offer, if that is little enough. A
     /// lookup whose value fails is none: whether that matters is seen when there is a node.
-    pub(super) fn question(
-        &self,
-        labels: &[Symbol],
-        lookups: &[Lookup],
-        usable: &dyn Fn(&Lookup) -> bool,
-        row: &[Value],
-    ) -> Option<Question> {
+    pub(super) fn question(&self, labels: &[Symbol], lookups: &[Lookup], purpose: Purpose, row: &[Value]) -> Option<Question> {
         let view = self.reader.view;
         let mut indexed = Vec::new();
         view.indexes(&mut |label, key| {
@@ -118,8 +132,11 @@ impl Run<'_> {
             let question = match key {
                 None => Question::of_label(label),
                 Some(key) => {
-                    let of_key = |l: &&Lookup| usable(l) && l.key.is_some_and(|name| self.prepared.symbol(name) == key);
-                    let Some(places) = self.places(&mut lookups.iter().filter(of_key), row) else { continue };
+                    let is_usable = |lookup: &&Lookup| {
+                        let of_key = lookup.key.is_some_and(|name| self.prepared.symbol(name) == key);
+                        of_key && !(lookup.waits && purpose == Purpose::Weigh)
+                    };
+                    let Some(places) = self.places(&mut lookups.iter().filter(is_usable), purpose, row) else { continue };
                     Question { label, key: Some(key), places }
                 }
             };
@@ -133,12 +150,13 @@ impl Run<'_> {
     }
 
     /// Where the values of a property may lie, by all lookups of it that say something.
-    fn places(&self, lookups: &mut dyn Iterator<Item = &Lookup>, row: &[Value]) -> Option<Vec<Places>> {
+    fn places(&self, lookups: &mut dyn Iterator<Item = &Lookup>, purpose: Purpose, row: &[Value]) -> Option<Vec<Places>> {
         let mut places: Option<Vec<Places>> = None;
         for lookup in lookups {
-            if let Ok(value) = lookup.value.look(row, self)
-                && let Some(more) = key::ranges(lookup.operator, &value)
-            {
+            let Ok(value) = lookup.value.look(row, self) else { continue };
+            let is_unknown = purpose != Purpose::Find && value.is_null();
+            let more = if is_unknown { Some(Vec::new()) } else { key::ranges(lookup.operator, &value) };
+            if let Some(more) = more {
                 places = Some(match places {
                     Some(places) => key::both(places, &more),
                     None => more,
@@ -149,12 +167,13 @@ impl Run<'_> {
     }
 
     /// The nodes for which one of the lookups may be true, if they are kept.
-    fn kept(&self, step: &Step, node: &PatternNode, lookups: &[Lookup], row: &mut [Value]) -> Option<Arc<Vec<NodeId>>> {
+    fn kept(&self, step: &Step, node: &PatternNode, lookups: &[Lookup], row: &mut [Value]) -> Option<Found> {
+        let there = |found| (found, Arc::default());
         if let Some(found) = self.watched.and_then(|watched| watched.find(self, node, lookups, row)) {
-            return Some(found);
+            return Some(there(found));
         }
-        let Some(lookup) = lookups.iter().find(|lookup| lookup.operator == Binary::Equal) else {
-            return self.watched?.all(self, node);
+        let Some(lookup) = lookups.iter().find(|lookup| key::is_equality(lookup.operator)) else {
+            return self.watched?.all(self, node).map(there);
         };
         let number = std::ptr::from_ref(step) as usize;
         // Taken out while it is worked on: expressions may scan too.
@@ -170,8 +189,9 @@ impl Run<'_> {
             }
         }
         let found = kept.nodes.as_ref().and_then(|nodes| {
-            let place = key::equal(&*lookup.value.look(row, self).ok()?);
-            Some(place.and_then(|place| nodes.get(&place)).cloned().unwrap_or_default())
+            let places = key::ranges(lookup.operator, &*lookup.value.look(row, self).ok()?)?;
+            let found = places.first().and_then(|place| nodes.get(&place.first)).cloned().unwrap_or_default();
+            Some((found, kept.gone.clone()))
         });
         self.scans.kept.borrow_mut().insert(number, kept);
         self.scans.used.set(self.scans.used.get() || found.is_some());
@@ -195,17 +215,30 @@ impl Run<'_> {
         going
     }
 
-    /// Files what has changed since. What was filed stays, and is found in vain.
+    /// Files what has changed since. What was filed stays, and is found in vain; where neither a label nor a property is asked for,
+    /// nothing tells that a node is gone when it is visited, so such are noted.
     fn keep_up(&self, kept: &mut Kept, node: &PatternNode, lookup: &Lookup, row: &mut [Value]) -> bool {
         let (from, to) = (std::mem::replace(&mut kept.applied, self.applied.get()), self.applied.get());
         if from == to {
             return true;
         }
-        let mut changed: Vec<NodeId> = self.mutations.borrow().rows[from..to].iter().map(|row| row.node).collect();
+        // With each node whether it has what the row says, and so is there for certain.
+        let changes = |row: &Row| (row.node, !row.removes() && row.tag.kind() != Kind::EdgeProperty);
+        let mut changed: Vec<(NodeId, bool)> = self.mutations.borrow().rows[from..to].iter().map(changes).collect();
         changed.sort_unstable();
-        changed.dedup();
+        changed.dedup_by_key(|(id, _)| *id);
         let Some(nodes) = &mut kept.nodes else { return false };
-        changed.into_iter().all(|id| self.file(nodes, id, node.slot, lookup, row))
+        let tells = !node.labels.is_empty() || lookup.key.is_some();
+        let is_gone = |id: NodeId| !tells && !is_shown(self.reader.view, id);
+        let gone = Arc::make_mut(&mut kept.gone);
+        changed.into_iter().all(|(id, has)| {
+            if !has && is_gone(id) {
+                gone.insert(id);
+                return true;
+            }
+            gone.remove(&id);
+            self.file(nodes, id, node.slot, lookup, row)
+        })
     }
 
     fn file(
@@ -216,6 +249,10 @@ impl Run<'_> {
         lookup: &Lookup,
         row: &mut [Value],
     ) -> bool {
+        // To look for a value is not to ask for what was deleted.
+        if self.reader.has_deleted(id) {
+            return true;
+        }
         let slot = slot.0 as usize;
         let before = std::mem::replace(&mut row[slot], Value::Node(id));
         let value = lookup.of.evaluate(row, self);
@@ -225,6 +262,19 @@ impl Run<'_> {
         put(Arc::make_mut(nodes.entry(place).or_default()), id);
         self.budget.has_room(KEPT_BYTES) && self.budget.hold_bytes(KEPT_BYTES).is_ok()
     }
+}
+
+/// Whether a scan for all nodes shows the node.
+fn is_shown(view: &dyn View, node: NodeId) -> bool {
+    let mut shown = false;
+    view.labels(node, &mut |_| shown = true);
+    if !shown {
+        view.properties(node, &mut |_, _| shown = true);
+    }
+    if !shown {
+        view.edges(node, Direction::Both, &[], &mut |_| shown = true);
+    }
+    shown
 }
 
 /// Into a list in the order of ids. Most come in that order; a node that changes comes again, out of it.

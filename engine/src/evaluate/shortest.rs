@@ -50,6 +50,11 @@ impl Side {
         self.reached.get(&node).map(|reached| reached.depth)
     }
 
+    /// Whether every node that leads to where it began has been reached.
+    pub fn is_whole(&self) -> bool {
+        self.frontier.is_empty()
+    }
+
     fn ways_to(&self, node: NodeId) -> &[(EdgeRef, NodeId)] {
         self.reached.get(&node).map_or(&[], |reached| &reached.by)
     }
@@ -200,18 +205,18 @@ impl Walk<'_, '_> {
         GO_ON.map(|flow| (flow, length as u64))
     }
 
-    /// Trails of one length after another, until some meet the conditions on the whole or there are none so long.
+    /// Trails of one length after another, until some meet the conditions on the whole or none can be longer.
     fn longer(&mut self, task: &mut Task, mut length: u64, row: &mut [Value]) -> Flow {
         while task.chain.max.is_none_or(|max| length < max) {
             length += 1;
             let mut above = GO_ON?;
             let (index, chain, ends) = (task.index, task.chain, task.ends);
-            let (_, longest) = self.trails(index, chain, ends, (length, Some(length)), row, &mut |walk, _, row| {
+            let (_, cut) = self.trails(index, chain, ends, (length, Some(length)), row, &mut |walk, _, row| {
                 above = walk.offer(task, row)?;
                 let enough = above.is_break() || (task.found && chain.search == Search::Shortest);
                 if enough { STOP } else { GO_ON }
             })?;
-            if above.is_break() || task.found || longest < length {
+            if above.is_break() || task.found || !cut {
                 return Ok(above);
             }
         }

@@ -34,9 +34,7 @@ impl Run<'_> {
         };
         self.drain(input, row, &mut |row| {
             let mut entry = Vec::with_capacity(keys.len() + row.len());
-            for key in keys {
-                entry.push(key.expr.evaluate(row, self)?);
-            }
+            self.push_values(keys.iter().map(|key| &key.expr), row, &mut entry)?;
             entry.extend_from_slice(row);
             held.bytes(ENTRY_BYTES)?;
             held.row(&entry, entries.last().map_or(&[], Vec::as_slice))?;

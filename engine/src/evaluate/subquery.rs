@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use weir_model::expression::{Subquery, SubqueryKind};
-use weir_model::extent::weight;
+use weir_model::extent::{Holding, weight};
 use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, NodeId, Value};
 
@@ -66,8 +66,17 @@ impl Context for Run<'_> {
         self.budget.room()
     }
 
+    fn hold(&self, bytes: usize) -> Result<(), Failure> {
+        self.budget.hold_bytes(bytes).map(drop)
+    }
+
+    fn release(&self, bytes: usize) {
+        self.budget.release(bytes);
+    }
+
     /// The plan runs over a copy of the row. What a list of results holds is counted until it is handed over.
     fn subquery(&self, subquery: &Subquery, row: &[Value]) -> Result<Value, Failure> {
+        let _held = Holding::of_copy(row, self)?;
         let mut inner = self.scratch.buffers.borrow_mut().pop().unwrap_or_default();
         inner.clear();
         inner.extend_from_slice(row);

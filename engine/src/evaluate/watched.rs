@@ -122,7 +122,8 @@ impl Watched {
         let of = |operator| lookups.iter().filter(move |lookup| lookup.operator == operator);
         // Without a label, a node that has edges alone may have a made value, and nobody hears of it.
         let made = || of(Binary::Equal).find(|lookup| !node.labels.is_empty() && is_own(&lookup.of));
-        match of(Binary::Equal).find(|lookup| lookup.key.is_some()).or_else(made).or_else(|| of(Binary::In).next()) {
+        let stored = lookups.iter().find(|lookup| lookup.key.is_some() && key::is_equality(lookup.operator));
+        match stored.or_else(made).or_else(|| of(Binary::In).next()) {
             Some(lookup) => self.equal(run, node, lookup, row),
             None => self.within(run, node, lookups, row),
         }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::FailureKind;
+use weir_model::extent::Holding;
 use weir_model::plan::{Name, Operator, Pattern, Slot, Write};
 use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Text, Value, codec};
 
@@ -20,6 +21,15 @@ enum Entity {
     None,
     Node(NodeId),
     Edge(EdgeRef),
+}
+
+/// Whether an expression asks for something that the pattern finds.
+fn is_of(expr: &Expr, pattern: &Pattern) -> bool {
+    let is_found = |slot: &Slot| {
+        pattern.nodes.iter().any(|node| node.slot == *slot && !node.bound)
+            || pattern.edges.iter().any(|edge| edge.slot == Some(*slot))
+    };
+    expr.slots().iter().any(is_found)
 }
 
 /// The nodes of a pattern that are not created, as it leads from them to one that is null: nothing half happens.
@@ -95,8 +105,9 @@ impl Run<'_> {
         merged.pass(next)
     }
 
-    /// A property that is null is not stored, so MERGE would not find what it made and make it again and again.
-    fn check_merged(&self, create: &[Write], row: &[Value]) -> Result<(), Failure> {
+    /// A property that is null is not stored, so MERGE would not find what it made and make it again and again. `skipped`
+    /// are the values that cannot be told yet.
+    fn check_merged(&self, create: &[Write], row: &[Value], skipped: &dyn Fn(&Expr) -> bool) -> Result<(), Failure> {
         for write in create {
             let properties = match write {
                 Write::CreateNode { properties, .. } | Write::CreateEdge { properties, .. } => properties.as_ref(),
@@ -107,7 +118,7 @@ impl Run<'_> {
                 Some(Expr::Map(entries)) => {
                     let mut null = None;
                     for (key, value) in entries {
-                        if null.is_none() && value.look(row, self)?.is_null() {
+                        if null.is_none() && !skipped(value) && value.look(row, self)?.is_null() {
                             null = Some(key.clone());
                         }
                     }
@@ -136,11 +147,16 @@ impl Run<'_> {
         emptied: &mut Vec<NodeId>,
         merged: &mut Rows,
     ) -> Result<(), Failure> {
-        self.check_merged(create, row)?;
+        // What is between two parts of the pattern may be asked of a part that is not there yet.
+        let between = !pattern.conditions.is_empty();
+        self.check_merged(create, row, &|value| between && is_of(value, pattern))?;
         let mut found = Rows::new(self);
         let _ = self.matches(pattern, row, &mut |row| found.push(row).and(GO_ON))?;
         if found.is_empty() {
             self.apply(create, row, emptied)?;
+            if between {
+                self.check_merged(create, row, &|value| !is_of(value, pattern))?;
+            }
             self.apply(on_create, row, emptied)?;
             merged.push(row)?;
         }
@@ -221,15 +237,21 @@ impl Run<'_> {
             Write::RemoveLabels { target, labels } => self.change_labels(*target, labels, false, row)?,
             Write::Delete { target, detach } => self.delete(&*target.look(row, self)?, *detach, emptied)?,
             Write::ForEach { slot, list, writes } => {
-                let elements = match list.evaluate(row, self)? {
+                let list = list.evaluate(row, self)?;
+                let mut held = Holding::new(self);
+                held.add(&list)?;
+                let elements = match list {
                     Value::Null => return Ok(()),
                     Value::List(elements) => elements,
                     other => return Err(mismatch("List", &other, "FOREACH")),
                 };
                 let slot = slot.0 as usize;
                 let before = std::mem::take(&mut row[slot]);
-                for element in elements.iter() {
-                    row[slot] = element.clone();
+                let mut copy = Holding::new(self);
+                for element in elements.iter().cloned() {
+                    copy.clear();
+                    copy.add(&element)?;
+                    row[slot] = element;
                     self.apply(writes, row, emptied)?;
                 }
                 row[slot] = before;
@@ -276,6 +298,9 @@ impl Run<'_> {
     }
 
     fn set_properties(&self, entity: Entity, value: &Value, replace: bool) -> Result<(), Failure> {
+        if matches!(entity, Entity::None) {
+            return Ok(());
+        }
         let looked_up;
         let map: &Map = match value {
             Value::Map(map) => map,

@@ -198,7 +198,10 @@ fn end_due(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<Slice
         }
     }
     if !committed {
-        committer.alone(|snapshot| Ok(slice.evaluate(snapshot, subjects, &rules)))?;
+        committer.alone(|snapshot, _| {
+            let change = slice.evaluate(snapshot, subjects, &rules);
+            Ok((change.records > 0).then_some(change))
+        })?;
     }
     Ok(slice)
 }

@@ -152,6 +152,8 @@ impl Graph {
     pub(crate) fn replay(&self) -> Result<(), EngineError> {
         let began = Instant::now();
         lock(&self.inner.base).take();
+        // All of it was read from the store. So results leave as they are found, and those of a long log do not lie in memory until its end.
+        self.inner.parts.log.set_durable(self.inner.id, self.known_end());
         let (committer, loading) = (&self.inner.committer, &self.inner.parts.loading);
         let mut tail = std::mem::take(&mut *lock(&self.inner.tail)).into_iter().peekable();
         let mut sent = VecDeque::new();
@@ -165,7 +167,6 @@ impl Graph {
                 loading.entries.one();
             }
         }
-        self.inner.parts.log.set_durable(self.inner.id, committer.next());
         for end in sent {
             committer.wait_applied(end)?;
             loading.entries.one();
@@ -175,5 +176,82 @@ impl Graph {
         committer.end_replay();
         tracing::debug!(graph = self.name(), took = ?began.elapsed(), "replayed the log");
         Ok(())
+    }
+}
+
+#[cfg(all(test, feature = "rocks-db"))]
+mod tests {
+    use std::time::Duration;
+
+    use weir_cypher_compiler::{StandingMode, compile_standing};
+    use weir_model::{Mutations, NodeId, Value};
+
+    use super::*;
+    use crate::index::hold_workers;
+    use crate::standing::{Standing, StandingQuery, Start};
+    use crate::store::{RocksDb, RocksDbOptions, Store};
+    use crate::{Engine, Options};
+
+    /// More than wait for the workers at a time while they are replayed.
+    const RECORDS: usize = 600;
+
+    fn install(graph: &Graph, start: Start) -> StandingQuery {
+        let text = "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n) AS id";
+        let plan = compile_standing(text, StandingMode::DistinctId, &Default::default()).expect("it compiles").plan;
+        let id = QueryId(NodeId::new(1, 7));
+        let standing = Standing { id, plan, cancellations: true, start, outputs: vec!["file".into()] };
+        graph.install(standing).expect("it can be maintained")
+    }
+
+    #[test]
+    fn results_leave_while_the_log_is_replayed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap());
+        let open = || Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        let mut uppers = Vec::new();
+        {
+            let engine = open();
+            engine.start().unwrap();
+            let graph = engine.default_graph();
+            let _query = install(&graph, Start::WholeGraph);
+            for n in 0..RECORDS as u64 {
+                let mut record = Mutations::default();
+                let node = NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+                record.set_property(node, graph.symbols().intern("x"), &Value::Integer(1));
+                uppers.push(graph.apply(record, 1).unwrap());
+            }
+            engine.shutdown().unwrap();
+        }
+        let engine = open();
+        let graph = engine.default_graph();
+        let query = install(&graph, Start::Resume);
+        let next = || query.next(Duration::from_secs(20)).unwrap().expect("results within 20 s");
+        let held = hold_workers(&graph);
+        let mut rows = 0;
+        std::thread::scope(|scope| {
+            let starting = scope.spawn(|| engine.start());
+            while graph.next() < uppers[0] && !starting.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // While this is asked, nothing more is replayed.
+            graph.committer().note_progress(Duration::ZERO, || {
+                held.recv().unwrap();
+                while rows == 0 {
+                    rows += next().rows.len();
+                }
+                Vec::new()
+            });
+            starting.join().unwrap().unwrap();
+        });
+        assert!(rows < RECORDS, "something was to come");
+        loop {
+            let batch = next();
+            rows += batch.rows.len();
+            if batch.upper >= uppers[RECORDS - 1] {
+                break;
+            }
+        }
+        assert_eq!(rows, RECORDS);
+        engine.shutdown().unwrap();
     }
 }

@@ -8,7 +8,6 @@ use super::erased::{erased_at, rest};
 use super::past::{Ends, Past};
 use crate::arrangement::versions::{Step, sequences};
 use crate::error::EngineError;
-use crate::handle::Graph;
 use crate::view::HalfEdge;
 
 /// One fact of a node came or went, or a property got another value.
@@ -42,15 +41,6 @@ pub enum Changed {
     },
 }
 
-impl Graph {
-    /// What happened to a node until the end of a tick.
-    pub fn changes(&self, node: NodeId, until: Tick) -> Result<Vec<Change>, EngineError> {
-        let past = self.past(until)?;
-        let changes = past.changes(node);
-        past.failure().map_or(Ok(changes), Err)
-    }
-}
-
 impl Past {
     /// What happened to a node until this moment, in the order in which it did. History that begins later than the graph begins
     /// with what there was then.
@@ -67,6 +57,12 @@ impl Past {
         });
         changes.sort_by_key(|change| change.tick);
         changes
+    }
+
+    /// The same, unless some of it cannot be read.
+    pub fn all_changes(&self, node: NodeId) -> Result<Vec<Change>, EngineError> {
+        let changes = self.changes(node);
+        self.failure().map_or(Ok(changes), Err)
     }
 }
 

@@ -80,7 +80,16 @@ impl Moment {
 impl Graph {
     /// The graph as it was at the end of a tick. Whatever is committed from now on comes after it.
     pub fn at(&self, at: Tick) -> Result<Moment, EngineError> {
-        let next = self.settle(at)?;
+        self.at_settled(at, self.settle(at)?)
+    }
+
+    /// The same, read from the pages and the log in any case: they know more than what holds.
+    pub fn past(&self, at: Tick) -> Result<Past, EngineError> {
+        self.past_settled(at, self.settle(at)?)
+    }
+
+    /// Of a moment that nothing more is committed in. `next` is the tick after the last commit.
+    pub(super) fn at_settled(&self, at: Tick, next: Tick) -> Result<Moment, EngineError> {
         let snapshot = self.snapshot();
         if snapshot.tick() <= at {
             return Ok(Moment::Present(Box::new(snapshot)));
@@ -88,19 +97,14 @@ impl Graph {
         Ok(Moment::Past(Box::new(Past::new(self, (at, next), snapshot, false)?)))
     }
 
-    /// The same, read from the pages and the log in any case: they know more than what holds.
-    pub fn past(&self, at: Tick) -> Result<Past, EngineError> {
-        let next = self.settle(at)?;
+    pub(super) fn past_settled(&self, at: Tick, next: Tick) -> Result<Past, EngineError> {
         let past = Past::new(self, (at, next), self.snapshot(), true)?;
         Ok(Past { since: OnceCell::from(None), ..past })
     }
 
     /// Sees to it that nothing more is committed at or before a tick. Gives the tick after the last commit.
-    fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
-        // What was durable before a write failed is as it was.
-        if at >= self.durable() {
-            self.readable()?;
-        }
+    pub(super) fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
+        self.readable_at(at)?;
         let committer = self.committer();
         let next = committer.next();
         if at >= next {
@@ -123,6 +127,11 @@ impl Graph {
             Some(ahead) => Ok(ahead.tick().next()),
             None => committer.seal(at),
         }
+    }
+
+    pub(super) fn readable_at(&self, at: Tick) -> Result<(), EngineError> {
+        // What was durable before a write failed is as it was.
+        if at >= self.durable() { self.readable() } else { Ok(()) }
     }
 }
 

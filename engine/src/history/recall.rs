@@ -4,7 +4,7 @@ use weir_model::{NodeId, Tick};
 
 use super::changes::Change;
 use super::past::Moment;
-use crate::commit::wall_clock_millis;
+use crate::commit::{Locked, wall_clock_millis};
 use crate::error::EngineError;
 use crate::handle::Graph;
 
@@ -13,11 +13,18 @@ pub struct Recall<'g> {
     /// The moment the query itself reads.
     until: Tick,
     is_past: bool,
+    /// Where the graph stands, if the query runs with it locked: to ask the graph itself would be to wait for oneself.
+    locked: Option<Locked>,
 }
 
 impl<'g> Recall<'g> {
     pub fn new(graph: &'g Graph, until: Tick, is_past: bool) -> Recall<'g> {
-        Recall { graph, until, is_past }
+        Recall { graph, until, is_past, locked: None }
+    }
+
+    /// For a query that runs while the graph is locked.
+    pub fn within(self, locked: Option<Locked>) -> Recall<'g> {
+        Recall { locked, ..self }
     }
 
     /// The millisecond at whose end a query reads that asked for one.
@@ -28,7 +35,9 @@ impl<'g> Recall<'g> {
     /// What happened to a node since history begins, up to the moment of the query. What is kept of before, so that the first change can say what it
     /// changed, is not told.
     pub fn changes(&self, node: NodeId) -> Result<Vec<Change>, EngineError> {
-        let mut changes = self.graph.changes(node, self.until())?;
+        let until = self.until();
+        let past = self.graph.past_settled(until, self.settle(until)?)?;
+        let mut changes = past.all_changes(node)?;
         let begins = self.graph.history().horizon().unwrap_or_default();
         changes.retain(|change| change.tick >= begins);
         Ok(changes)
@@ -41,13 +50,26 @@ impl<'g> Recall<'g> {
             return Err(EngineError::NotYet(millis));
         }
         let until = Tick::end_of_millis(millis).min(self.until());
-        Ok((self.graph.at(until)?, Recall::new(self.graph, until, true)))
+        let moment = self.graph.at_settled(until, self.settle(until)?)?;
+        Ok((moment, Recall::new(self.graph, until, true).within(self.locked)))
     }
 
     /// The moment of the query, or a later one at which the graph was still the same: one at rest may have had its last change before history begins.
     fn until(&self) -> Tick {
-        let is_unchanged = self.graph.next().0 <= self.until.0.saturating_add(1);
-        let before_now = Tick::end_of_millis(wall_clock_millis().saturating_sub(1));
-        if is_unchanged { self.until.max(before_now) } else { self.until }
+        let Locked { next, over } = self.locked.unwrap_or_else(|| {
+            // First: what is committed after `next` is asked is later than this.
+            let over = Tick::end_of_millis(wall_clock_millis().saturating_sub(1));
+            Locked { next: self.graph.next(), over }
+        });
+        let is_unchanged = next.0 <= self.until.0.saturating_add(1);
+        if is_unchanged { self.until.max(over) } else { self.until }
+    }
+
+    /// As the graph settles a moment; where it is locked, each that is asked for is.
+    fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
+        let Some(locked) = self.locked else { return self.graph.settle(at) };
+        self.graph.readable_at(at)?;
+        self.graph.history().check(at)?;
+        Ok(locked.next)
     }
 }

@@ -17,7 +17,7 @@ use weir_model::{NodeId, Value};
 pub struct Place(u128);
 
 /// Both ends belong to it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Places {
     pub first: Place,
     pub last: Place,
@@ -69,6 +69,11 @@ impl Places {
     /// What lies in both of them.
     pub fn both(self, other: Places) -> Places {
         Places { first: self.first.max(other.first), last: self.last.min(other.last) }
+    }
+
+    /// Both of them, and what lies between.
+    pub fn around(self, other: Places) -> Places {
+        Places { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
 
     pub fn contains(&self, place: Place) -> bool {
@@ -153,6 +158,11 @@ fn text_prefix(text: &str, fill: u8) -> u128 {
     u128::from_be_bytes(bytes) & ((1 << 104) - 1)
 }
 
+/// Whether what is asked for lies at one place: what is the same lies where what is equal does.
+pub fn is_equality(operator: Binary) -> bool {
+    matches!(operator, Binary::Equal | Binary::Same)
+}
+
 /// Where values lie for which `value operator of` can be true. None where an index does not know.
 pub fn ranges(operator: Binary, of: &Value) -> Option<Vec<Places>> {
     let within = |limit: &dyn Fn(Places, Place) -> Places| {
@@ -161,6 +171,8 @@ pub fn ranges(operator: Binary, of: &Value) -> Option<Vec<Places>> {
     };
     match (operator, of) {
         (Binary::Equal, _) => Some(equal(of).map(Places::only).into_iter().collect()),
+        // Null is the same as null and NaN as NaN, and neither lies anywhere.
+        (Binary::Same, _) => equal(of).map(|place| vec![Places::only(place)]),
         (Binary::In, Value::List(items)) => Some(items.iter().filter_map(equal).map(Places::only).collect()),
         (Binary::In, Value::Null) => Some(Vec::new()),
         (Binary::StartsWith, Value::Text(text)) => {
@@ -200,7 +212,8 @@ mod tests {
         values.extend(floats.map(Value::Float));
         values.extend(integers.map(Value::Integer));
         values.extend([Value::Null, Value::Boolean(true), Value::Boolean(false)]);
-        values.extend([Value::list(vec![Value::Integer(1)]), Value::list(vec![Value::Float(1.0)])]);
+        let items = [Value::Integer(1), Value::Float(1.0), Value::Float(f64::NAN), Value::Null];
+        values.extend(items.map(|item| Value::list(vec![item])));
         values
     }
 
@@ -215,6 +228,9 @@ mod tests {
             if x.equals(&y) == Some(true) {
                 assert!(found(&x, Binary::Equal, &y), "{x:?} = {y:?}");
                 assert!(found(&x, Binary::In, &Value::list(vec![Value::Null, y.clone()])), "{x:?} IN [{y:?}]");
+            }
+            if x.same(&y) && !x.is_null() && !x.is_nan() {
+                assert!(found(&x, Binary::Same, &y), "{x:?} is the same as {y:?}");
             }
             match x.compare(&y) {
                 Some(order) if order.is_lt() => assert!(found(&x, Binary::Less, &y), "{x:?} < {y:?}"),
@@ -241,7 +257,11 @@ mod tests {
         assert!(misses(Value::text("a long text with an end"), Binary::Equal, Value::text("a long text with another")));
         assert!(misses(Value::text("b"), Binary::StartsWith, Value::text("a")));
         assert!(misses(Value::Null, Binary::Less, Value::Integer(1)));
+        assert!(misses(Value::Integer(1), Binary::Same, Value::Integer(2)));
         assert_eq!(ranges(Binary::In, &Value::Integer(1)), None);
+        assert_eq!(ranges(Binary::Same, &Value::Null), None);
+        assert_eq!(ranges(Binary::Same, &Value::Float(f64::NAN)), None);
+        assert_eq!(ranges(Binary::Equal, &Value::Float(f64::NAN)), Some(Vec::new()));
         let between = both(
             ranges(Binary::Greater, &Value::Integer(1)).expect("known"),
             &ranges(Binary::Less, &Value::Integer(5)).expect("known"),

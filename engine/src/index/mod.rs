@@ -11,10 +11,10 @@ pub mod lookup;
 pub mod shard;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_model::lock::lock;
 use weir_model::schema::Schema;
@@ -22,13 +22,17 @@ use weir_model::{Symbol, Text, Value, codec};
 
 use crate::arrangement::SharedBatch;
 use crate::command::Command;
+use crate::commit::WORKERS_PATIENCE;
 use crate::error::EngineError;
 use crate::handle::Graph;
 
 pub use lookup::Question;
 
-/// How long anyone waits for the workers before it is called a failure.
-const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
+/// After so long it is tried again to build an index that could not be.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How soon whoever waits for that sees that weir ends.
+const CLOSING_LOOK: Duration = Duration::from_millis(20);
 
 /// Nodes between two looks at whether an index is still wanted.
 const NODES_BETWEEN_CHECKS: u32 = 4096;
@@ -86,6 +90,18 @@ pub struct Catalog {
 impl Catalog {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Text, Arc<Definition>>> {
         lock(&self.definitions)
+    }
+}
+
+/// Builds the indexes of graphs that were opened. Those that cannot be built are tried again: they would be there for nobody until the next start.
+pub(crate) fn build_all(mut indexes: Vec<(Graph, Arc<Definition>)>, patience: Duration) {
+    loop {
+        indexes.retain(|(graph, definition)| !graph.is_done_with(definition, patience));
+        let Some((graph, _)) = indexes.first() else { return };
+        let begun = Instant::now();
+        while begun.elapsed() < AGAIN_AFTER && !graph.is_closing() {
+            std::thread::sleep(CLOSING_LOOK);
+        }
     }
 }
 
@@ -152,7 +168,7 @@ impl Graph {
             known.insert(name, definition.clone());
             definition
         };
-        self.build_index(&definition).inspect_err(|_| {
+        self.build_index(&definition, WORKERS_PATIENCE).inspect_err(|_| {
             // Half an index is none; the error is the one that is told.
             let _ = self.drop_index(&definition.name);
         })
@@ -167,11 +183,21 @@ impl Graph {
 
     /// False when there is none of that name.
     fn drop_index(&self, name: &Text) -> Result<bool, EngineError> {
-        let Some(definition) = self.indexes().lock().remove(name) else { return Ok(false) };
-        self.parts().store.delete_metadata(&self.index_key(name))?;
+        let definition = {
+            let mut known = self.indexes().lock();
+            let Entry::Occupied(index) = known.entry(name.clone()) else { return Ok(false) };
+            // Where that fails it is there as before, and can be dropped again.
+            self.parts().store.delete_metadata(&self.index_key(name))?;
+            index.remove()
+        };
+        self.let_go(definition);
+        Ok(true)
+    }
+
+    /// The workers forget what they have of an index.
+    fn let_go(&self, definition: Arc<Definition>) {
         let command = Command::DropIndex { graph: self.id(), definition };
         self.committer().between(|_| self.parts().workers.send(&command));
-        Ok(true)
     }
 
     fn show_indexes(&self) -> Vec<[Value; 6]> {
@@ -215,8 +241,32 @@ impl Graph {
         format!("{}index/{name}", self.id().metadata_prefix())
     }
 
-    /// Nothing waits for this but the caller: workers go on while the base is made.
-    pub(crate) fn build_index(&self, definition: &Arc<Definition>) -> Result<(), EngineError> {
+    /// Builds an index that was there before. False when that is to be tried again.
+    fn is_done_with(&self, definition: &Arc<Definition>, patience: Duration) -> bool {
+        if self.is_closing() || !self.is_wanted(definition) {
+            return true;
+        }
+        match self.build_index(definition, patience) {
+            Ok(()) | Err(EngineError::NoSuchGraph(_)) => true,
+            Err(error) => {
+                tracing::error!(graph = self.name(), index = %definition.name, "the index is built later: {error}");
+                false
+            }
+        }
+    }
+
+    /// Nothing waits for this but the caller: workers go on while the base is made. Where that fails, or nobody wants the index any more, they forget
+    /// it: they would keep what changes for ever, and take it for what they are asked to keep the next time.
+    fn build_index(&self, definition: &Arc<Definition>, patience: Duration) -> Result<(), EngineError> {
+        let built = self.begin_and_fill(definition, patience);
+        // Whoever drops it from here on tells the workers after they were told to keep it.
+        if built.is_err() || !self.is_wanted(definition) {
+            self.let_go(definition.clone());
+        }
+        built
+    }
+
+    fn begin_and_fill(&self, definition: &Arc<Definition>, patience: Duration) -> Result<(), EngineError> {
         let workers = &self.parts().workers;
         let (sender, receiver) = crossbeam_channel::bounded(workers.count());
         let began = Command::BeginIndex { graph: self.id(), definition: definition.clone(), began: sender };
@@ -224,7 +274,7 @@ impl Graph {
         drop(began);
         let mut bases: Vec<Option<SharedBatch>> = vec![None; workers.count()];
         for _ in 0..workers.count() {
-            let began: Began = receiver.recv_timeout(WORKERS_PATIENCE).map_err(|_| self.committer().stuck())?;
+            let began: Began = receiver.recv_timeout(patience).map_err(|_| self.committer().stuck())?;
             let mut until_check = NODES_BETWEEN_CHECKS;
             let mut go_on = || {
                 until_check -= 1;
@@ -232,7 +282,7 @@ impl Graph {
                     return true;
                 }
                 until_check = NODES_BETWEEN_CHECKS;
-                !self.parts().closing.load(Ordering::Relaxed) && self.is_wanted(definition)
+                !self.is_closing() && self.is_wanted(definition)
             };
             match shard::base(definition, &began.batches, began.upper, &mut go_on) {
                 Some(base) => bases[began.shard] = Some(base),
@@ -245,12 +295,121 @@ impl Graph {
         self.committer().between(|_| workers.send(&fill));
         drop(fill);
         for _ in 0..workers.count() {
-            receiver.recv_timeout(WORKERS_PATIENCE).map_err(|_| self.committer().stuck())?;
+            receiver.recv_timeout(patience).map_err(|_| self.committer().stuck())?;
         }
         Ok(())
     }
 
     fn is_wanted(&self, definition: &Arc<Definition>) -> bool {
         self.indexes().lock().get(&definition.name).is_some_and(|known| Arc::ptr_eq(known, definition))
+    }
+}
+
+/// Has each worker wait until something is taken out of what this gives.
+#[cfg(test)]
+pub(crate) fn hold_workers(graph: &Graph) -> crossbeam_channel::Receiver<()> {
+    let (filled, held) = crossbeam_channel::bounded(0);
+    let stored = Stored { label: "nothing".into(), property: None };
+    let definition = Arc::new(graph.definition("nothing".into(), stored));
+    let fill = Command::FillIndex { graph: graph.id(), definition, bases: Arc::default(), filled };
+    graph.committer().between(|_| graph.parts().workers.send(&fill));
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use weir_model::{Mutations, NodeId};
+
+    use super::*;
+    use crate::store::InMemory;
+    use crate::view::View;
+    use crate::{Engine, Options};
+
+    const WORKERS: usize = 2;
+
+    fn open() -> (Engine, Graph) {
+        let options = Options { workers: WORKERS, ..Options::default() };
+        let engine = Engine::open(Arc::new(InMemory::default()), options).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        (engine, graph)
+    }
+
+    fn write(graph: &Graph, n: u64) {
+        let mut mutations = Mutations::default();
+        mutations.set_label(NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n), graph.symbols().intern("A"), true);
+        graph.apply(mutations, 1).unwrap();
+    }
+
+    fn definition(graph: &Graph) -> Arc<Definition> {
+        let stored = Stored { label: "A".into(), property: None };
+        Arc::new(graph.definition("a".into(), stored))
+    }
+
+    /// How many nodes it finds, once all that was asked of the workers is done.
+    fn found(graph: &Graph, definition: &Definition) -> Option<usize> {
+        graph.wait_visible().unwrap();
+        let snapshot = graph.snapshot();
+        snapshot.index_entries(definition)?;
+        let mut nodes = 0;
+        snapshot.index_answer(&Question::of_label(definition.label), &mut |_| nodes += 1);
+        Some(nodes)
+    }
+
+    #[test]
+    fn an_index_that_could_not_be_built_is_built_later() {
+        let (engine, graph) = open();
+        let definition = definition(&graph);
+        graph.indexes().lock().insert("a".into(), definition.clone());
+        write(&graph, 0);
+        let held = hold_workers(&graph);
+        let failed = graph.build_index(&definition, Duration::from_millis(10));
+        assert!(matches!(failed, Err(EngineError::WorkersStuck)), "{failed:?}");
+        write(&graph, 1);
+        thread::scope(|scope| {
+            let index = (graph.clone(), definition.clone());
+            let building = scope.spawn(|| build_all(vec![index], Duration::from_millis(200)));
+            thread::sleep(Duration::from_millis(500));
+            assert!(!building.is_finished(), "it is tried again");
+            (0..WORKERS).for_each(|_| held.recv().unwrap());
+        });
+        assert_eq!(found(&graph, &definition), Some(2));
+        write(&graph, 2);
+        assert_eq!(found(&graph, &definition), Some(3));
+        assert!(graph.drop_index(&definition.name).unwrap() && !graph.drop_index(&definition.name).unwrap());
+        write(&graph, 3);
+        assert_eq!(found(&graph, &definition), None);
+        engine.shutdown().unwrap();
+    }
+
+    /// It was dropped before the workers were asked to keep it.
+    #[test]
+    fn workers_keep_nothing_of_an_index_that_nobody_wants() {
+        let (engine, graph) = open();
+        let definition = definition(&graph);
+        write(&graph, 0);
+        graph.build_index(&definition, WORKERS_PATIENCE).unwrap();
+        write(&graph, 1);
+        assert_eq!(found(&graph, &definition), None);
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn indexes_that_cannot_be_built_hold_up_no_end() {
+        let (engine, graph) = open();
+        let definition = definition(&graph);
+        graph.indexes().lock().insert("a".into(), definition.clone());
+        let held = hold_workers(&graph);
+        thread::scope(|scope| {
+            let index = (graph.clone(), definition.clone());
+            let building = scope.spawn(|| build_all(vec![index], Duration::from_millis(10)));
+            thread::sleep(Duration::from_millis(100));
+            engine.close_ingest();
+            building.join().unwrap();
+        });
+        (0..WORKERS).for_each(|_| held.recv().unwrap());
+        engine.shutdown().unwrap();
     }
 }

@@ -90,6 +90,8 @@ impl ShardIndex {
         if let State::Waiting(changes) = &mut self.state {
             let changes = std::mem::take(changes);
             let mut layers = Layers::empty(None);
+            // Nobody reads them yet, so they are merged as they come. Otherwise each would be looked at again for all that come after it.
+            layers.set_physical_compaction(changes.last().unwrap_or(&base).upper.borrow());
             [base].into_iter().chain(changes).for_each(|batch| layers.insert(batch));
             self.state = State::Ready(layers);
         }
@@ -166,5 +168,39 @@ impl Definition {
             Some(key) => key::places(&facts.property(key, at)),
             None => SmallVec::from_slice(&[key::LABEL]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{Question, Stored};
+
+    #[test]
+    fn what_has_waited_is_merged_as_it_follows_the_base() {
+        const CHANGES: u64 = 10_000;
+        let node = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        // Every other batch of the graph changes nothing here.
+        let change = |n: u64| {
+            let entry = Entry { key: key::LABEL.key(node(n)), node: node(n), when: 1 };
+            let (entries, times) = if n.is_multiple_of(2) { (vec![entry], vec![n]) } else { Default::default() };
+            SharedBatch::new(arrange(entries, Antichain::from_elem(n), Antichain::from_elem(n + 1), times))
+        };
+        let label = Symbol(0);
+        let stored = Stored { label: "A".into(), property: None };
+        let definition = Arc::new(Definition { name: "a".into(), label, key: None, stored });
+        let mut index = ShardIndex { definition, began: 1, state: State::Waiting((1..CHANGES).map(change).collect()) };
+        index.fill(change(0));
+        let State::Ready(layers) = &index.state else { panic!("it is filled") };
+        let mut batches = 0;
+        layers.map_batches(|_| batches += 1);
+        assert!(batches < 500, "{batches} batches");
+        let mut found = Vec::new();
+        let shown = index.shown().expect("it is filled");
+        shown.answer(&Question::of_label(label), CHANGES - 1, &mut |node| found.push(node));
+        let mut expected: Vec<NodeId> = (0..CHANGES).step_by(2).map(node).collect();
+        found.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io::Cursor;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use weir_model::{Mutations, NodeId, Position, QueryId, Symbol, Text, Tick, Value};
 
@@ -405,11 +405,20 @@ fn dropping(open: Open<'_>) {
 pub struct FaultyStore {
     pub inner: Arc<dyn Store>,
     pub appends_left: AtomicUsize,
+    /// Checkpoints, and drops of graphs, fail as long as it is set.
+    pub is_full: AtomicBool,
 }
 
 impl FaultyStore {
     pub fn new(inner: Arc<dyn Store>, appends: usize) -> FaultyStore {
-        FaultyStore { inner, appends_left: AtomicUsize::new(appends) }
+        FaultyStore { inner, appends_left: AtomicUsize::new(appends), is_full: AtomicBool::new(false) }
+    }
+
+    fn has_room(&self, for_what: &'static str) -> Result<(), StoreError> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Err(StoreError::failed(for_what, "simulated: No space left on device")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -444,6 +453,7 @@ impl Store for FaultyStore {
     }
 
     fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
+        self.has_room("write a checkpoint")?;
         self.inner.checkpoint(graph, run, progress)
     }
 
@@ -478,6 +488,7 @@ impl Store for FaultyStore {
     }
 
     fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
+        self.has_room("drop a graph")?;
         self.inner.drop_graph(graph)
     }
 

@@ -2,28 +2,33 @@
 //!
 //! Three tables with the keys of `keys`, as the store in RocksDB has them. redb has one writer at a time, and what a
 //! transaction has committed survives the loss of power; so groups of the log share a sync, and long runs are written in
-//! portions between which the log gets its turn. A run counts once its record is there.
+//! portions between which the log gets its turn. A run counts as long as its record is there; what is left of one without is removed
+//! in portions, too (`removal`).
 
+mod removal;
 mod unchanged;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
+use redb::backends::FileBackend;
 use redb::{Database, ReadTransaction, ReadableDatabase, Table, TableDefinition, TableHandle, WriteTransaction};
 use rustc_hash::FxHashSet;
 use weir_model::lock::{read, write};
 use weir_model::{Text, Tick};
 
 use super::entry::LogReader;
-use super::keys::{self, after_prefix, log_key, page_key, progress_key, run_key, run_pages, take_number, take_page_key};
+use super::keys::{self, after_prefix, log_key, page_key, progress_key, run_key, take_log_key, take_number, take_page_key};
 use super::meta::{self, EachRecord, Meta};
 use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
 };
 use crate::memory::at_most;
+use removal::{Leftover, Removal};
 use unchanged::Unchanged;
 
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
@@ -41,7 +46,7 @@ const FORMATS_BEFORE: [&[u8]; 4] = [b"weir-map-db-4", b"weir-map-db-3", b"weir-m
 /// Memory for what was read.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// A run is written in transactions of about this size, so that the log never waits long.
+/// A run is written, and removed, in transactions of about this size, so that the log never waits long.
 const PORTION_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Debug)]
@@ -59,7 +64,9 @@ impl MapDbOptions {
 }
 
 pub struct MapDb {
-    db: Database,
+    db: Arc<Database>,
+    /// None where nothing is changed.
+    removal: Option<Removal>,
     options: MapDbOptions,
     graphs: RwLock<Graphs>,
     next_run: AtomicU64,
@@ -90,8 +97,9 @@ impl MapDb {
             std::fs::create_dir_all(parent).map_err(|error| StoreError::failed(format!("create {}", parent.display()), error))?;
         }
         let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
-        let db = verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create(path).map_err(|error| unusable(path, error))?;
-        MapDb::with(db, options, fresh)
+        let file = file(path, options.temporary).map_err(redb::DatabaseError::from).and_then(FileBackend::new);
+        let db = file.and_then(|file| verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create_with_backend(file));
+        MapDb::with(db.map_err(|error| unusable(path, error))?, options, fresh, false)
     }
 
     /// One that is there, of which nothing is changed: also where nothing can be written.
@@ -101,10 +109,7 @@ impl MapDb {
         let unchanged = Unchanged::new(file).map_err(|error| unusable(path, error))?;
         let db = verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create_with_backend(unchanged);
         let db = db.map_err(|error| unusable(path, error))?;
-        // What is to be put in order first is, in memory.
-        let mut store = MapDb::with(db, options, false)?;
-        store.read_only = true;
-        Ok(store)
+        MapDb::with(db, options, false, true)
     }
 
     /// In something else that takes bytes at offsets, such as a simulated file.
@@ -112,16 +117,37 @@ impl MapDb {
         let options = MapDbOptions::new("a simulated file");
         let fresh = backend.len().is_ok_and(|length| length == 0);
         let db = verifying().set_cache_size(0).create_with_backend(backend);
-        MapDb::with(db.map_err(|error| unusable(&options.path, error))?, options, fresh)
+        MapDb::with(db.map_err(|error| unusable(&options.path, error))?, options, fresh, false)
     }
 
-    fn with(db: Database, options: MapDbOptions, fresh: bool) -> Result<MapDb, StoreError> {
+    fn with(db: Database, options: MapDbOptions, fresh: bool, read_only: bool) -> Result<MapDb, StoreError> {
         let graphs = RwLock::new(Graphs { live: FxHashSet::default(), next: 0 });
-        let mut store = MapDb { db, options, graphs, next_run: AtomicU64::new(0), read_only: false };
+        let (db, next_run) = (Arc::new(db), AtomicU64::new(0));
+        let mut store = MapDb { db, removal: None, options, graphs, next_run, read_only: false };
+        // In memory alone, where nothing is to be changed.
         store.set_up(fresh)?;
         store.load_graphs()?;
-        store.remove_orphans()?;
+        let orphans = store.find_orphans()?;
+        store.read_only = read_only;
+        if !read_only {
+            let removal = Removal::start(store.db.clone(), shown(&store.options.path));
+            store.removal = Some(removal.map_err(|error| StoreError::failed("start the thread that removes leftovers", error))?);
+            store.remove_later(orphans);
+        }
         Ok(store)
+    }
+
+    /// Waits until what belongs to nothing any more has been removed, as far as that can be; for tools and tests.
+    pub fn wait_removed(&self) {
+        if let Some(removal) = &self.removal {
+            removal.wait();
+        }
+    }
+
+    fn remove_later(&self, leftovers: Vec<Leftover>) {
+        if let Some(removal) = self.removal.as_ref().filter(|_| !leftovers.is_empty()) {
+            removal.begin(leftovers);
+        }
     }
 
     fn set_up(&self, fresh: bool) -> Result<(), StoreError> {
@@ -159,39 +185,47 @@ impl MapDb {
         Ok(())
     }
 
-    /// Removes pages of runs that a crash kept from being completed.
-    fn remove_orphans(&mut self) -> Result<(), StoreError> {
+    /// Pages of runs that were not completed, or were replaced, and what is left of graphs that were dropped: the process ended before they were removed.
+    fn find_orphans(&mut self) -> Result<Vec<Leftover>, StoreError> {
+        let live = self.read_graphs().live.clone();
         let mut complete = FxHashSet::default();
-        for graph in &self.read_graphs().live {
+        for graph in &live {
             complete.extend(self.runs(*graph)?.into_iter().map(|run| (*graph, run.id)));
         }
         let mut next = complete.iter().map(|(_, run)| run.0 + 1).max().unwrap_or(0);
+        let unknown = |place| self.damaged("a key of unknown form", place);
         let mut orphans = Vec::new();
         let mut from = Vec::new();
-        loop {
-            let mut found = None;
-            self.scan(PAGES, &from, &[u8::MAX; 24], &mut |key, _| {
-                found = Some(take_page_key(key));
-                Err(StoreError::Stopped)
-            })
-            .or_else(stopped)?;
-            let Some(key) = found else { break };
-            let (graph, run) = key.ok_or_else(|| self.damaged("a key of unknown form", "the pages"))?;
+        while let Some(key) = self.first_key(PAGES, &from)? {
+            let (graph, run) = take_page_key(&key).ok_or_else(|| unknown("the pages"))?;
             next = next.max(run.0 + 1);
+            let pages = Leftover::of_run(graph, run);
+            from.clone_from(&pages.to);
             if !complete.contains(&(graph, run)) {
-                orphans.push((graph, run));
+                orphans.push(pages);
             }
-            from = run_pages(graph, RunId(run.0 + 1)).to_vec();
         }
-        if !orphans.is_empty() {
-            self.write("remove incomplete pages", |tables| {
-                orphans.iter().try_for_each(|(graph, run)| {
-                    remove(&mut tables.pages, &run_pages(*graph, *run), &run_pages(*graph, RunId(run.0 + 1)))
-                })
-            })?;
+        from.clear();
+        while let Some(key) = self.first_key(LOG, &from)? {
+            let (graph, _) = take_log_key(&key).ok_or_else(|| unknown("the log"))?;
+            let log = Leftover::of_graph(LOG, graph);
+            from.clone_from(&log.to);
+            if !live.contains(&graph) {
+                orphans.push(log);
+            }
         }
         self.next_run = AtomicU64::new(next);
-        Ok(())
+        Ok(orphans)
+    }
+
+    fn first_key(&self, table: Definition, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut found = None;
+        self.scan(table, from, &[u8::MAX; 24], &mut |key, _| {
+            found = Some(key.to_vec());
+            Err(StoreError::Stopped)
+        })
+        .or_else(stopped)?;
+        Ok(found)
     }
 
     fn read_graphs(&self) -> std::sync::RwLockReadGuard<'_, Graphs> {
@@ -298,7 +332,7 @@ impl MapDb {
         let (info, rest) = self.write_run(graph, run)?;
         let graphs = self.read_graphs();
         if !graphs.live.contains(&graph) {
-            // Its pages are removed at the next start.
+            self.remove_later(vec![Leftover::of_run(graph, info.id)]);
             return Err(StoreError::NoSuchGraph(graph));
         }
         self.write("complete a checkpoint", |tables| {
@@ -336,6 +370,12 @@ fn remove(table: &mut Bytes<'_>, from: &[u8], to: &[u8]) -> Result<(), redb::Err
     Ok(table.retain_in(from..to, |_, _| false)?)
 }
 
+/// The file, to be written to. A new one is for its user alone, as secrets of streams are among the data; a temporary one lies where others could
+/// have put something else under its name.
+fn file(path: &Path, temporary: bool) -> std::io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).create_new(temporary).truncate(false).mode(0o600).open(path)
+}
+
 /// Opens a file when every page of it fits its checksum: in a tree that has lost a branch everything else looks well.
 fn verifying() -> redb::Builder {
     let mut builder = Database::builder();
@@ -367,6 +407,8 @@ fn shown(path: &Path) -> String {
 
 impl Drop for MapDb {
     fn drop(&mut self) {
+        // Before the file is somebody else's.
+        self.removal = None;
         if self.options.temporary {
             // Open files may be removed; where not, the next start of the machine does it.
             let _ = std::fs::remove_file(&self.options.path);
@@ -426,6 +468,10 @@ impl Store for MapDb {
         from: Tick,
         each: &mut dyn FnMut(Entry) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        // Of a graph that was dropped some of it is there for a while.
+        if !self.read_graphs().live.contains(&graph) {
+            return Ok(());
+        }
         // One transaction sees the log and how far it was cut as of one moment.
         let transaction = self.read()?;
         let mut upto = Tick::ZERO;
@@ -453,13 +499,14 @@ impl Store for MapDb {
     }
 
     fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
-        self.complete(graph, run, |tables| {
+        let info = self.complete(graph, run, |tables| {
             for old in replaced {
                 tables.meta.remove(&run_key(graph, *old)[..])?;
-                remove(&mut tables.pages, &run_pages(graph, *old), &run_pages(graph, RunId(old.0 + 1)))?;
             }
             Ok(())
-        })
+        })?;
+        self.remove_later(replaced.iter().map(|old| Leftover::of_run(graph, *old)).collect());
+        Ok(info)
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
@@ -492,8 +539,17 @@ impl Store for MapDb {
     fn chunk(&self, graph: GraphId, run: RunId, part: Part, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
         let place = || format!("run {} of graph {}, chunk {number}", run.0, graph.0);
         let key = page_key(graph, run, part, number);
+        let find = || -> Result<_, redb::Error> {
+            let transaction = self.db.begin_read()?;
+            // Of a run that was replaced some chunks are there for a while.
+            if transaction.open_table(META)?.get(&run_key(graph, run)[..])?.is_none() {
+                return Ok(None);
+            }
+            Ok(transaction.open_table(PAGES)?.get(&key[..])?.map(|value| value.value().to_vec()))
+        };
         let open = |sealed: Vec<u8>| records::unseal(&key, &sealed).map(<[u8]>::to_vec);
-        self.get_raw(PAGES, &key)?.map(open).transpose().map_err(|wrong| self.damaged(wrong, &place()))
+        let found = find().map_err(|error| self.read_error(error, "a value"))?;
+        found.map(open).transpose().map_err(|wrong| self.damaged(wrong, &place()))
     }
 
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
@@ -517,18 +573,17 @@ impl Store for MapDb {
         if !graphs.live.contains(&graph) {
             return Ok(());
         }
-        let prefix = graph.0.to_be_bytes();
-        let end = after_prefix(&prefix);
         self.write("drop a graph", |tables| {
             tables.meta.remove(&keys::graph_key(graph)[..])?;
             tables.meta.remove(&progress_key(graph)[..])?;
             for prefix in [keys::runs_prefix(graph), keys::metadata_key(&graph.metadata_prefix())] {
                 remove(&mut tables.meta, &prefix, &after_prefix(&prefix))?;
             }
-            remove(&mut tables.log, &prefix, &end)?;
-            remove(&mut tables.pages, &prefix, &end)
+            Ok(())
         })?;
         graphs.live.remove(&graph);
+        drop(graphs);
+        self.remove_later(vec![Leftover::of_graph(LOG, graph), Leftover::of_graph(PAGES, graph)]);
         Ok(())
     }
 
@@ -609,6 +664,27 @@ mod tests {
         assert!(open(temporary.path()).is_err());
     }
 
+    #[test]
+    fn the_file_is_for_its_user_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("graph.weir");
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        drop(open(&path).unwrap());
+        assert_eq!(mode(&path), 0o600);
+        // Whoever has given others a look at it meant that.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        drop(open(&path).unwrap());
+        assert_eq!(mode(&path), 0o640);
+        let temporary = |path: &Path| MapDb::open(MapDbOptions { temporary: true, ..MapDbOptions::new(path) });
+        assert!(temporary(&path).is_err(), "what is there is not taken for a file of its own");
+        let path = directory.path().join("temporary");
+        let store = temporary(&path).unwrap();
+        assert_eq!(mode(&path), 0o600);
+        drop(store);
+        assert!(!path.exists());
+    }
+
     /// What is on the disk while the store is open is what a crash would leave.
     #[test]
     fn what_was_committed_survives_a_crash() {
@@ -622,6 +698,59 @@ mod tests {
         let copy = temporary.path().join("copy");
         std::fs::copy(&path, &copy).unwrap();
         assert_eq!(read_log(&open(&copy).unwrap(), graph, 0).unwrap().len(), 20);
+    }
+
+    fn count(store: &MapDb, table: Definition) -> u64 {
+        let table = store.db.begin_read().unwrap().open_table(table).unwrap();
+        redb::ReadableTableMetadata::len(&table).unwrap()
+    }
+
+    /// In parts, and others commit between two of them. Nobody sees what is left, and a crash leaves it to the next start.
+    #[test]
+    fn what_was_replaced_or_dropped_is_removed_in_parts() {
+        const CHUNKS: u64 = 10;
+        let temporary = tempfile::tempdir().unwrap();
+        let (path, copy) = (temporary.path().join("graph.weir"), temporary.path().join("copy"));
+        let mut store = open(&path).unwrap();
+        // Nothing is removed here but by the test.
+        store.removal = None;
+        let [kept, dropped] = ["kept", "dropped"].map(|name| store.create_graph(name, b"").unwrap());
+        for graph in [kept, dropped] {
+            append(&store, &[entry(graph, 20, 5)]);
+            for n in 0..2u64 {
+                let mut chunks = (0..CHUNKS).map(|_| Ok((Part::Newest, vec![n as u8; 1 << 20])));
+                let run = NewRun { first: Tick(n * 10), upper: Tick(n * 10 + 10), chunks: &mut chunks };
+                store.checkpoint(graph, run, &Progress { upto: Tick(n * 10 + 10), ..Progress::default() }).unwrap();
+            }
+        }
+        let old: Vec<RunId> = store.runs(kept).unwrap().iter().map(|run| run.id).collect();
+        let mut chunks = std::iter::once(Ok((Part::Newest, b"merged".to_vec())));
+        let run = NewRun { first: Tick(0), upper: Tick(20), chunks: &mut chunks };
+        let merged = store.replace_runs(kept, &old, run).unwrap();
+        store.drop_graph(dropped).unwrap();
+        assert_eq!((count(&store, PAGES), count(&store, LOG)), (4 * CHUNKS + 1, 2));
+        let look = |store: &MapDb| {
+            assert_eq!(store.runs(kept).unwrap(), [merged]);
+            assert_eq!(store.chunk(kept, merged.id, Part::Newest, 0).unwrap().as_deref(), Some(&b"merged"[..]));
+            assert_eq!(store.chunk(kept, old[0], Part::Newest, CHUNKS - 1).unwrap(), None);
+            assert!(store.runs(dropped).unwrap().is_empty() && read_log(store, dropped, 0).unwrap().is_empty());
+        };
+        look(&store);
+        assert!(removal::remove_part(&store.db, &Leftover::of_run(kept, old[0])).unwrap(), "there is more of it");
+        let left = count(&store, PAGES);
+        assert!((3 * CHUNKS + 1..4 * CHUNKS).contains(&left), "{left}");
+        append(&store, &[entry(kept, 25, 5)]);
+        look(&store);
+        std::fs::copy(&path, &copy).unwrap();
+        drop(store);
+        for path in [&path, &copy] {
+            let store = open(path).unwrap();
+            look(&store);
+            store.wait_removed();
+            look(&store);
+            assert_eq!((count(&store, PAGES), count(&store, LOG)), (1, 2));
+            assert_eq!(read_log(&store, kept, 0).unwrap().len(), 2);
+        }
     }
 
     /// Closed in order, or as a crash left it.

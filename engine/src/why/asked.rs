@@ -1,7 +1,6 @@
 //! Asked: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it got.
 
 use std::ops::ControlFlow;
-use std::time::Instant;
 
 use weir_model::expression::{Failure, Subquery};
 use weir_model::plan::{Operator, Pattern, Slot};
@@ -10,7 +9,7 @@ use weir_model::{Clock, Context, Expr, Mutations, NodeId, Symbol, Tick, Value};
 use super::search::{Around, Search, is_plain};
 use super::staged::{Staged, Worked};
 use super::watching::Watching;
-use super::{Made, Origin, Reached, TIME_MAX, TRIES_MAX};
+use super::{Made, Origin, Reached, TRIES_MAX};
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits, node_of};
 use crate::handle::Graph;
@@ -67,23 +66,24 @@ pub enum AskedOf<'p> {
 }
 
 impl Graph {
-    /// What was asked of the graph for a row that went into a stage.
+    /// What was asked of the graph for a row that went into a stage; not all of it where it gets late.
     pub fn asked<'p>(&self, staged: &'p Staged<'p>, asks: Asks<'p>, row: &Row, view: &dyn View, at: Tick) -> Vec<Answered<'p>> {
         let argument = asks.argument(row, staged.plan().width);
-        let environment = self.environment(view, at);
+        let environment = self.environment(staged, view, at);
         let mut found = Vec::new();
         Telling { graph: self, staged, environment: &environment, found: &mut found }.operator(asks.inner(), &argument, false);
         found.truncate(ANSWERED_MAX);
         found
     }
 
-    /// Why what is asked for a row has no value; None where it has one.
+    /// Why what is asked for a row has no value; None where it has one, or where it is too late to find out.
     pub fn failure_for(&self, staged: &Staged<'_>, asks: Asks<'_>, row: &Row, view: &dyn View, at: Tick) -> Option<Failure> {
         let argument = asks.argument(row, staged.plan().width);
-        let (environment, mut ignored) = (self.environment(view, at), Mutations::default());
+        let (environment, mut ignored) = (self.environment(staged, view, at), Mutations::default());
         let mut evaluator = Evaluator::new(staged.prepared(), self.symbols());
         let mut go_on = |_: &[Value]| ControlFlow::Continue(());
-        evaluator.run_part(asks.inner(), &argument, (&[], false), &environment, &mut ignored, &mut go_on).err()
+        let run = evaluator.run_part(asks.inner(), &argument, (&[], false), &environment, &mut ignored, &mut go_on);
+        run.err().filter(|_| !staged.is_late())
     }
 
     /// Which rows of a level were found with a node in a slot that what is asked of the graph fills, whether it is handed on or
@@ -108,7 +108,7 @@ impl Graph {
         let slots: Vec<usize> = level.slots.iter().chain([&slot]).map(|slot| slot.0 as usize).collect();
         // At the root nodes and edges are given in full.
         let in_full = at == worked.root() && matches!(staged.plan().root, Operator::Subquery { .. });
-        let (environment, mut ignored) = (self.environment(view, worked.at), Mutations::default());
+        let (environment, mut ignored) = (self.environment(staged, view, worked.at), Mutations::default());
         let mut evaluator = Evaluator::new(staged.prepared(), self.symbols());
         let mut is = vec![false; level.rows.len()];
         let (rows, mut first) = (&worked.levels[level.inputs[0]].rows, 0);
@@ -134,14 +134,15 @@ impl Graph {
     }
 
     /// How the graph is looked at for one row.
-    fn environment<'a>(&self, view: &'a dyn View, at: Tick) -> Environment<'a> {
+    fn environment<'a>(&self, staged: &Staged<'_>, view: &'a dyn View, at: Tick) -> Environment<'a> {
+        let deadline = Some(staged.deadline());
         Environment {
             view,
             parameters: &[],
             ids: self.ids(),
             now: Clock::at(at.millis() as i64),
             fresh_id: &NodeId::default,
-            limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, ..Limits::default() },
+            limits: Limits { steps_max: Some(STEPS_MAX), deadline, time_max: None, ..Limits::default() },
             open_cypher: self.open_cypher(),
             recall: None,
         }
@@ -229,7 +230,7 @@ struct Telling<'t, 'p> {
 impl<'p> Telling<'_, 'p> {
     /// Tells of an operator that starts at `Argument`, and gives some of its rows. `may_be_none`: where it has none, a row goes on all the same.
     fn operator(&mut self, operator: &'p Operator, argument: &[Value], may_be_none: bool) -> Vec<Vec<Value>> {
-        if self.found.len() >= ANSWERED_MAX {
+        if self.found.len() >= ANSWERED_MAX || self.staged.is_late() {
             return Vec::new();
         }
         let rows = match operator.input() {
@@ -273,7 +274,7 @@ impl<'p> Telling<'_, 'p> {
             let origin = Origin::of(self.staged.plan(), pattern);
             let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
             evaluator.in_context(self.environment, &mut |context| {
-                let (graph, view, deadline) = (self.graph, self.environment.view, Instant::now() + TIME_MAX);
+                let (graph, view, deadline) = (self.graph, self.environment.view, self.staged.deadline());
                 let around = Around { graph, view, context, tries_max: TRIES_MAX / 10, deadline };
                 let mut take = |one: &Made| {
                     made.push(one.clone());
@@ -286,6 +287,10 @@ impl<'p> Telling<'_, 'p> {
                 }
             });
         }
+        // What was broken off says nothing.
+        if self.staged.is_late() {
+            return;
+        }
         let found = if is_plain(pattern) { !made.is_empty() } else { any };
         let of = AskedOf::Pattern(pattern, may_be_none);
         self.found.push(Answered { of, found, made, reached, row: row.to_vec() });
@@ -297,6 +302,9 @@ impl<'p> Telling<'_, 'p> {
         evaluator.in_context(self.environment, &mut |context: &dyn Context| {
             found = holds(condition, row, context);
         });
+        if self.staged.is_late() {
+            return;
+        }
         let of = AskedOf::Condition(condition);
         self.found.push(Answered { of, found, made: Vec::new(), reached: Vec::new(), row: row.to_vec() });
         self.subqueries(condition, row);

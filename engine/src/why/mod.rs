@@ -7,6 +7,7 @@
 
 mod asked;
 mod narrow;
+mod records;
 mod search;
 mod since;
 mod sought;
@@ -22,14 +23,13 @@ use weir_model::{Expr, GraphFree, NodeId, Text, Tick, Value};
 
 use crate::error::EngineError;
 use crate::handle::Graph;
-use crate::history::batches::{self, Batch};
-use crate::store::StoreError;
 use crate::view::EdgeRef;
 use search::{Around, Search};
 
 pub use crate::render::stages::derive::{Asks, Level, Of, What};
 use asked::newest;
 pub use asked::{Answered, AskedOf, Fact, FactOf};
+pub use records::{OfRecord, Records};
 pub use since::Since;
 pub use sought::Sought;
 pub use staged::{Found, Matched, Meant, Staged, Stop, Worked};
@@ -150,12 +150,9 @@ pub enum ReasonOf {
     },
 }
 
-/// The record that a tick was given to.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OfRecord {
-    /// Its place in its batch.
-    pub place: u64,
-    pub batch: Batch,
+/// When whoever asks now has waited long enough.
+pub fn deadline() -> Instant {
+    Instant::now() + TIME_MAX
 }
 
 /// The patterns that a standing query is maintained by.
@@ -232,20 +229,20 @@ impl<'p> Origin<'p> {
 }
 
 impl Graph {
-    /// Looks for matches of a pattern in which some of its nodes are the given ones, as of a moment; none is the present.
+    /// Looks for matches of a pattern in which some of its nodes are the given ones, as of a moment; none is the present. There is time until
+    /// the deadline.
     pub fn why(
         &self,
         origin: &Origin<'_>,
         given: &[(usize, NodeId)],
-        patience: Patience,
+        (patience, deadline): (Patience, Instant),
         at: Option<Tick>,
         each: &mut dyn FnMut(&Made) -> ControlFlow<()>,
     ) -> Result<Looked, EngineError> {
         let (moment, at) = self.moment(at)?;
         let context = GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64);
         let tries_max = if patience == Patience::Time { u64::MAX } else { TRIES_MAX };
-        let around =
-            Around { graph: self, view: moment.view(), context: &context, tries_max, deadline: Instant::now() + TIME_MAX };
+        let around = Around { graph: self, view: moment.view(), context: &context, tries_max, deadline };
         let mut search = Search::new(origin, around, None, given, each);
         let _ = search.go_on();
         let gave_up = search.gave_up;
@@ -259,7 +256,7 @@ impl Graph {
         let text = |name: &Name| origin.plan.names.get(name.0 as usize).cloned().unwrap_or_default();
         let symbol = |name: &Name| self.symbols().intern(&text(name));
         let value = |slot: &Slot| made.row.get(slot.0 as usize).cloned().unwrap_or_default();
-        let changes = |node: NodeId| match self.changes(node, at) {
+        let changes = |node: NodeId| match self.past(at).and_then(|past| past.all_changes(node)) {
             Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => Ok(Vec::new()),
             found => found,
         };
@@ -297,29 +294,5 @@ impl Graph {
             }
         }
         Ok(reasons)
-    }
-
-    /// Which records ticks were given to: None for those that no source brought, or before history begins.
-    pub fn records_of(&self, ticks: &[Tick]) -> Result<Vec<Option<OfRecord>>, EngineError> {
-        let Some(last) = ticks.iter().max() else { return Ok(Vec::new()) };
-        let store = &*self.parts().store;
-        let mut of_log: Vec<Batch> = Vec::new();
-        if store.progress(self.id())?.upto <= *last {
-            let read = store.read_log(self.id(), Tick::ZERO, &mut |entry| {
-                if entry.first > *last {
-                    return Err(StoreError::Stopped);
-                }
-                of_log.extend(Batch::of(&entry).filter(|batch| ticks.iter().any(|tick| batch.holds(*tick))));
-                Ok(())
-            });
-            read.or_else(|error| if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) })?;
-        }
-        // A checkpoint may have taken some out of the log just now, so runs are looked at last.
-        let of_runs = batches::find(store, self.id(), ticks)?;
-        let of_tick = |(tick, of_run): (&Tick, Option<Batch>)| {
-            let batch = of_run.or_else(|| of_log.iter().find(|batch| batch.holds(*tick)).cloned())?;
-            Some(OfRecord { place: tick.0 - batch.first.0, batch })
-        };
-        Ok(ticks.iter().zip(of_runs).map(of_tick).collect())
     }
 }

@@ -193,19 +193,19 @@ impl<'a, 'e> Search<'a, 'e> {
 
     fn choose_any(&mut self, node: usize) -> ControlFlow<()> {
         let label = self.origin.pattern.nodes[node].labels.first().map(|label| self.symbol(*label));
-        let (mut candidates, most) = (Vec::new(), self.around.tries_max);
+        let (view, mut chosen) = (self.around.view, None);
+        // Each is tried when it comes: all of them may be more than there is memory for.
         let mut take = |id: NodeId| {
-            candidates.push(id);
-            (candidates.len() as u64) < most
+            let flow = self.choose_node(node, id);
+            let going = flow.is_continue();
+            chosen = Some(flow);
+            going
         };
         match label {
-            Some(label) => self.around.view.labelled(label, &mut take),
-            None => self.around.view.nodes(&mut take),
+            Some(label) => view.labelled(label, &mut take),
+            None => view.nodes(&mut take),
         }
-        if candidates.is_empty() {
-            return self.fails(Obstacle::NoNode(node));
-        }
-        candidates.into_iter().try_for_each(|id| self.choose_node(node, id))
+        chosen.unwrap_or_else(|| self.fails(Obstacle::NoNode(node)))
     }
 
     fn choose_node(&mut self, number: usize, id: NodeId) -> ControlFlow<()> {

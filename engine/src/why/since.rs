@@ -58,7 +58,14 @@ impl Graph {
             if !answer.is_there {
                 return Ok(Since::Tick(known));
             }
-            let Some(before) = changes.newest(&answer.seen, upto) else { return Ok(Since::AtLeast(known)) };
+            let newest = changes.newest(&answer.seen, upto);
+            // Where history could not be read, nothing it says is to be believed: not that there was no change either.
+            match past.failure() {
+                Some(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => return Ok(Since::AtLeast(known)),
+                Some(error) => return Err(error),
+                None => {}
+            }
+            let Some(before) = newest else { return Ok(Since::AtLeast(known)) };
             // All that can have changed since then is the time.
             let from = before.unwrap_or(Tick::ZERO);
             if staged.is_clocked() {
@@ -73,11 +80,6 @@ impl Graph {
                 return Ok(Since::Always);
             }
             upto = Tick(from.0 - 1);
-            match past.failure() {
-                Some(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => return Ok(Since::AtLeast(known)),
-                Some(error) => return Err(error),
-                None => {}
-            }
         }
     }
 

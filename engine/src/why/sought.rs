@@ -4,7 +4,7 @@
 //! is worked out for some nodes after another, and no more of it is held at once.
 
 use weir_model::plan::Slot;
-use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
+use weir_model::{Expr, GraphFree, NodeId, Symbol, Tick, Value};
 
 use super::staged::{Staged, Worked};
 use crate::handle::Graph;
@@ -49,10 +49,13 @@ impl Graph {
         // Those that have the labels first: they are fewer.
         let mut gave_up = false;
         for every in [false, true] {
-            let listed = self.listed(staged, column, view, every);
-            gave_up |= listed.gave_up;
-            if let Some(value) = listed.found.unwrap_or_default().into_iter().find_map(&mut shown) {
-                return Some(Sought { found: Some(value), gave_up: false });
+            let mut found = None;
+            gave_up |= self.list(staged, column, view, every, &mut |node| {
+                found = shown(node);
+                found.is_none()
+            });
+            if found.is_some() {
+                return Some(Sought { found, gave_up: false });
             }
         }
         Some(Sought { found: None, gave_up })
@@ -67,43 +70,59 @@ impl Graph {
         at: Tick,
         is_meant: &dyn Fn(&Row) -> bool,
     ) -> Sought<Row> {
-        let listed = self.listed(staged, column, view, false);
-        let mut gave_up = listed.gave_up;
         let seeking = Seeking { graph: self, staged, places: staged.places(column), view, at };
-        for nodes in listed.found.unwrap_or_default().chunks(NODES_AT_ONCE) {
-            let found = seeking.among(nodes, is_meant, &mut gave_up);
-            if found.is_some() {
-                return Sought { found, gave_up: false };
+        let (mut nodes, mut found, mut gave_up) = (Vec::with_capacity(NODES_AT_ONCE), None, false);
+        let mut take = |node: NodeId| {
+            nodes.push(node);
+            if nodes.len() < NODES_AT_ONCE {
+                return true;
             }
-            if staged.is_late() {
-                return Sought { found: None, gave_up: true };
-            }
+            found = seeking.among(&nodes, is_meant, &mut gave_up);
+            nodes.clear();
+            gave_up |= found.is_none() && staged.is_late();
+            found.is_none() && !staged.is_late()
+        };
+        let was_late = self.list(staged, column, view, false, &mut take);
+        if found.is_none() && !was_late && !nodes.is_empty() {
+            found = seeking.among(&nodes, is_meant, &mut gave_up);
         }
-        Sought { found: None, gave_up }
+        Sought { gave_up: found.is_none() && (gave_up || was_late), found }
     }
 
-    /// The nodes that a column could show: all, or those that have a label that a pattern asks for.
-    fn listed(&self, staged: &Staged<'_>, column: Slot, view: &dyn View, every: bool) -> Sought<Vec<NodeId>> {
-        let (mut nodes, mut gave_up) = (Vec::new(), false);
-        let places = staged.places(column);
-        for (origin, place) in staged.origins().iter().zip(&places) {
+    /// Lists the nodes that a column could show, each once: all, or those that have a label that a pattern asks for. `each` answers whether to go
+    /// on. True where there was no time to list them all.
+    fn list(
+        &self,
+        staged: &Staged<'_>,
+        column: Slot,
+        view: &dyn View,
+        every: bool,
+        each: &mut dyn FnMut(NodeId) -> bool,
+    ) -> bool {
+        let mut listed: Vec<Option<Symbol>> = Vec::new();
+        let (mut count, mut is_late, mut going) = (0_usize, false, true);
+        for (origin, place) in staged.origins().iter().zip(staged.places(column)) {
+            let label = origin.pattern.nodes.get(place).and_then(|node| node.labels.first()).filter(|_| !every);
+            let label = label.and_then(|label| staged.plan().names.get(label.0 as usize));
+            let label = label.map(|label| self.symbols().intern(label));
+            if !going || listed.contains(&None) || listed.contains(&label) {
+                continue;
+            }
             let mut take = |node: NodeId| {
-                nodes.push(node);
-                gave_up |= nodes.len().is_multiple_of(NODES_BETWEEN) && staged.is_late();
-                !gave_up
+                count += 1;
+                is_late |= count.is_multiple_of(NODES_BETWEEN) && staged.is_late();
+                // Patterns may have nodes in common.
+                let is_known = listed.iter().flatten().any(|label| view.has_label(node, *label));
+                going = !is_late && (is_known || each(node));
+                going
             };
-            let label = origin.pattern.nodes.get(*place).and_then(|node| node.labels.first()).filter(|_| !every);
-            match label.and_then(|label| staged.plan().names.get(label.0 as usize)) {
-                Some(label) => view.labelled(self.symbols().intern(label), &mut take),
+            match label {
+                Some(label) => view.labelled(label, &mut take),
                 None => view.nodes(&mut take),
             }
+            listed.push(label);
         }
-        // Patterns may have nodes in common.
-        if places.len() > 1 {
-            nodes.sort_unstable();
-            nodes.dedup();
-        }
-        Sought { found: Some(nodes), gave_up }
+        is_late
     }
 }
 

@@ -8,7 +8,7 @@ use weir_model::plan::{Plan, Slot};
 use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
 
 use super::search::{Around, Search};
-use super::{Made, Origin, Reason, TIME_MAX, TRIES_MAX, origins};
+use super::{Made, Origin, Reason, TRIES_MAX, deadline, origins};
 use crate::error::EngineError;
 use crate::evaluate::Prepared;
 use crate::handle::Graph;
@@ -102,7 +102,12 @@ impl<'p> Staged<'p> {
         let ladder = Ladder::new(plan, graph.ids())?;
         let origins = origins(plan).iter().map(|origin| Origin::of(plan, origin.pattern)).collect();
         let prepared = Prepared::new(plan.clone(), graph.symbols());
-        Ok(Staged { plan, prepared, ladder, origins, deadline: Instant::now() + TIME_MAX })
+        Ok(Staged { plan, prepared, ladder, origins, deadline: deadline() })
+    }
+
+    /// For those who wait until then.
+    pub fn until(self, deadline: Instant) -> Staged<'p> {
+        Staged { deadline, ..self }
     }
 
     pub fn plan(&self) -> &'p Plan {
@@ -115,6 +120,10 @@ impl<'p> Staged<'p> {
 
     pub fn origins(&self) -> &[Origin<'p>] {
         &self.origins
+    }
+
+    pub fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     /// Whoever asks has waited long enough: not all that was to be looked at was.

@@ -257,6 +257,22 @@ fn what_could_take_very_long_is_refused_before_it_begins() {
     assert!(began.elapsed() < std::time::Duration::from_secs(5));
 }
 
+/// Every match looked through the rest of the text, and was counted as one step.
+#[test]
+fn a_search_is_counted_by_what_it_may_look_at() {
+    let text = "a".repeat(64 << 10);
+    let all = search("a*;|a", &text).expect("a pattern");
+    let steps: usize = all.find_iter(&text).take(100).map(|found| all.steps(&text, found.end())).sum();
+    assert!((1_500..10_000).contains(&steps), "{steps}");
+    assert_eq!((all.steps("a", 1), all.steps("a", 2)), (1, 1));
+    // The more states, the more work.
+    let short = &text[..16 << 10];
+    let large = search("(?:a|b)*a(?:a|b){2000}", short).expect("a pattern");
+    assert!(large.steps(short, 0) > all.steps(short, 0));
+    let lines = text + "\n";
+    assert!(search("a*;$|a", &lines).expect("a pattern").steps(&lines, 0) > 16);
+}
+
 #[test]
 fn the_cache_stays_small() {
     for n in 0..100 {

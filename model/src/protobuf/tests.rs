@@ -456,6 +456,7 @@ fn declarations_may_be_written_as_protoc_takes_them() {
         "message A { int32 a = 1; int32 b = 2 [features = { field_presence: EXPLICIT; [pb.cpp] { string_type: VIEW } }]; }";
     let features = "option features = { field_presence: IMPLICIT, enum_type: CLOSED };";
     assert_eq!(empty(&format!("edition = '2023'; {features} {fields}")), r#"{"a":0}"#);
+    assert_eq!(empty("/*/ message B {} /*/ /**/ message A {}"), "{}");
     let declared = read(
         "\u{feff}package a . b .c; message A { extensions 9 to max; extend A { optional group N = 9 {} } message M {} } \
         extend A { optional int32 group = 10 [(o) = { group: 1 }]; ; repeated group G = 11 { optional int32 x = 1; } } message B {}",
@@ -473,6 +474,7 @@ fn what_is_no_declaration_is_refused_with_its_line() {
     assert!(refused("message A { string x = 1;").contains("it ends too early"));
     assert!(refused("message A { string x = 1 [default = \"a\n").contains("a string has no end"));
     assert!(refused("/* never").contains("a comment has no end"));
+    assert!(refused("/*/ message A {}").contains("a comment has no end"));
     assert!(refused("mess A {}").contains("this begins no declaration"));
     assert!(refused(&"message A {".repeat(500)).contains("deeper than"));
     assert!(refused("").contains("no message"));

@@ -41,7 +41,8 @@ pub fn tokens(text: &str) -> Result<Vec<Token<'_>>, String> {
                 continue;
             }
             b'/' if rest.starts_with("/*") => {
-                let end = rest.find("*/").ok_or_else(|| format!("line {line}: a comment has no end"))? + 2;
+                // The star that it begins with does not end it.
+                let end = rest[2..].find("*/").ok_or_else(|| format!("line {line}: a comment has no end"))? + 4;
                 line += lines(&rest[..end]);
                 at += end;
                 continue;

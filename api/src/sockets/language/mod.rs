@@ -12,7 +12,6 @@ mod names;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_cypher_compiler::language::LEGEND;
@@ -20,7 +19,7 @@ use weir_engine::Graph;
 
 use self::document::Document;
 use self::names::Names;
-use super::{Socket, answer_close, send};
+use super::{Connection, Socket};
 use crate::app::App;
 
 /// Texts open over one socket.
@@ -65,8 +64,9 @@ impl Conversation {
         Conversation { app, graph, phase: Phase::New, documents: HashMap::new(), names: Names::default() }
     }
 
-    pub async fn talk(mut self, mut socket: Socket) -> Result<(), Error> {
+    pub async fn talk(mut self, connection: Connection) -> Result<(), Error> {
         let app = self.app.clone();
+        let mut socket = Socket::over(connection, &app);
         let stopped = app.stopped();
         tokio::pin!(stopped);
         loop {
@@ -76,7 +76,7 @@ impl Conversation {
             };
             let answer = match message {
                 None => return Ok(()),
-                Some(Ok(Message::Close(_))) => return answer_close(&app, &mut socket).await,
+                Some(Ok(Message::Close(_))) => return socket.answer_close().await,
                 Some(Err(error)) => return Err(error),
                 // A text may be long, and what is asked of the graph takes a moment.
                 Some(Ok(Message::Text(text))) => tokio::task::block_in_place(|| self.answer(text.as_bytes())),
@@ -84,7 +84,7 @@ impl Conversation {
                 Some(Ok(_)) => continue,
             };
             match answer {
-                Answer::Say(answer) => send(&app, &mut socket, answer.to_string()).await?,
+                Answer::Say(answer) => socket.send(answer.to_string()).await?,
                 Answer::Nothing => {}
                 Answer::End => break,
             }

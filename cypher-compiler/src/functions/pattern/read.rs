@@ -1,6 +1,6 @@
 //! Text of a pattern as a point in time.
 
-use weir_model::temporal::{Date, LocalDateTime, LocalTime, Time};
+use weir_model::temporal::{Date, LocalDateTime, LocalTime, NANOS_PER_DAY, Time};
 use weir_model::value::Value;
 
 use super::super::iso::{self, Zone};
@@ -71,7 +71,7 @@ impl Found {
 
     fn time(&self) -> Result<Option<i64>, &'static str> {
         if let Some(nano_of_day) = self.nano_of_day {
-            return Ok(Some(nano_of_day));
+            return if nano_of_day < NANOS_PER_DAY { Ok(Some(nano_of_day)) } else { Err("names no time of the day") };
         }
         let of_half = self.hour_of_half.map(|hour| hour + if self.afternoon == Some(true) { 12 } else { 0 });
         let Some(hour) = self.hour.or(of_half) else { return Ok(None) };

@@ -258,9 +258,7 @@ impl Teller<'_> {
 
     fn values(&mut self, walker: &mut Walker, step: &Step) -> Done<()> {
         let current = &walker.current;
-        self.at(walker, Kind::Vertex, step)?;
-        let operands = self.operands(step)?;
-        let keys = self.words(&operands)?;
+        let keys = self.keys(walker, step)?;
         let name = self.name();
         let values: Vec<String> = keys.iter().map(|key| format!("{current}.{}", quoted_name(key))).collect();
         self.clause(&match values.is_empty() {
@@ -273,9 +271,7 @@ impl Teller<'_> {
 
     fn value_map(&mut self, walker: &mut Walker, step: &Step) -> Done<()> {
         let current = &walker.current;
-        self.at(walker, Kind::Vertex, step)?;
-        let operands = self.operands(step)?;
-        let keys = self.words(&operands)?;
+        let keys = self.keys(walker, step)?;
         let map = match keys.is_empty() {
             true => format!("properties({current})"),
             false => {
@@ -285,6 +281,13 @@ impl Teller<'_> {
         };
         self.computed(walker, &map);
         Ok(())
+    }
+
+    /// The keys of a vertex that a step is about; without any it is about all.
+    fn keys(&mut self, walker: &Walker, step: &Step) -> Done<Vec<Text>> {
+        self.at(walker, Kind::Vertex, step)?;
+        let operands = self.operands(step)?;
+        self.words(&operands)
     }
 
     fn text_of_id(&mut self, walker: &mut Walker, step: &Step) -> Done<()> {

@@ -1,0 +1,57 @@
+//! A connection that knows whether something came over it, and what goes with it.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+pub struct Line<S, T> {
+    stream: S,
+    heard: bool,
+    /// Lives as long as the connection does, whoever has that by then: one that becomes a web socket leaves the task that accepted it.
+    _with: T,
+}
+
+impl<S, T> Line<S, T> {
+    pub fn new(stream: S, with: T) -> Line<S, T> {
+        Line { stream, heard: false, _with: with }
+    }
+
+    /// Whether bytes have come since this was asked last; the message that they belong to need not be whole.
+    pub fn take_heard(&mut self) -> bool {
+        std::mem::take(&mut self.heard)
+    }
+}
+
+impl<S: AsyncRead + Unpin, T: Unpin> AsyncRead for Line<S, T> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let line = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut line.stream).poll_read(context, buffer);
+        line.heard |= buffer.filled().len() > before;
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin, T: Unpin> AsyncWrite for Line<S, T> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, context: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

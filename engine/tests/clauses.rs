@@ -1,0 +1,229 @@
+//! What clauses come to, asked by their text of a graph: where an answer depends on what is worked out when, and how often.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_cypher_compiler::{Options as CompileOptions, compile};
+use weir_engine::store::InMemory;
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, Options, QueryOptions};
+use weir_model::Value;
+
+fn graph(engine: &Engine) -> Graph {
+    engine.create_graph("clauses", GraphOptions::default()).unwrap()
+}
+
+fn engine() -> Engine {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options::default()).unwrap();
+    engine.start().unwrap();
+    engine
+}
+
+fn ask(graph: &Graph, text: &str) -> Result<Vec<Vec<Value>>, EngineError> {
+    let plan = compile(text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
+    let mut rows = Vec::new();
+    graph.query(&graph.prepare(plan), &[], QueryOptions::default(), &mut |row| {
+        rows.push(row.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+fn rows(graph: &Graph, text: &str) -> Vec<Vec<Value>> {
+    ask(graph, text).unwrap_or_else(|failure| panic!("{text}: {failure}"))
+}
+
+fn number(graph: &Graph, text: &str) -> i64 {
+    match rows(graph, text)[0][0] {
+        Value::Integer(number) => number,
+        ref other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn chance_is_asked_once_for_each_row() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "UNWIND range(1, 1000) AS i CREATE (:N {i: i})");
+    let found = number(&graph, "MATCH (n:N) WHERE rand() < 0.5 RETURN count(n)");
+    assert!((300..700).contains(&found), "{found} of 1000");
+    let case = "UNWIND range(1, 1000) AS i
+        WITH CASE toInteger(rand() * 3) WHEN 0 THEN 'a' WHEN 1 THEN 'b' WHEN 2 THEN 'c' END AS x WHERE x IS NULL RETURN count(*)";
+    assert_eq!(number(&graph, case), 0);
+    for _ in 0..50 {
+        let kept = "UNWIND range(1, 9) AS x WITH x ORDER BY x SKIP toInteger(rand() * 4) LIMIT 3 RETURN count(*)";
+        assert_eq!(number(&graph, kept), 3);
+    }
+}
+
+#[test]
+fn what_an_optional_subquery_writes_it_writes_for_every_row_and_does_not_see() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "UNWIND range(1, 10) AS i CREATE (:N {i: i})");
+    rows(&graph, "MATCH (n:N) OPTIONAL CALL (n) { CREATE (m:N {i: -n.i}) RETURN m } RETURN m LIMIT 3");
+    assert_eq!(number(&graph, "MATCH (n:N) RETURN count(n)"), 20);
+}
+
+#[test]
+fn an_edge_has_what_was_set_by_whatever_name() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "CREATE ({i: 1})-[r:R {old: 1}]->({i: 2}) WITH r AS other SET other = {new: 2}");
+    assert_eq!(number(&graph, "MATCH ()-[r:R]->() WHERE r.old IS NULL AND r.new = 2 RETURN count(r)"), 1);
+}
+
+#[test]
+fn merge_finds_what_it_made_of_another_part_of_its_pattern() {
+    let engine = engine();
+    let graph = graph(&engine);
+    for _ in 0..2 {
+        rows(&graph, "MERGE (a:A {k: 1})-[r:R {of: a.k}]->(b:B {k: a.k})");
+    }
+    assert_eq!(number(&graph, "MATCH (n) RETURN count(n)"), 2);
+    assert_eq!(number(&graph, "MATCH (:A {k: 1})-[:R {of: 1}]->(:B {k: 1}) RETURN count(*)"), 1);
+    for of in ["MERGE (a:A {k: 1})-[:R]->(:B {k: a.j})", "MERGE (a:C)-[r:R {k: a.j}]->(:D)"] {
+        assert!(ask(&graph, of).unwrap_err().to_string().contains("null here"), "{of}");
+    }
+    assert_eq!(number(&graph, "MATCH (n) RETURN count(n)"), 2);
+}
+
+#[test]
+fn an_order_may_name_a_group_by_what_it_was_made_of() {
+    let engine = engine();
+    let graph = graph(&engine);
+    let by_list = "UNWIND [3, 1, 1] AS n RETURN [x IN [n] | x + 1] AS k, count(*) ORDER BY [x IN [n] | x + 1]";
+    let by_case = "UNWIND ['B', 'a', 'A'] AS n
+        RETURN CASE toLower(n) WHEN 'a' THEN 1 ELSE 2 END AS k, count(*) ORDER BY CASE toLower(n) WHEN 'a' THEN 1 ELSE 2 END";
+    for text in [by_list, by_case] {
+        let counts: Vec<Value> = rows(&graph, text).into_iter().map(|row| row[1].clone()).collect();
+        assert_eq!(counts, [Value::Integer(2), Value::Integer(1)], "{text}");
+    }
+}
+
+/// A short text whose parts stand in each other, and are each asked for more than once.
+#[test]
+fn what_is_asked_for_often_is_not_written_out_often() {
+    let nest = |deep: usize, around: &dyn Fn(String) -> String| (0..deep).fold("n.x".to_owned(), |within, _| around(within));
+    let begun = Instant::now();
+    for expression in [
+        nest(40, &|within| format!("CASE {within} WHEN 1 THEN 2 WHEN 3 THEN 4 ELSE n END")),
+        nest(40, &|within| format!("CASE n.y WHEN {within} THEN 2 ELSE n.z END")),
+        nest(40, &|within| format!("CASE WHEN ({within}):A|B|!C THEN n END")),
+    ] {
+        let plan = compile(&format!("MATCH (n) RETURN {expression} AS x"), &CompileOptions::default()).unwrap();
+        assert!(format!("{plan:?}").len() < 200_000);
+    }
+    let written_out = nest(40, &|within| format!("CASE n.y WHEN 1, 2, 3 THEN {within} END"));
+    let refused = compile(&format!("MATCH (n) RETURN {written_out} AS x"), &CompileOptions::default()).unwrap_err();
+    assert!(refused[0].to_string().contains("nested too deep"), "{}", refused[0]);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn times_that_no_clock_shows_are_refused() {
+    let engine = engine();
+    let graph = graph(&engine);
+    for text in ["RETURN localtime('86400000', 'A')", "RETURN time({hour: 1, offsetSeconds: -2147483648})"] {
+        assert!(ask(&graph, text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn an_order_is_that_of_the_item_it_says_however_it_is_written() {
+    let engine = engine();
+    let graph = graph(&engine);
+    for order in ["-x", "- x", "(-x)"] {
+        let found = rows(&graph, &format!("UNWIND [3, 1, 2] AS x RETURN -x AS x ORDER BY {order}"));
+        assert_eq!(found, [-3, -2, -1].map(|x| vec![Value::Integer(x)]), "{order}");
+    }
+}
+
+#[test]
+fn a_name_in_back_ticks_is_not_taken_for_what_it_looks_like() {
+    let engine = engine();
+    let graph = graph(&engine);
+    let found = rows(
+        &graph,
+        "UNWIND [{a: 1, `n.a`: 3}, {a: 2, `n.a`: 1}] AS n WITH n, n.`n.a` AS `n.a` RETURN `n.a` + 0 AS x ORDER BY n.a + 0",
+    );
+    assert_eq!(found, [3, 1].map(|x| vec![Value::Integer(x)]));
+}
+
+#[test]
+fn what_is_not_there_takes_nothing() {
+    let engine = engine();
+    let graph = graph(&engine);
+    for set in ["z += w", "z = w", "z += properties(z)", "z = {a: 1}"] {
+        let found = rows(&graph, &format!("OPTIONAL MATCH (z:Z) OPTIONAL MATCH (w:Z) SET {set} RETURN z"));
+        assert_eq!(found, [[Value::Null]], "{set}");
+    }
+    rows(&graph, "CREATE (:Z)");
+    assert!(ask(&graph, "MATCH (z:Z) SET z += null").is_err());
+}
+
+/// Thousands of items, of which each is looked for among all others.
+#[test]
+fn a_long_projection_is_compiled_soon() {
+    let many = |of: &dyn Fn(usize) -> String| (0..5_000).map(of).collect::<Vec<_>>().join(", ");
+    let begun = Instant::now();
+    for text in [
+        format!(
+            "UNWIND [1] AS v RETURN DISTINCT {} ORDER BY {}",
+            many(&|i| format!("v + {i} AS a{i}")),
+            many(&|i| format!("v + {i} + 1"))
+        ),
+        format!("UNWIND [1] AS v RETURN {}", many(&|i| format!("count(v + {i})"))),
+    ] {
+        let compiled = compile(&text, &CompileOptions::default());
+        assert!(compiled.is_ok(), "{}", compiled.unwrap_err()[0]);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// Nothing tells a node of which nothing is left from one that has no such property.
+#[test]
+fn a_node_that_was_deleted_is_not_scanned_again() {
+    let engine = engine();
+    for (name, open_cypher) in [("streaming", false), ("cypher", true)] {
+        let graph = engine.create_graph(name, GraphOptions { open_cypher }).unwrap();
+        rows(&graph, "CREATE ({y: 1}), ({y: 2})");
+        let deleted = "UNWIND [1, 2, 3, 4] AS i
+            CALL { WITH i MATCH (n) WHERE coalesce(n.x, 0) = 0 WITH n, n.y AS y LIMIT 1 DETACH DELETE n RETURN y }
+            RETURN count(*), sum(y)";
+        assert_eq!(rows(&graph, deleted), [[Value::Integer(2), Value::Integer(3)]], "{name}");
+    }
+}
+
+#[test]
+fn a_node_that_comes_back_is_scanned_again() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "MATCH (n) WHERE id(n) = idFrom('a') SET n.y = 0");
+    // There for the rows 1, 4 and 7.
+    let text = "UNWIND range(1, 8) AS i
+        CALL {
+            WITH i OPTIONAL MATCH (n) WHERE coalesce(n.x, 0) = 0
+            WITH i, collect(n) AS found, count(n) AS c
+            FOREACH (n IN found | DETACH DELETE n)
+            WITH i, c MATCH (m) WHERE id(m) = idFrom('a')
+            FOREACH (y IN CASE i % 3 WHEN 0 THEN [i] ELSE [] END | SET m.y = y)
+            RETURN c
+        }
+        RETURN sum(c)";
+    assert_eq!(number(&graph, text), 3);
+}
+
+/// The text of an id is none to `=`, but an anchor takes it.
+#[test]
+fn an_anchor_is_one_however_many_nodes_there_are() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "CREATE (a:A)-[:R]->(b:B) SET a.ref = strId(b)");
+    let text = "MATCH (a:A)-[:R]->(b:B) WHERE id(b) = a.ref RETURN count(*)";
+    assert_eq!(number(&graph, text), 1);
+    rows(&graph, "UNWIND range(1, 3000) AS i CREATE (:A)");
+    assert_eq!(number(&graph, text), 1);
+}
