@@ -15,7 +15,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -162,7 +162,16 @@ impl Broker {
     /// How many members a group has that know their partitions.
     pub fn members(&self, group: &str) -> usize {
         let consumer: BaseConsumer = self.client().create().expect("a client");
-        let told = consumer.fetch_group_list(Some(group), PATIENCE).expect("the broker answers");
+        // Whose groups a broker keeps it may still be reading.
+        let until = Instant::now() + PATIENCE;
+        let told = loop {
+            match consumer.fetch_group_list(Some(group), PATIENCE) {
+                Err(KafkaError::GroupListFetch(RDKafkaErrorCode::CoordinatorLoadInProgress)) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                told => break told.expect("the broker answers"),
+            }
+        };
         told.groups()
             .iter()
             .filter(|told| told.name() == group && told.state() == "Stable")
