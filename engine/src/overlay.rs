@@ -173,19 +173,6 @@ impl<'a> Overlay<'a> {
             go_on = !shows(node) || each(node);
         }
     }
-
-    /// What a scan should show: a node with a label, a property or half an edge.
-    fn interesting(&self, node: NodeId) -> bool {
-        let mut found = false;
-        self.labels(node, &mut |_| found = true);
-        if !found {
-            self.properties(node, &mut |_, _| found = true);
-        }
-        if !found {
-            self.edges(node, Direction::Both, &[], &mut |_| found = true);
-        }
-        found
-    }
 }
 
 impl View for Overlay<'_> {
@@ -305,7 +292,7 @@ impl View for Overlay<'_> {
     }
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
-        self.merged(&|each| self.base.nodes(each), &|node| self.interesting(node), each);
+        self.merged(&|each| self.base.nodes(each), &|node| self.shows(node), each);
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {

@@ -67,6 +67,19 @@ pub trait View {
     /// twice, once outgoing and once incoming.
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge));
 
+    /// Whether a scan for all nodes shows the node: it has a label, a property or half an edge.
+    fn shows(&self, node: NodeId) -> bool {
+        let mut found = false;
+        self.labels(node, &mut |_| found = true);
+        if !found {
+            self.properties(node, &mut |_, _| found = true);
+        }
+        if !found {
+            self.edges(node, Direction::Both, &[], &mut |_| found = true);
+        }
+        found
+    }
+
     /// Those of `edges` that lead to `other`. Where they can be looked up, it costs what there are between the two, not all that the node has.
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         self.edges(node, direction, kinds, &mut |half| {

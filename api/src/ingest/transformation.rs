@@ -185,11 +185,15 @@ mod tests {
         refused(json!({"type": "JavaScript", "function": "5"}), "not the text of one function");
     }
 
+    fn running(function: &str) -> Running {
+        let transformation = read(json!({"type": "JavaScript", "function": function})).expect("is read");
+        transformation.start("s").expect("starts").expect("is there")
+    }
+
     #[test]
     fn records_and_their_numbers_stay_together() {
         let function = "n => { if (n % 2) throw new Error(`odd: ${n}`); return n / 2; }";
-        let transformation = read(json!({"type": "JavaScript", "function": function})).expect("is read");
-        let mut running = transformation.start("s").expect("starts").expect("is there");
+        let mut running = running(function);
         let (mut records, mut numbers) = ((0..6).map(Value::Integer).collect::<Vec<_>>(), (10..16).collect::<Vec<_>>());
         let applied = running.apply(&mut records, &mut numbers, || false).ok().expect("goes on");
         assert_eq!((numbers, applied.next), (vec![10, 12, 14], None));
@@ -203,8 +207,7 @@ mod tests {
     #[test]
     fn what_becomes_very_large_is_left_for_later() {
         let function = "n => { if (n === 0) throw new Error('zero'); return 'x'.repeat(25000000); }";
-        let transformation = read(json!({"type": "JavaScript", "function": function})).expect("is read");
-        let mut running = transformation.start("s").expect("starts").expect("is there");
+        let mut running = running(function);
         let (mut records, mut numbers) = ((0..6).map(Value::Integer).collect::<Vec<_>>(), (10..16).collect::<Vec<_>>());
         let applied = running.apply(&mut records, &mut numbers, || false).ok().expect("goes on");
         assert_eq!((numbers, records.len()), (vec![11, 12, 13], 3));

@@ -16,7 +16,7 @@ use super::operators::{Flow, GO_ON, Run, STOP};
 use super::pattern::Walk;
 use crate::index::Question;
 use crate::index::key::{self, Place, Places};
-use crate::view::{About, Direction, View};
+use crate::view::About;
 
 /// An index by label is asked where less than this part of all nodes has the label: it costs more a node than a scan.
 const LABEL_PART_MAX: f64 = 0.25;
@@ -229,7 +229,7 @@ impl Run<'_> {
         changed.dedup_by_key(|(id, _)| *id);
         let Some(nodes) = &mut kept.nodes else { return false };
         let tells = !node.labels.is_empty() || lookup.key.is_some();
-        let is_gone = |id: NodeId| !tells && !is_shown(self.reader.view, id);
+        let is_gone = |id: NodeId| !tells && !self.reader.view.shows(id);
         let gone = Arc::make_mut(&mut kept.gone);
         changed.into_iter().all(|(id, has)| {
             if !has && is_gone(id) {
@@ -262,19 +262,6 @@ impl Run<'_> {
         put(Arc::make_mut(nodes.entry(place).or_default()), id);
         self.budget.has_room(KEPT_BYTES) && self.budget.hold_bytes(KEPT_BYTES).is_ok()
     }
-}
-
-/// Whether a scan for all nodes shows the node.
-fn is_shown(view: &dyn View, node: NodeId) -> bool {
-    let mut shown = false;
-    view.labels(node, &mut |_| shown = true);
-    if !shown {
-        view.properties(node, &mut |_, _| shown = true);
-    }
-    if !shown {
-        view.edges(node, Direction::Both, &[], &mut |_| shown = true);
-    }
-    shown
 }
 
 /// Into a list in the order of ids. Most come in that order; a node that changes comes again, out of it.
