@@ -32,8 +32,8 @@ Examples:
   weir shell                                ask a running weir
   weir query 'MATCH (n) RETURN count(*)'    the same from a script
 
-Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line was wrong; 4 asked to stop, and not
-everything was done in time. `weir query` has more.";
+Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line or the configuration was wrong; 4 asked
+to stop, and not everything was done in time. `weir query` has more.";
 
 const NAME: &str = "weir";
 
@@ -207,21 +207,37 @@ impl Arguments {
         if self.force_config && self.no_delete {
             return Some("--no-delete keeps the temporary store of a recipe, and --force-config makes none: leave out one");
         }
-        let url = match &self.command {
+        let (url, opens_store) = match &self.command {
             Some(Command::Config { file: Some(_) }) if self.config.is_some() => {
                 return Some("one configuration file is read: name it before `config` or behind it");
             }
-            Some(Command::Backup(backup)) => &backup.url,
-            Some(Command::Export { transfer, .. } | Command::Import(transfer)) => &transfer.url,
+            Some(Command::Shell(target)) => (&target.url, false),
+            Some(Command::Query(question)) => (&question.target.url, false),
+            Some(Command::Plan(of)) => (&of.url, false),
+            Some(Command::Backup(backup)) => (&backup.url, true),
+            Some(Command::Export { transfer, .. } | Command::Import(transfer)) => (&transfer.url, true),
             _ => return None,
         };
+        if self.port.is_some() && url.as_ref().is_some_and(|url| !url.is_empty()) {
+            return Some("--url says which weir is asked, and so does --port: leave out one");
+        }
         match url {
             Some(_) if self.config.is_some() || !self.define.is_empty() => {
                 Some("with --url a weir is asked that has a configuration of its own: leave out -D and the configuration file")
             }
-            None if self.port.is_some() => Some("--port says which weir is asked, and none is without --url: add --url ''"),
+            None if opens_store && self.port.is_some() => {
+                Some("--port says which weir is asked, and none is without --url: add --url ''")
+            }
             _ => None,
         }
+    }
+
+    /// Options of recipes where none is run. The reference service takes them, so whoever passes them is told, and not refused.
+    pub fn without_recipe(&self) -> Vec<String> {
+        let values = ("-x", !self.recipe_value.is_empty());
+        let options = [values, ("--force-config", self.force_config), ("--no-delete", self.no_delete)];
+        let idle = options.into_iter().filter(|(_, is_given)| *is_given && self.recipe.is_none());
+        idle.map(|(option, _)| format!("{option} (without -r)")).collect()
     }
 
     /// Where the weir listens that is to be asked.
@@ -391,7 +407,8 @@ mod tests {
         assert_eq!(url("weir shell", None), "http://127.0.0.1:8080");
         assert_eq!(url("weir shell", Some("http://a")), "http://a");
         assert_eq!(url("weir shell -p 1", Some("http://a")), "http://127.0.0.1:1");
-        assert_eq!(url("weir shell -p 1 --url http://b", Some("http://a")), "http://b");
+        assert_eq!(url("weir shell -p 1 --url=", Some("http://a")), "http://127.0.0.1:1");
+        assert_eq!(url("weir shell --url http://b", Some("http://a")), "http://b");
         assert_eq!(url("weir shell --url=", Some("http://a")), "http://a");
         let arguments = parse("weir query - --format csv --param a=1 --param b=[2]").expect("parses");
         let Some(Command::Query(question)) = &arguments.command else { panic!("no query") };
@@ -461,6 +478,23 @@ mod tests {
         assert!(refused("weir -Da=1 shell").contains("'-D <KEY=VALUE>' has no effect on `weir shell`"));
         assert!(refused("weir my.conf shell").contains("a configuration file has no effect on `weir shell`"));
         assert!(refused("weir my.conf config other.conf").contains("one configuration file"));
+    }
+
+    #[test]
+    fn one_option_says_which_weir_is_asked() {
+        for command in ["shell", "query x", "plan x", "backup x", "export x", "import x"] {
+            for line in [format!("weir {command} -p 1 --url http://b"), format!("weir -p 1 {command} --url http://b")] {
+                assert!(refused(&line).contains("leave out one"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn options_of_recipes_are_taken_without_one_and_said() {
+        let idle = |line: &str| parse(line).expect("parses").without_recipe().join(", ");
+        assert_eq!(idle("weir -x a=1 --force-config"), "-x (without -r), --force-config (without -r)");
+        assert_eq!(idle("weir demo --no-delete"), "--no-delete (without -r)");
+        assert_eq!(idle("weir -r y -x a=1 --no-delete"), "");
     }
 
     #[test]

@@ -173,6 +173,8 @@ struct State {
     notice: Option<String>,
     /// What keeps dead letters from their destination.
     undelivered: Option<String>,
+    /// What keeps its records from taking effect.
+    late: Option<String>,
     /// Results that nobody has taken keep it from changing the graph.
     waits_for_results: bool,
     ended_after: Option<Duration>,
@@ -202,7 +204,7 @@ impl State {
                 )
             })
         };
-        let known = self.message.as_ref().or(self.undelivered.as_ref()).cloned();
+        let known = self.message.as_ref().or(self.undelivered.as_ref()).or(self.late.as_ref()).cloned();
         known.or_else(waits).or_else(|| self.trouble.clone()).or_else(|| self.notice.clone())
     }
 }
@@ -429,6 +431,7 @@ impl Stream {
             trouble: None,
             notice: None,
             undelivered: None,
+            late: None,
             waits_for_results: false,
             ended_after: None,
             failed_records: past.failed_records,
@@ -629,7 +632,7 @@ impl Stream {
         }
         state.status = status;
         state.message = message;
-        (state.trouble, state.undelivered) = (None, None);
+        (state.trouble, state.undelivered, state.late) = (None, None, None);
         drop(state);
         self.freeze();
     }
@@ -666,6 +669,10 @@ impl Stream {
 
     fn note_undelivered(&self, reason: Option<String>) {
         self.lock().undelivered = reason;
+    }
+
+    fn note_late(&self, reason: Option<String>) {
+        self.lock().late = reason;
     }
 
     fn is_stopping(&self) -> bool {
@@ -894,7 +901,7 @@ mod tests {
 
     use super::*;
 
-    fn stream() -> (Engine, Arc<Stream>) {
+    pub(super) fn stream() -> (Engine, Arc<Stream>) {
         let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
         let engine = engine.expect("an engine in memory");
         let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);

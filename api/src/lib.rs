@@ -22,6 +22,7 @@ pub mod recipe;
 mod temporary;
 pub mod demo;
 pub mod server;
+mod origin;
 pub mod tls;
 pub mod routes;
 pub mod wire;

@@ -27,9 +27,10 @@ use crate::app::App;
 use crate::config::Webserver;
 use crate::error::ApiError;
 use crate::open_files;
+use crate::origin;
 use crate::routes;
+use crate::sockets::SILENCES_MAX;
 use crate::sockets::line::Line;
-use crate::sockets::{SILENCES_MAX, origin};
 use crate::startup::Startup;
 use crate::tls::Tls;
 use crate::wire::family::Family;
@@ -94,9 +95,9 @@ impl Answers {
     }
 }
 
-/// What the routes answer, unless a page from elsewhere asks for a web socket.
+/// What the routes answer, unless a page from elsewhere wants to do more than look.
 async fn routed(app: Arc<App>, remote: SocketAddr, request: &mut Request<Incoming>) -> Response {
-    if let Some(refusal) = origin::refusal(request.headers(), &app.settings.webserver) {
+    if let Some(refusal) = origin::refusal(request, &app.settings.webserver) {
         return refusal;
     }
     routes::answer(app, remote, request).await

@@ -17,7 +17,7 @@ use weir_engine::memory;
 
 use crate::app::App;
 use crate::cli::{Arguments, Command};
-use crate::config::{self, MemorySettings, Settings, StoreSettings, Webserver};
+use crate::config::{self, ConfigError, MemorySettings, Settings, StoreSettings, Webserver};
 use crate::log::say;
 use crate::metrics::memory_bytes_total;
 use crate::queries::QuerySettings;
@@ -34,12 +34,23 @@ const STOP_MAX: Duration = Duration::from_secs(60);
 /// The exit code of a weir that was asked to end and could not do so in good order. What starts weir again when it fails is to leave it then.
 const UNFINISHED: u8 = 4;
 
+/// The exit code where the configuration is wrong, as where the command line is: starting again mends neither.
+const MISTAKEN: u8 = ask::USAGE;
+
 /// Why weir ends otherwise than in good order.
 enum Trouble {
     /// It could not start, or failed.
     Failed(String),
+    /// The configuration is wrong.
+    Mistaken(String),
     /// It was asked to end, and not everything was done.
     Unfinished(String),
+}
+
+impl From<ConfigError> for Trouble {
+    fn from(error: ConfigError) -> Trouble {
+        Trouble::Mistaken(error.to_string())
+    }
 }
 
 impl From<String> for Trouble {
@@ -54,15 +65,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     // Where a tool is told to ask a weir; otherwise it opens the store.
     let asked = |given: &Option<String>| given.as_deref().map(|given| url(Some(given)));
     let with_settings = |act: &dyn Fn(&Settings) -> Result<ExitCode, String>| {
-        let environment = |name: &str| std::env::var(name).ok();
-        let settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string());
-        if let Some(settings) = settings.as_ref().ok().filter(|_| opens_store(&arguments.command)) {
+        let settings = match configuration(arguments) {
+            Ok(settings) => settings,
+            Err(error) => return fail(&error.to_string(), ExitCode::from(MISTAKEN)),
+        };
+        if opens_store(&arguments.command) {
             warn_root(&settings.store);
         }
-        settings.and_then(|settings| act(&settings)).unwrap_or_else(|reason| {
-            say(format_args!("weir: {reason}"));
-            ExitCode::FAILURE
-        })
+        act(&settings).unwrap_or_else(|reason| fail(&reason, ExitCode::FAILURE))
     };
     let with_store = |act: &dyn Fn(&StoreSettings) -> Result<ExitCode, String>| with_settings(&|settings| act(&settings.store));
     match &arguments.command {
@@ -89,6 +99,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Some(Command::Demo { rate }) => run_service(arguments, Some(*rate)),
         None => run_service(arguments, None),
     }
+}
+
+fn configuration(arguments: &Arguments) -> Result<Settings, ConfigError> {
+    config::load(&arguments.sources(), &|name: &str| std::env::var(name).ok())
+}
+
+fn fail(reason: &str, code: ExitCode) -> ExitCode {
+    say(format_args!("weir: {reason}"));
+    code
 }
 
 fn print(text: &[u8]) -> ExitCode {
@@ -128,13 +147,12 @@ fn foreign_owner(path: &Path) -> Option<u32> {
 }
 
 fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
-    let (reason, code) = match serve(arguments, demo) {
-        Ok(()) => return ExitCode::SUCCESS,
-        Err(Trouble::Failed(reason)) => (reason, ExitCode::FAILURE),
-        Err(Trouble::Unfinished(reason)) => (reason, ExitCode::from(UNFINISHED)),
-    };
-    say(format_args!("weir: {reason}"));
-    code
+    match serve(arguments, demo) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Trouble::Failed(reason)) => fail(&reason, ExitCode::FAILURE),
+        Err(Trouble::Mistaken(reason)) => fail(&reason, ExitCode::from(MISTAKEN)),
+        Err(Trouble::Unfinished(reason)) => fail(&reason, ExitCode::from(UNFINISHED)),
+    }
 }
 
 /// What is to be run, everything read and checked.
@@ -146,7 +164,7 @@ struct Prepared {
     temporary: Vec<Temporary>,
 }
 
-fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String> {
+fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble> {
     let mut temporary = Vec::new();
     let recipe = match &arguments.recipe {
         Some(name) => {
@@ -156,8 +174,8 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String>
         }
         None => None,
     };
-    let environment = |name: &str| std::env::var(name).ok();
-    let mut settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string())?;
+    let mut settings = configuration(arguments)?;
+    settings.without_effect.extend(arguments.without_recipe());
     log::start(&settings.log)?;
     open_files::raise();
     if recipe.is_some() && !arguments.force_config && settings.store != StoreSettings::InMemory {

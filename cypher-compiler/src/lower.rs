@@ -1,6 +1,6 @@
 //! Draft to plan: every pattern gets the orders in which it can be visited, and the query its facts.
 //!
-//! Owns the choice of anchors: a condition `id(n) = e` whose `e` is known by then becomes a `Seek` and disappears.
+//! Owns the choice of anchors: a condition `id(n) = e` becomes a `Seek` as soon as its `e` is known, and disappears.
 
 pub mod facts;
 pub mod order;

@@ -99,6 +99,12 @@ fn anchors() {
         "bound 0; seek 1 by #0.x; expand edge 0 from 0 / seek 0 by 1",
     );
     check_steps("OPTIONAL MATCH (n) WHERE id(n) = 1 RETURN n", "seek 0 by 1");
+    // Of several the first leads to the node, the others test it.
+    check_steps("MATCH (n) WHERE id(n) = $p AND 5 = id(n) RETURN n", "seek 0 by $p; seek 0 by 5");
+    check_steps(
+        "MATCH (n), (m) WHERE id(n) = m.x AND id(m) = 1 AND id(n) = 2 AND n.x < m.x RETURN n",
+        "seek 0 by 2; seek 1 by 1; test 0; seek 0 by #1.x",
+    );
 }
 
 #[test]
@@ -490,9 +496,12 @@ fn ways_to_begin() {
     // An anchor is better than any of them.
     check("MATCH (a:A)-[:R]->(b:B) WHERE id(a) = $that RETURN b", &["seek 0 by $that; expand edge 0 from 0"]);
     check("MATCH (a:A)-[:R]->(b), (c) WHERE id(c) = a.x RETURN b", &["scan 0; seek 2 by #0.x; expand edge 0 from 0"]);
-    // What is an anchor in the first order is one in all, and what is tested there is tested in all: an anchor takes more than `=`.
+    // What leads to a node in the first order leads to it in all; what tests one there is the same anchor, which takes more than `=`.
     check("MATCH (a:A)-[:R]->(b:B) WHERE id(b) = a.x RETURN b", &["scan 0; seek 1 by #0.x; expand edge 0 from 0"]);
-    check("MATCH (a:A)-[:R]->(b:B {k: 1}) WHERE id(b) = a.x RETURN a", &["scan 1 by #1.k = 1; expand edge 0 from 1; test 0"]);
+    check(
+        "MATCH (a:A)-[:R]->(b:B {k: 1}) WHERE id(b) = a.x RETURN a",
+        &["scan 1 by #1.k = 1; expand edge 0 from 1; seek 1 by #0.x"],
+    );
     check("MATCH (a:A), (b:B) WHERE id(a) = id(b) RETURN a", &["scan 0; seek 1 by id(#0)", "scan 1; seek 0 by id(#1)"]);
     // Two parts: the one that comes second is looked up by the first.
     check(

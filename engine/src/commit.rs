@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::lock::lock;
 use weir_model::{Mutations, NodeId, Position, Text, Tick};
 
-use crate::arrangement::{Published, Snapshot};
+use crate::arrangement::{Published, Reading, Snapshot};
 use crate::cause::{Cause, Causes};
 use crate::checkpoint::ENTRY_WEIGHT;
 use crate::engine::Parts;
@@ -24,6 +24,8 @@ use crate::index::Question;
 use crate::latency::Commits;
 use crate::memory::at_most;
 use crate::store::{Delivered, Entry, GraphId};
+use crate::tracked::Tracked;
+use crate::view::View;
 
 /// So many entries behind, the workers are waited for by those who commit. Few, so that under load records
 /// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
@@ -161,8 +163,29 @@ impl Committer {
         self.append(&mut self.lock(), Change { records: 1, ..Change::default() })
     }
 
-    /// Starts a transaction: everything committed before is in the snapshot, everything after is remembered until `end`.
-    pub fn begin(&self) -> Result<Transaction<'_>, EngineError> {
+    /// A transaction: evaluated until what it read is unchanged when it is committed, so often at most, and then under the lock. It is told the tick of
+    /// what it sees, and where the graph stands once that is locked. None where there is nothing to commit. After an error nothing has happened.
+    pub fn transact(
+        &self,
+        tries: usize,
+        mut evaluate: impl FnMut(&dyn View, Tick, Option<Locked>) -> Result<Option<Change>, EngineError>,
+    ) -> Result<Option<Tick>, EngineError> {
+        for _ in 0..tries {
+            let transaction = self.begin()?;
+            let snapshot = transaction.snapshot();
+            let reading = Reading::new(&snapshot);
+            let tracked = Tracked::new(&reading);
+            let Some(change) = evaluate(&tracked, snapshot.tick(), None)? else { return Ok(None) };
+            let reads = tracked.into_reads();
+            if let Ok(upper) = transaction.commit(&snapshot, &reads, change)? {
+                return Ok(Some(upper));
+            }
+        }
+        self.alone(|snapshot, locked| evaluate(snapshot, snapshot.tick(), Some(locked)))
+    }
+
+    /// Starts a transaction: everything committed before is in the snapshot, everything after is remembered until its end.
+    fn begin(&self) -> Result<Transaction<'_>, EngineError> {
         let began = {
             let mut state = self.lock();
             self.accepts(&state)?;
@@ -214,8 +237,8 @@ impl Committer {
         }
     }
 
-    /// Evaluates with the lock held: what the snapshot shows is the last word. For batches that lost a race. None is nothing to commit.
-    pub fn alone(
+    /// Evaluates with the lock held: what the snapshot shows is the last word.
+    fn alone(
         &self,
         evaluate: impl FnOnce(&Snapshot, Locked) -> Result<Option<Change>, EngineError>,
     ) -> Result<Option<Tick>, EngineError> {
@@ -447,18 +470,18 @@ impl Written {
 }
 
 /// A transaction under way. Dropping it ends it.
-pub struct Transaction<'a> {
+struct Transaction<'a> {
     committer: &'a Committer,
     began: Tick,
 }
 
 impl Transaction<'_> {
-    pub fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> Snapshot {
         self.committer.published.snapshot()
     }
 
     /// Commits if nothing that was read has changed since the snapshot; otherwise gives the change back.
-    pub fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Result<Tick, Change>, EngineError> {
+    fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Result<Tick, Change>, EngineError> {
         let mut state = self.committer.lock();
         if state.recent.may_change(reads, snapshot.tick().next()) {
             return Ok(Err(change));

@@ -54,7 +54,7 @@ pub enum EngineError {
     #[error("this standing query was dropped")]
     StandingGone,
     #[error(
-        "the graph's workers did not catch up within a minute; the process should be restarted, nothing acknowledged is lost"
+        "the graph's workers did not catch up within a minute; nothing acknowledged is lost. Where they do not catch up later either, restart weir"
     )]
     WorkersStuck,
     /// Whoever runs the query again makes its changes twice. Those who can wait have what it answers.

@@ -9,13 +9,11 @@ use std::time::{Duration, Instant};
 
 use weir_model::{Clock, Failure, Mutations, Position, Text, Tick, Value};
 
-use crate::arrangement::Reading;
 use crate::commit::Change;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Prepared};
 use crate::handle::Graph;
 use crate::overlay::Overlay;
-use crate::tracked::Tracked;
 use crate::view::View;
 
 /// How often a batch is tried before it is evaluated under the lock of the graph.
@@ -92,25 +90,12 @@ impl Ingester {
         }
         // What queries fetch, they fetch once, and never with the graph locked.
         let kept = Kept::default();
-        for _ in 0..TRIES {
+        let committed = committer.transact(TRIES, |view, _, locked| {
             failures.clear();
-            let transaction = committer.begin()?;
-            let snapshot = transaction.snapshot();
-            let reading = Reading::new(&snapshot);
-            let tracked = Tracked::new(&reading);
-            let overlay = Overlay::new(&tracked);
-            let evaluated = self.evaluate(records, &overlay, Some((&overlay, &kept)), goes_on, &mut failures);
-            drop(overlay);
-            let Some(mutations) = evaluated else { return Ok(None) };
-            let reads = tracked.into_reads();
-            if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
-                return Ok(Some(Ingested { upper, failures, took: begun.elapsed() }));
+            if locked.is_some() {
+                kept.close();
             }
-        }
-        failures.clear();
-        kept.close();
-        let committed = committer.alone(|snapshot, _| {
-            let overlay = Overlay::new(snapshot);
+            let overlay = Overlay::new(view);
             let evaluated = self.evaluate(records, &overlay, Some((&overlay, &kept)), goes_on, &mut failures);
             Ok(evaluated.map(change))
         })?;

@@ -13,13 +13,12 @@ use weir_model::{Clock, Failure, Mutations, Tick, Value};
 
 use crate::arrangement::Reading;
 use crate::cause::Cause;
-use crate::commit::{Change, Locked};
+use crate::commit::Change;
 use crate::error::EngineError;
 use crate::evaluate::pool::Share;
 use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
 use crate::handle::Graph;
 use crate::history::Recall;
-use crate::tracked::Tracked;
 use crate::view::View;
 
 /// How often a query is tried before it is evaluated under the lock of the graph.
@@ -212,28 +211,17 @@ impl Graph {
         options: QueryOptions<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<Option<Tick>, EngineError> {
-        let committer = self.committer();
         let kept = Kept::default();
-        let attempt = |view: &dyn View, (at, locked): (Tick, Option<Locked>), rows: &mut Rows<'_>| {
+        self.committer().transact(TRIES, |view, at, locked| {
             rows.clear();
+            if locked.is_some() {
+                kept.close();
+            }
             let recall = Recall::new(self, at, false).within(locked);
             let change = self.run(query, parameters, (options, &recall), Some(&kept), view, &mut |row| rows.push(row))?;
             rows.checked()?;
-            Ok::<Option<Change>, EngineError>((!change.mutations.is_empty()).then_some(change))
-        };
-        for _ in 0..TRIES {
-            let transaction = committer.begin()?;
-            let snapshot = transaction.snapshot();
-            let reading = Reading::new(&snapshot);
-            let tracked = Tracked::new(&reading);
-            let Some(change) = attempt(&tracked, (snapshot.tick(), None), rows)? else { return Ok(None) };
-            let reads = tracked.into_reads();
-            if let Ok(upper) = transaction.commit(&snapshot, &reads, change)? {
-                return Ok(Some(upper));
-            }
-        }
-        kept.close();
-        committer.alone(|snapshot, locked| attempt(snapshot, (snapshot.tick(), Some(locked)), rows))
+            Ok((!change.mutations.is_empty()).then_some(change))
+        })
     }
 
     fn run(

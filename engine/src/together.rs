@@ -13,14 +13,12 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_model::expression::FailureKind;
 use weir_model::{Clock, Mutations, Value};
 
-use crate::arrangement::Reading;
 use crate::commit::Change;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
 use crate::handle::Graph;
 use crate::overlay::Overlay;
 use crate::query::Rows;
-use crate::tracked::Tracked;
 use crate::view::View;
 
 /// Writes that wait. More are refused, and run alone.
@@ -135,29 +133,10 @@ fn commit(graph: &Graph, writes: &[Asked<'_>], in_order: bool) -> Result<Vec<Wri
     let received = Some(Instant::now());
     let change = |mutations| Change { mutations, records: writes.len(), received, ..Change::default() };
     let upper = if writes.iter().any(|write| write.query.reads(graph.open_cypher())) {
-        let mut committed = None;
-        for _ in 0..TRIES {
-            let transaction = committer.begin()?;
-            let snapshot = transaction.snapshot();
-            let reading = Reading::new(&snapshot);
-            let tracked = Tracked::new(&reading);
-            let mutations = evaluate(graph, (writes, in_order), &tracked, &mut outcomes);
-            if mutations.is_empty() {
-                return Ok(outcomes);
-            }
-            let reads = tracked.into_reads();
-            if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
-                committed = Some(upper);
-                break;
-            }
-        }
-        if committed.is_none() {
-            committed = committer.alone(|snapshot, _| {
-                let mutations = evaluate(graph, (writes, in_order), snapshot, &mut outcomes);
-                Ok((!mutations.is_empty()).then(|| change(mutations)))
-            })?;
-        }
-        committed
+        committer.transact(TRIES, |view, _, _| {
+            let mutations = evaluate(graph, (writes, in_order), view, &mut outcomes);
+            Ok((!mutations.is_empty()).then(|| change(mutations)))
+        })?
     } else {
         let mutations = evaluate(graph, (writes, in_order), &crate::view::Empty, &mut outcomes);
         if mutations.is_empty() { None } else { Some(committer.commit(change(mutations))?) }

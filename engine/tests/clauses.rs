@@ -227,3 +227,77 @@ fn an_anchor_is_one_however_many_nodes_there_are() {
     rows(&graph, "UNWIND range(1, 3000) AS i CREATE (:A)");
     assert_eq!(number(&graph, text), 1);
 }
+
+/// What is said of one node means the same, whichever of it leads there and whichever is looked at when an edge has led there.
+#[test]
+fn anchors_of_one_node_mean_the_same_in_any_order() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "MATCH (n) WHERE id(n) = idFrom(1) SET n.x = 1");
+    let shown = rows(&graph, "MATCH (n) WHERE id(n) = idFrom(1) RETURN strId(n)");
+    let Value::Text(text) = &shown[0][0] else { panic!("{shown:?}") };
+    let text = format!("'{}'", text.as_str());
+    for (first, second, expected) in [
+        ("idFrom(1)", text.as_str(), 1),
+        (text.as_str(), "idFrom(1)", 1),
+        (text.as_str(), text.as_str(), 1),
+        ("idFrom(2)", text.as_str(), 0),
+        (text.as_str(), "idFrom(2)", 0),
+        (text.as_str(), "'no id'", 0),
+    ] {
+        let asked = format!("MATCH (n) WHERE id(n) = {first} AND id(n) = {second} RETURN count(n)");
+        assert_eq!(number(&graph, &asked), expected, "{asked}");
+    }
+    rows(&graph, "CREATE (a:A)-[:R]->(b:B {k: 1}) SET a.ref = strId(b)");
+    rows(&graph, "CREATE (a:A {ref: 'no id'})-[:R]->(b:B {k: 1})");
+    assert_eq!(number(&graph, "MATCH (a:A)-[:R]->(b:B {k: 1}) WHERE id(b) = a.ref RETURN count(*)"), 1);
+}
+
+#[test]
+fn one_relationship_of_two_names_is_no_two_relationships() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "CREATE (:A)-[:R]->(:B)-[:R]->(:C)");
+    let named = "MATCH ()-[r]->() WITH r AS a, r AS b";
+    assert_eq!(number(&graph, &format!("{named} MATCH ()-[a]->(), ()-[b]->() RETURN count(*)")), 0);
+    assert_eq!(number(&graph, &format!("{named} MATCH ()-[a]->()-[b]->() RETURN count(*)")), 0);
+    // Each clause by itself may have it.
+    assert_eq!(number(&graph, &format!("{named} MATCH ()-[a]->() MATCH ()-[b]->() RETURN count(*)")), 2);
+    let twice = "MATCH ()-[r]->() WITH r AS a MATCH ()-[a]->()-[a]->() RETURN count(*)";
+    assert!(compile(twice, &CompileOptions::default()).is_err());
+}
+
+#[test]
+fn components_that_do_not_fit_are_refused() {
+    let engine = engine();
+    let graph = graph(&engine);
+    for (of, components) in [
+        ("datetime({year: 999999999})", &["epochMillis"][..]),
+        ("datetime({year: -999999999})", &["epochMillis"][..]),
+        ("duration({seconds: 9223372036854775807})", &["milliseconds", "microseconds", "nanoseconds"][..]),
+    ] {
+        for component in components {
+            let failure = ask(&graph, &format!("WITH {of} AS x RETURN x.{component}")).unwrap_err().to_string();
+            assert!(failure.contains("64 bits"), "{of}.{component}: {failure}");
+        }
+    }
+    let fitting = "WITH duration({seconds: 9223372036854775807}) AS x RETURN x.hours";
+    assert_eq!(number(&graph, fitting), i64::MAX / 3600);
+    assert_eq!(number(&graph, "WITH datetime({year: 1969, month: 12, day: 31}) AS x RETURN x.epochMillis"), -86_400_000);
+}
+
+#[test]
+fn how_a_merge_inside_foreach_looks_for_nodes_is_told() {
+    let engine = engine();
+    let graph = graph(&engine);
+    let ways = |text: &str| {
+        let plan = compile(text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
+        graph.ways(&graph.prepare(plan), &[]).into_values().collect::<Vec<String>>()
+    };
+    assert_eq!(ways("FOREACH (x IN [1] | MERGE (n:P {name: x}))"), ["node 0 among those with :P"]);
+    assert_eq!(
+        ways("FOREACH (x IN [1] | MERGE (n:P {name: x}) MERGE (m:Q {name: x}))"),
+        ["node 0 among those with :P; node 0 among those with :Q"]
+    );
+    assert!(ways("FOREACH (x IN [1] | CREATE (n:P {name: x}))").is_empty());
+}

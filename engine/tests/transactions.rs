@@ -100,6 +100,30 @@ fn who_asks_for_the_past_and_loses_every_race_counts_too() {
     engine.shutdown().unwrap();
 }
 
+/// Somebody changes the node while the query that has asked for its past is slow; whoever commits later has seen that.
+#[test]
+fn what_the_past_tells_up_to_now_is_read() {
+    let engine = engine(2);
+    let graph = engine.default_graph();
+    let asked = [
+        "CALL history.nodeChanges(idFrom('a')) YIELD kind WITH count(*) AS seen CALL util.sleep(300)",
+        "WITH timestamp() + 150 AS at CALL util.sleep(300) CALL history.nodeAt(idFrom('a'), at) YIELD node WITH node.x AS seen",
+        "WITH timestamp() + 150 AS at CALL util.sleep(300)
+         CALL history.queryAt('MATCH (a) WHERE a.x IS NOT NULL RETURN a.x AS x', at) YIELD value WITH value.x AS seen",
+    ];
+    for (before, asked) in (1..).zip(asked) {
+        single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {before} RETURN a.x"));
+        let text = format!("{asked} MATCH (b) WHERE id(b) = idFrom('b') SET b.seen = seen RETURN b.seen");
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| single(&graph, &text));
+            std::thread::sleep(Duration::from_millis(50));
+            single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {} RETURN a.x", before + 1));
+            assert_eq!(slow.join().unwrap(), Value::Integer(before + 1), "{asked}");
+        });
+    }
+    engine.shutdown().unwrap();
+}
+
 #[test]
 fn a_small_write_that_answers_much_runs_alone() {
     let engine = engine(1);

@@ -16,11 +16,11 @@ use weir_cypher_compiler::StandingMode;
 use weir_engine::evaluate::{Prepared, node_of};
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::InMemory;
-use weir_engine::view::View;
-use weir_engine::why::{FactOf, Meant, Of, ReasonOf, Since, Staged, What, Worked};
+use weir_engine::view::{Direction, EdgeRef, HalfEdge, View};
+use weir_engine::why::{Answered, AskedOf, FactOf, Meant, Obstacle, Of, ReasonOf, Since, Staged, What, Worked};
 use weir_engine::{Engine, Graph, Options, Row};
 use weir_model::plan::Slot;
-use weir_model::{Mutations, NodeId, Tick, Value};
+use weir_model::{Mutations, NodeId, Symbol, Tick, Value};
 
 /// The facts that a row of a stage was made of.
 fn facts(
@@ -392,5 +392,181 @@ fn what_is_late_is_not_told() {
     }
     assert!(told > 0);
     assert!(graph.work(&late, &[], moment.view(), at).gave_up);
+    engine.shutdown().unwrap();
+}
+
+/// A graph of one record.
+fn graph_with(engine: &Engine, change: impl FnOnce(&Graph, &mut Mutations)) -> Graph {
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let mut record = Mutations::default();
+    change(&graph, &mut record);
+    graph.apply(record, 1).unwrap();
+    graph.wait_visible().unwrap();
+    graph
+}
+
+/// What was asked of the graph for the first row of each stage, with these nodes.
+fn all_asked<'s>(
+    graph: &Graph,
+    staged: &'s Staged<'s>,
+    worked: &Worked<'s>,
+    view: &dyn View,
+    given: &[(Slot, NodeId)],
+) -> Vec<Answered<'s>> {
+    let mut all = Vec::new();
+    for level in &worked.levels {
+        if let What::Each(asks) = level.what
+            && let Some((row, _)) = worked.levels[level.inputs[0]].rows.first()
+        {
+            all.extend(graph.asked_with(staged, asks, row, given, (view, worked.at)));
+        }
+    }
+    all.retain(|answered| matches!(answered.of, AskedOf::Pattern(..)));
+    all
+}
+
+/// Of an anti-pattern it is told whether it is found with a node, and what is missing.
+#[test]
+fn nodes_within_a_subquery_are_asked_for() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let graph = graph_with(&engine, |graph, record| {
+        let symbol = |name: &str| graph.symbols().intern(name);
+        record.set_label(node(1), symbol("A"), true);
+        record.set_label(node(2), symbol("B"), true);
+        record.set_label(node(3), symbol("B"), true);
+        record.set_edge(node(1), symbol("r"), node(2), 0, true);
+    });
+    let plan = compile(StandingMode::AnyQuery, "MATCH (a:A) WHERE NOT EXISTS { (a)-[:r]->(m:B) } RETURN id(a) AS a");
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let (moment, at) = graph.moment(None).unwrap();
+    let worked = graph.work(&staged, &[], moment.view(), at);
+    let asked = |given: &[(Slot, NodeId)]| all_asked(&graph, &staged, &worked, moment.view(), given).remove(0);
+    let AskedOf::Pattern(pattern, _) = asked(&[]).of else { panic!("no pattern was asked for") };
+    let m = pattern.nodes.iter().find(|node| !node.bound).unwrap().slot;
+    let with = asked(&[(m, node(2))]);
+    assert!(with.found && with.made.len() == 1 && with.made[0].nodes.contains(&node(2)), "{:?}", with.made);
+    let without = asked(&[(m, node(3))]);
+    let obstacle = without.reached.first().map(|reached| &reached.obstacle);
+    assert!(!without.found && matches!(obstacle, Some(Obstacle::NoEdge { .. })), "{obstacle:?}");
+    engine.shutdown().unwrap();
+}
+
+/// What is asked within what is asked is asked for each row in there, and not for the row outside.
+#[test]
+fn subqueries_within_subqueries_are_told_for_their_rows() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let graph = graph_with(&engine, |graph, record| {
+        let symbol = |name: &str| graph.symbols().intern(name);
+        record.set_label(node(1), symbol("A"), true);
+        record.set_edge(node(1), symbol("r"), node(2), 0, true);
+        record.set_edge(node(2), symbol("s"), node(3), 0, true);
+    });
+    let text = "MATCH (a:A) WHERE EXISTS { MATCH (a)-[:r]->(b) WHERE EXISTS { (b)-[:s]->(c) } } RETURN id(a) AS a";
+    let plan = compile(StandingMode::AnyQuery, text);
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let (moment, at) = graph.moment(None).unwrap();
+    let worked = graph.work(&staged, &[], moment.view(), at);
+    assert_eq!(worked.rows().len(), 1);
+    let asked = all_asked(&graph, &staged, &worked, moment.view(), &[]);
+    assert!(!asked.is_empty() && asked.iter().all(|answered| answered.found), "all of it is found, each time it is told");
+    engine.shutdown().unwrap();
+}
+
+/// What OPTIONAL MATCH did not find is no node, and not any.
+#[test]
+fn what_is_bound_to_nothing_is_not_found() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let graph = graph_with(&engine, |graph, record| {
+        let symbol = |name: &str| graph.symbols().intern(name);
+        record.set_label(node(1), symbol("A"), true);
+        record.set_edge(node(2), symbol("s"), node(3), 0, true);
+    });
+    let text = "MATCH (a:A) OPTIONAL MATCH (a)-[:r]->(b) WITH a, b WHERE NOT EXISTS { (b)-[:s]->(c) } RETURN id(a) AS a";
+    let plan = compile(StandingMode::AnyQuery, text);
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let (moment, at) = graph.moment(None).unwrap();
+    let worked = graph.work(&staged, &[], moment.view(), at);
+    assert_eq!(worked.rows().len(), 1);
+    let asked = all_asked(&graph, &staged, &worked, moment.view(), &[]);
+    assert!(asked.len() > 1 && asked.iter().all(|answered| !answered.found), "neither of the patterns is found");
+    engine.shutdown().unwrap();
+}
+
+/// Counts the half edges that are listed.
+struct Listing<'a> {
+    base: &'a dyn View,
+    count: Cell<usize>,
+}
+
+impl View for Listing<'_> {
+    fn property(&self, node: NodeId, key: Symbol) -> Value {
+        self.base.property(node, key)
+    }
+
+    fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value)) {
+        self.base.properties(node, each);
+    }
+
+    fn has_label(&self, node: NodeId, label: Symbol) -> bool {
+        self.base.has_label(node, label)
+    }
+
+    fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol)) {
+        self.base.labels(node, each);
+    }
+
+    fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.base.edges(node, direction, kinds, &mut |half| {
+            self.count.set(self.count.get() + 1);
+            each(half);
+        });
+    }
+
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.base.edges_to(node, other, direction, kinds, each);
+    }
+
+    fn has_edge(&self, edge: EdgeRef) -> bool {
+        self.base.has_edge(edge)
+    }
+
+    fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
+        self.base.edge_property(edge, key)
+    }
+
+    fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {
+        self.base.edge_properties(edge, each);
+    }
+
+    fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.base.nodes(each);
+    }
+}
+
+/// Where the other end is known, edges are looked up; and the history of a node of very many is read once, not for each of them.
+#[test]
+fn a_node_of_very_many_edges_is_told_of_in_time() {
+    const EDGES: u64 = 20_000;
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let graph = graph_with(&engine, |graph, record| {
+        let r = graph.symbols().intern("r");
+        (1..=EDGES).for_each(|n| record.set_edge(node(0), r, node(n), 0, true));
+    });
+    let (moment, at) = graph.moment(None).unwrap();
+    let plan = compile(StandingMode::AnyQuery, "MATCH (a)-[:r]->(b) RETURN id(a) AS a, id(b) AS b");
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let listing = Listing { base: moment.view(), count: Cell::new(0) };
+    let edge = &staged.origins()[0].pattern.edges[0];
+    let pair = vec![(edge.source, node(0)), (edge.target, node(EDGES))];
+    assert_eq!(graph.work(&staged, &[pair], &listing, at).rows().len(), 1);
+    assert_eq!(listing.count.get(), 0, "one edge was looked up");
+    let plan = compile(StandingMode::AnyQuery, "MATCH (n) RETURN id(n) AS n");
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let worked = graph.work(&staged, &[vec![(0, node(0))]], moment.view(), at);
+    let begun = Instant::now();
+    let (_, reasons) = graph.reasons_of(&staged, 0, &worked.matches[0][0], moment.view(), at).unwrap();
+    assert!(matches!(reasons.as_slice(), [reason] if matches!(reason.of, ReasonOf::There { .. })), "{reasons:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     engine.shutdown().unwrap();
 }

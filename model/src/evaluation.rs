@@ -258,7 +258,7 @@ fn property<'a>(of: Cow<'a, Value>, key: &str, name: Option<crate::plan::Name>, 
             Value::Edge(edge) => context.edge_property(edge, key),
             other => temporal::component(other, key).ok_or_else(|| {
                 mismatch("Map, Node, Relationship, LocalDateTime, DateTime, Duration", other, "property access")
-            })?,
+            })??,
         },
     };
     Ok(Cow::Owned(value))

@@ -115,6 +115,12 @@ impl Value {
         }
     }
 
+    /// As `order`, with ties told apart: 1 before 1.0. So which of several values is the least or the greatest does not depend on which
+    /// came first.
+    pub fn order_fully(&self, other: &Value) -> Ordering {
+        self.order(other).then_with(|| structural(self, other))
+    }
+
     /// Structural identity: type and content agree, null is null, maps irrespective of the order of their keys. What
     /// DISTINCT, grouping, the store and the cancellation of matches go by.
     pub fn same(&self, other: &Value) -> bool {

@@ -331,7 +331,8 @@ pub struct PatternPath {
 pub enum Step {
     /// The input row already holds the node.
     Bound { node: usize },
-    /// The node with this id: the value of an expression over the input row and what earlier steps bound.
+    /// The node with this id: the value of an expression over the input row and what earlier steps bound. Where the node has been
+    /// visited, a check.
     Seek { node: usize, id: Expr },
     /// Every node that can fit: fewer where an index, or what an earlier scan of the same run kept, answers one of the lookups.
     Scan { node: usize, lookups: Vec<Lookup> },

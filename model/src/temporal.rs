@@ -222,8 +222,14 @@ impl DateTime {
         Some(moved.at_zone(self.offset_seconds, self.zone.clone()))
     }
 
+    /// Beyond 64 bits the outermost there is: for those who have nothing else to say.
     pub fn epoch_millis(&self) -> i64 {
-        self.epoch_second.saturating_mul(1000).saturating_add(i64::from(self.nano) / 1_000_000)
+        self.epoch_millis_exactly().unwrap_or(if self.epoch_second < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// None beyond 64 bits.
+    pub fn epoch_millis_exactly(&self) -> Option<i64> {
+        i64::try_from(i128::from(self.epoch_second) * 1000 + i128::from(self.nano / 1_000_000)).ok()
     }
 
     /// Tells apart what the instant does not.

@@ -73,6 +73,9 @@ fn bodies_that_cannot_be_read_say_why() {
         (JSON, b"{\"text\": \"RETURN 1\"".as_slice(), 400),
         (JSON, b"{\"text\": \"\xff\xfe\"}", 400),
         (JSON, b"\xff\xfe\x00", 400),
+        (JSON, b"{\"text\": \"RETURN $a\", \"parameters\": {\"a\": 1e400}}", 400),
+        (yaml, b"{\"text\": \"RETURN $a\", \"parameters\": {\"a\": 1e400}}", 400),
+        (yaml, b"{\"text\": \"RETURN '\\ud800'\"}", 400),
         (yaml, deep.as_bytes(), 400),
         (yaml, anchors.as_bytes(), 400),
         (&[("Content-Type", "text/plain")], b"RETURN '\xff'", 400),
@@ -99,6 +102,39 @@ fn bodies_that_cannot_be_read_say_why() {
         let answer = weir.send(method, path, &[], b"");
         assert!(statuses.contains(&answer.status), "{method} {path}: {}", answer.shown());
     }
+    is_well(&weir);
+}
+
+#[test]
+fn pages_from_elsewhere_change_nothing_and_run_nothing() {
+    let weir = weir(&[]);
+    let (query, text) = ("/api/v1/query/cypher", ("Content-Type", "text/plain"));
+    let (evil, own) = (("Origin", "http://evil.example"), format!("http://{}", weir.address()));
+    for (method, path) in [
+        ("POST", query),
+        ("POST", "/api/v2/graph/quine/cypher:query"),
+        ("POST", "/api/v1/query/gremlin"),
+        ("POST", "/api/v1/admin/import"),
+        ("POST", "/api/v1/admin/shutdown"),
+        ("PUT", "/api/v1/namespace/other"),
+        ("DELETE", "/api/v1/ingest/nope"),
+    ] {
+        for origin in [evil, ("Origin", "null")] {
+            let refused = weir.send(method, path, &[text, origin], b"CREATE (:Evil)").expect(403).text();
+            assert!(refused.contains(origin.1) && refused.contains("webserver.allowed-origins"), "{method} {path}: {refused}");
+        }
+    }
+    assert!(weir.log().contains(evil.1), "{}", weir.log());
+    assert_eq!(weir.rows("MATCH (n:Evil) RETURN count(n)"), [json!([0])]);
+    // weir's own pages, also where a proxy asks by another name; and what only looks.
+    let ask = |weir: &Weir, more: &[(&str, &str)]| weir.send("POST", query, &[&[text], more].concat(), b"RETURN 1").status;
+    assert_eq!(ask(&weir, &[("Origin", own.as_str())]), 200);
+    assert_eq!(ask(&weir, &[("Origin", "https://weir.example.com"), ("X-Forwarded-Host", "weir.example.com")]), 200);
+    assert_eq!(ask(&weir, &[("Origin", "https://weir.example.com"), ("Sec-Fetch-Site", "same-origin")]), 200);
+    assert_eq!(ask(&weir, &[evil, ("Sec-Fetch-Site", "cross-site")]), 403);
+    weir.send("GET", "/api/v1/admin/build-info", &[evil], b"").expect(200);
+    let open = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.webserver.allowed-origins=[\"http://evil.example\"]"]);
+    assert_eq!((ask(&open, &[evil]), ask(&open, &[("Origin", "null")])), (200, 403));
     is_well(&weir);
 }
 

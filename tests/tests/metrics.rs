@@ -79,7 +79,12 @@ fn the_text_is_strict_and_says_what_happened() {
     // What was written took its time.
     assert!(value("weir_store_operations_total", "persist-event") >= 1.0);
     assert!(value("weir_store_seconds_total", "persist-event") > 0.0);
-    let timers = weir.get("/api/v1/admin/metrics").expect(200).json()["timers"].take();
+    let mut figures = weir.get("/api/v1/admin/metrics").expect(200).json();
+    for name in ["shard.shard-0.sleep-counters.woken", "shard.shard-3.unlikely.hard-limit-reached"] {
+        let counters = figures["counters"].as_array().into_iter().flatten();
+        assert_eq!(counters.filter(|counter| **counter == json!({"name": name, "count": 0})).count(), 1, "{name}: {figures}");
+    }
+    let timers = figures["timers"].take();
     let timer = timers.as_array().into_iter().flatten().find(|timer| timer["name"] == "persistor.persist-event");
     let of = |name: &str| timer.and_then(|timer| timer[name].as_f64()).expect("a number");
     assert!(of("min") > 0.0 && of("min") <= of("median") && of("median") <= of("99") && of("99") <= of("max"), "{timers}");

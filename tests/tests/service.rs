@@ -43,12 +43,21 @@ fn paths_bodies_and_pages_are_found_by_what_they_mean() {
     for page in ["/dashboard", "/home", "/explorer"] {
         assert_eq!(weir.get(page).expect(308).header("location"), Some("./"));
     }
+    // Scheme and host are those the client has asked, whatever a proxy has made of them.
+    let moved = weir.get("/api/v1/admin/build-info/?x=1").expect(308);
+    assert_eq!(moved.header("location"), Some("/api/v1/admin/build-info?x=1"));
     let ask = |headers: &[(&str, &str)], body: &[u8]| weir.send("POST", "/api/v1/query/cypher", headers, body);
     let latin = ask(&[("content-type", "text/plain; charset=ISO-8859-1")], b"RETURN '\xe9'").expect(200);
     assert_eq!(latin.json()["results"], json!([["é"]]));
     ask(&[("content-type", "text/plain; charset=none-such")], b"RETURN 1").expect(415);
     let packed = ask(&[("content-type", "text/plain"), ("content-encoding", "gzip")], b"\x1f\x8b").expect(415);
     assert!(packed.text().contains("gzip"), "{}", packed.text());
+}
+
+#[test]
+fn options_of_recipes_do_nothing_without_one_and_are_said_to() {
+    let weir = Home::new().start(&[IN_MEMORY, &["-x", "a=1", "--no-delete"]].concat());
+    assert!(weir.log().contains("no effect here") && weir.log().contains("-x (without -r), --no-delete"), "{}", weir.log());
 }
 
 #[test]
@@ -103,16 +112,16 @@ fn what_cannot_start_says_why_and_what_to_do() {
     let refused: &[(&[&str], i32, &[&str])] = &[
         (&[&port, "-Dweir.store.type=in-memory"], 1, &["the port is in use", "--port"]),
         (&["-p", "0", "-Dweir.store.filepath=data"], 1, &["data", "weir"]),
-        (&["-Dweir.webserver.prot=1"], 1, &["webserver.prot", "webserver.port"]),
-        (&["-Dquine.webserver.port=http"], 1, &["webserver.port", "http"]),
-        (&["-Dweir.store.type=cassandra"], 1, &["cassandra", "rocks-db"]),
-        (&["typo.conf"], 1, &["typo.conf", "webserver.prot"]),
-        (&["broken.conf"], 1, &["broken.conf"]),
-        (&["absent.conf"], 1, &["absent.conf"]),
-        (&["rootless.conf"], 1, &["rootless.conf", "'wier' is no root", "'weir'"]),
-        (&["rootless.conf", "-p", "0", "-Dweir.store.type=in-memory"], 1, &["rootless.conf", "'wier' is no root", "'weir'"]),
-        (&["flat.conf", "-p", "0", "-Dweir.store.type=in-memory"], 1, &["flat.conf", "'weir.webserver' has keys below it"]),
-        (&["-Dweir.store.filepath="], 1, &["weir.store.filepath: the path is empty"]),
+        (&["-Dweir.webserver.prot=1"], 2, &["webserver.prot", "webserver.port"]),
+        (&["-Dquine.webserver.port=http"], 2, &["webserver.port", "http"]),
+        (&["-Dweir.store.type=cassandra"], 2, &["cassandra", "rocks-db"]),
+        (&["typo.conf"], 2, &["typo.conf", "webserver.prot"]),
+        (&["broken.conf"], 2, &["broken.conf"]),
+        (&["absent.conf"], 2, &["absent.conf"]),
+        (&["rootless.conf"], 2, &["rootless.conf", "'wier' is no root", "'weir'"]),
+        (&["rootless.conf", "-p", "0", "-Dweir.store.type=in-memory"], 2, &["rootless.conf", "'wier' is no root", "'weir'"]),
+        (&["flat.conf", "-p", "0", "-Dweir.store.type=in-memory"], 2, &["flat.conf", "'weir.webserver' has keys below it"]),
+        (&["-Dweir.store.filepath="], 2, &["weir.store.filepath: the path is empty"]),
         (&["-r", "misspelt.yaml"], 1, &[".source.bogus", ".transform", "'a b' is no name"]),
         (&["-r", "no-such-recipe"], 1, &["no-such-recipe"]),
         (&["-r", "recipe.yaml"], 1, &["'version'"]),
@@ -123,6 +132,8 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["-Dweir.workers=1", "shell"], 2, &["'-D <KEY=VALUE>' has no effect on `weir shell`"]),
         (&["check", "-r", "recipe.yaml"], 2, &["'-r'"]),
         (&["export", "graph.jsonl", "-p", "1"], 2, &["--url"]),
+        (&["shell", "-p", "1", "--url", "http://localhost"], 2, &["--url", "leave out one"]),
+        (&["typo.conf", "check"], 2, &["typo.conf", "webserver.prot"]),
         (&["demo", "--rate", "0"], 2, &["--rate", "from 1 to"]),
     ];
     for (arguments, code, texts) in refused {

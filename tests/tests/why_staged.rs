@@ -172,6 +172,17 @@ fn what_was_not_found_is_told_too() {
     assert!(told.iter().any(|told| told.contains(in_words)), "as it would be written: {told:?}");
     let found = stop["asked"].as_array().into_iter().flatten().find(|asked| asked["looksFor"].is_string()).expect("the pattern");
     assert_eq!((&found["found"], &found["nodes"][0]["c"]), (&json!(true), &json!("1")), "{answer}");
+    // With a node of the anti-pattern: whether it is found with that one.
+    for (o, is_found) in [("12", true), ("11", false)] {
+        let answer = ask(&weir, &place, json!({"nodes": {"c": "1", "o": o}}));
+        let asked = answer["whyNot"][0]["asked"].as_array().into_iter().flatten();
+        let found = asked.clone().find(|asked| asked["looksFor"].is_string()).expect("the pattern");
+        assert_eq!((&found["found"], &found["with"]), (&json!(is_found), &json!({"o": o})), "{answer}");
+        match is_found {
+            true => assert_eq!(found["edges"][0][0], json!({"from": "1", "type": "PLACED", "to": o}), "{answer}"),
+            false => assert_eq!(found["whyNot"][0]["fails"], "where (o.sum > 6) does not hold", "{answer}"),
+        }
+    }
 }
 
 #[test]

@@ -104,7 +104,7 @@ pub const KEYS: &[Key] = &[
     key("webserver.header-timeout", Duration, "30 s", "how long the head of a request may take to arrive"),
     key("webserver.body-timeout", Duration, "60 s", "how long its body may take"),
     key("webserver.request-timeout", Duration, "300 s", "how long an answer may take to begin"),
-    key("webserver.allowed-origins", Texts, "[]", "pages that may open web sockets besides those of weir's own host: `https://host`, `https://host:port`, or `*` for all"),
+    key("webserver.allowed-origins", Texts, "[]", "pages that may open web sockets, change things and run queries besides those of weir's own host: `https://host`, `https://host:port`, or `*` for all"),
     key("webserver-advertise.address", Text, "", "where clients find weir, if not there: printed at the start and told in the OpenAPI documents"),
     key("webserver-advertise.port", PORT, "", "the port of that"),
     key("webserver-advertise.path", Text, "", "what its paths begin with there"),

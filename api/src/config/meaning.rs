@@ -13,8 +13,8 @@ use super::values::{TRACE_HEADERS, convert, describe, duration};
 use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Layer, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE_PATH};
 use crate::log;
 use crate::metrics::ReporterSettings;
+use crate::origin::is_origin;
 use crate::queries::QuerySettings;
-use crate::sockets::origin::is_origin;
 use crate::tls::TlsFiles;
 use crate::traces::TraceSettings;
 

@@ -107,7 +107,7 @@ pub struct Webserver {
     pub header_timeout: Duration,
     pub body_timeout: Duration,
     pub request_timeout: Duration,
-    /// Pages from elsewhere that may open web sockets.
+    /// Pages from elsewhere that may open web sockets, change things and run queries.
     pub allowed_origins: Vec<String>,
     /// Where clients find the server, when that is not where it listens.
     pub advertised: Option<String>,

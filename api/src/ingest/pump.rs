@@ -24,6 +24,7 @@ use crossbeam_channel::{Receiver, SendTimeoutError, Sender, bounded};
 use weir_connectors::bell::Call;
 use weir_connectors::decode::{Decoder, RecordFailure};
 use weir_connectors::{ConnectorError, Frames, Limits, Progress, RecordStream, SourceContext, decode};
+use weir_engine::store::StoreError;
 use weir_engine::{Engine, EngineError, Ingested, Ingester, gather};
 use weir_model::{Position, Tick, Value};
 
@@ -60,6 +61,10 @@ const NO_ROOM_TIME: Duration = Duration::from_secs(1);
 
 /// Between two looks for what a source cannot be opened without: a secret, a schema.
 const OPEN_PAUSE: Duration = Duration::from_secs(2);
+
+/// Between two tries of what the workers or the log were late for, longer and longer. Each has waited for them itself.
+const LATE_PAUSE: Duration = Duration::from_millis(100);
+const LATE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How much of a failed record is shown.
 const SAMPLE_CHARACTERS_MAX: usize = 256;
@@ -229,8 +234,8 @@ fn attempt(stream: &Stream, context: &SourceContext, rested: Option<Resting>, qu
             return Ok(ended);
         }
         // Whoever sees the stream as completed may count on reading all of it.
-        stream.graph.wait_visible()?;
-        Ok(ended)
+        let visible = in_time(stream, || stream.graph.wait_visible().map(Some))?;
+        Ok(if visible.is_some() { ended } else { Ended::Stopped })
     })
 }
 
@@ -521,7 +526,8 @@ fn commit(
         told = set_lost_aside(stream, &mut letters, &batch)?;
         // What is left here has had no effect and is before no position.
         let mut span = None;
-        let taken = if told { take_effect(stream, &mut ingester, &batch, pace, &mut span) } else { None };
+        let take = || take_effect(stream, &mut ingester, &batch, pace, &mut span);
+        let taken = if told { in_time(stream, take).transpose() } else { None };
         let Some(ingested) = taken else {
             all = false;
             break;
@@ -556,8 +562,30 @@ fn commit(
         letters.close(told);
     }
     // A stream is over when its records are safe.
-    stream.graph.wait_durable(last)?;
+    all &= in_time(stream, || stream.graph.wait_durable(last).map(Some))?.is_some();
     too_many.map_or(Ok(all), |reason| Err(Failed::for_good(reason)))
+}
+
+/// Tries again where the workers or the log are late, which may pass: a disk was slow, the machine was suspended. Not what is `Unconfirmed`: it has happened. None where
+/// `attempt` says so, or the stream is to end.
+fn in_time<T>(stream: &Stream, mut attempt: impl FnMut() -> Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
+    let mut pause = LATE_PAUSE;
+    loop {
+        match attempt() {
+            Err(error @ (EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. }))) => {
+                tracing::warn!(ingest = stream.name, "the stream waits, and tries again in {pause:?}: {error}");
+                stream.note_late(Some(format!("waits: {error}")));
+            }
+            done => {
+                stream.note_late(None);
+                return done;
+            }
+        }
+        if !stream.wait_unless_stopping(pause) {
+            return Ok(None);
+        }
+        pause = (pause * 2).min(LATE_PAUSE_MAX);
+    }
 }
 
 /// Sets aside what came to nothing before its query, and tells of it. False when the stream is stopped before all have heard.
@@ -595,14 +623,15 @@ fn set_ineffective_aside(
     Ok(told)
 }
 
-/// None where the stream is to end without the batch. A pause breaks off what takes long; it is begun anew afterwards.
+/// None where the stream is to end without the batch. A pause breaks off what takes long; it is begun anew afterwards. After an error nothing has
+/// happened.
 fn take_effect(
     stream: &Stream,
     ingester: &mut Ingester,
     batch: &Batch,
     pace: &Pace,
     span: &mut Option<Span>,
-) -> Option<Result<Ingested, EngineError>> {
+) -> Result<Option<Ingested>, EngineError> {
     while stream.wait_for_room() && stream.may_commit() {
         let progress = Some((stream.source.as_str(), batch.position.clone()));
         *span = begin_span(stream, batch);
@@ -614,12 +643,12 @@ fn take_effect(
             stream.bytes.mark(batch.byte_count as u64);
         }
         stream.committed();
-        match ingested.transpose() {
-            None => pace.learn(1, begun.elapsed()),
+        match ingested {
+            Ok(None) => pace.learn(1, begun.elapsed()),
             ingested => return ingested,
         }
     }
-    None
+    Ok(None)
 }
 
 /// From the source having given the records to their being committed.
@@ -661,7 +690,45 @@ fn tell(stream: &Stream, boxes: &mut Option<DeadLetters>, letters: &[Letter<'_>]
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::stream;
     use super::*;
+
+    #[test]
+    fn what_the_workers_or_the_log_are_late_for_is_tried_again() {
+        let (_engine, stream) = stream();
+        let shown = || stream.lock().message();
+        let mut tries = 0;
+        let done = in_time(&stream, || {
+            tries += 1;
+            match tries {
+                1 => Err(EngineError::WorkersStuck),
+                2 => {
+                    assert!(shown().is_some_and(|message| message.starts_with("waits: the graph's workers")));
+                    let (graph, tick, patience) = (stream.graph.id(), Tick(1), Duration::from_secs(60));
+                    Err(StoreError::TooSlow { graph, tick, patience }.into())
+                }
+                _ => {
+                    assert!(shown().is_some_and(|message| message.ends_with("the disk is very slow or stuck")));
+                    Ok(Some(7))
+                }
+            }
+        });
+        assert!(matches!(done, Ok(Some(7))));
+        assert_eq!((tries, shown(), stream.status()), (3, None, Status::Running));
+
+        let mut tries = 0;
+        let happened = in_time(&stream, || -> Result<Option<()>, EngineError> {
+            tries += 1;
+            let error = Box::new(EngineError::WorkersStuck);
+            Err(EngineError::Unconfirmed { upper: Tick(7), rows: Vec::new(), error })
+        });
+        assert!(matches!(happened, Err(EngineError::Unconfirmed { .. })));
+        assert_eq!(tries, 1, "it would be made twice");
+
+        stream.stop();
+        let stopped = in_time(&stream, || -> Result<Option<()>, EngineError> { Err(EngineError::WorkersStuck) });
+        assert!(matches!(stopped, Ok(None)));
+    }
 
     #[test]
     fn batches_are_as_large_as_their_query_is_quick() {

@@ -29,6 +29,19 @@ pub use self::prometheus::text;
 pub use self::reporters::ReporterSettings;
 pub use self::timed_store::{StoreTimers, TimedStore};
 
+/// What clients look for about each shard.
+const NEVER: [&str; 9] = [
+    "sleep-counters.woken",
+    "sleep-counters.slept-success",
+    "sleep-counters.slept-failure",
+    "sleep-counters.removed",
+    "unlikely.wake-up-failed",
+    "unlikely.incomplete-shutdown",
+    "unlikely.actor-name-reserved",
+    "unlikely.hard-limit-reached",
+    "unlikely.wake-up-error",
+];
+
 /// What there is of a graph.
 pub struct GraphFigures {
     pub name: String,
@@ -87,11 +100,11 @@ pub fn to_json(app: &App) -> Json {
             counters.insert(format!("{prefix}standing-queries.cancellations.{}", query.name), cancelled.into());
             counters.insert(format!("{prefix}standing-queries.dropped.{}", query.name), dropped.into());
         }
-        // Nodes do not sleep, so none of these ever happens.
+        // Nodes do not sleep, and wait for no place, so none of these ever happens.
         let shards = app.settings.effective["shard-count"].as_u64().unwrap_or_default().min(1024);
         for shard in 0..shards {
-            for name in ["woken", "slept-success", "slept-failure", "removed"] {
-                counters.insert(format!("{prefix}shard.shard-{shard}.sleep-counters.{name}"), 0.into());
+            for name in NEVER {
+                counters.insert(format!("{prefix}shard.shard-{shard}.{name}"), 0.into());
             }
         }
     }

@@ -118,8 +118,11 @@ pub struct WhyAsked {
     pub found: Option<bool>,
     /// It stands in OPTIONAL MATCH, EXISTS and the like: where it finds nothing, that is an answer, too.
     pub may_be_none: Option<bool>,
-    /// Some of the ways in which it matches.
+    /// Some of the ways in which it matches, and the edges of each.
     pub nodes: Option<Vec<BTreeMap<String, String>>>,
+    pub edges: Option<Vec<Vec<Json>>>,
+    /// Which of the nodes that were asked for it was looked for with.
+    pub with: Option<BTreeMap<String, String>>,
     /// Where it finds nothing: how far it gets.
     pub why_not: Option<Vec<WhyNot>>,
     /// The condition, and whether it holds.

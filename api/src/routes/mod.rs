@@ -31,7 +31,7 @@ use std::sync::{Arc, LazyLock};
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
+use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use warp::http::{self, HeaderMap};
 use warp::reply::Response;
 use weir_connectors::body::Cut;
@@ -238,9 +238,9 @@ fn no_route(request: &http::Request<Incoming>, family: Family) -> ApiError {
     }
     match path.strip_suffix('/') {
         Some(shorter) if !at(shorter).is_empty() => {
-            let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
             let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
-            ApiError::Moved(format!("http://{host}{shorter}{query}"))
+            // By which scheme and host it is reached only a proxy knows.
+            ApiError::Moved(format!("{shorter}{query}"))
         }
         // It begins behind whatever a proxy puts before it.
         _ if method == Method::GET && OTHER_PAGES.contains(&path) => ApiError::Moved("./".to_owned()),

@@ -5,7 +5,6 @@
 
 pub mod language;
 pub mod line;
-pub mod origin;
 pub mod protocol;
 pub mod upload;
 

@@ -167,18 +167,16 @@ impl Question<'_> {
         origin.pattern.nodes.iter().position(|node| self.words.slot(node.slot) == name)
     }
 
-    /// Of a node that is looked for row by row: OPTIONAL MATCH, what a chain of edges leads to.
+    /// Of a node that is looked for row by row: OPTIONAL MATCH, what a chain of edges leads to, EXISTS.
     fn slot_named(&self, name: &str) -> Option<Slot> {
         self.slots_of_nodes().into_iter().find(|slot| self.words.slot(*slot) == name)
     }
 
     fn slots_of_nodes(&self) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = Vec::new();
-        self.standing.plan.root.each_below(&mut |operator| {
-            if let Operator::Match { pattern, .. } = operator {
-                slots.extend(pattern.nodes.iter().filter(|node| !node.bound).map(|node| node.slot));
-            }
-        });
+        let (root, mut slots, mut asked) = (&self.standing.plan.root, Vec::new(), Vec::new());
+        nodes_sought(root, &mut slots);
+        root.all_expressions(&mut asked);
+        asked.into_iter().for_each(|expr| nodes_within(expr, &mut slots));
         slots
     }
 
@@ -416,6 +414,23 @@ impl Question<'_> {
         map.push_unique(Text::new("value"), value.clone());
         self.json(&map)["value"].take()
     }
+}
+
+/// The nodes that patterns of a part of the plan look for.
+fn nodes_sought(part: &Operator, slots: &mut Vec<Slot>) {
+    part.each_below(&mut |operator| {
+        if let Operator::Match { pattern, .. } = operator {
+            slots.extend(pattern.nodes.iter().filter(|node| !node.bound).map(|node| node.slot));
+        }
+    });
+}
+
+/// The same of the subqueries in an expression.
+fn nodes_within(expr: &Expr, slots: &mut Vec<Slot>) {
+    if let Expr::Subquery(subquery) = expr {
+        nodes_sought(&subquery.plan, slots);
+    }
+    expr.children().into_iter().for_each(|child| nodes_within(child, slots));
 }
 
 /// A tick; its number is larger than JavaScript can hold.

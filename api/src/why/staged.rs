@@ -303,7 +303,8 @@ impl Telling<'_> {
         if more > 0 {
             told["moreFacts"] = more.into();
         }
-        let answered = question.graph.asked(self.staged, *asks, row, self.view, at);
+        let given: Vec<(Slot, NodeId)> = self.looked_for().map(|(_, slot, id)| (slot, id)).collect();
+        let answered = question.graph.asked_with(self.staged, *asks, row, &given, (self.view, at));
         told["asked"] = answered.iter().map(|answered| self.answered(answered)).collect();
         // It may have got late on the way.
         self.is_late();
@@ -330,11 +331,20 @@ impl Telling<'_> {
                     let nodes: Vec<Option<NodeId>> = made.nodes.iter().copied().map(Some).collect();
                     question.nodes(pattern, &nodes)
                 });
+                let edges_found = answered
+                    .made
+                    .iter()
+                    .map(|made| made.edges.iter().map(|edge| question.fact_of(&FactOf::Edge { edge: *edge })).collect());
+                let is_sought = |slot: Slot| pattern.nodes.iter().any(|node| node.slot == slot && !node.bound);
+                let with = self.looked_for().filter(|(_, slot, _)| is_sought(*slot));
+                let with = with.map(|(name, _, id)| (name.clone(), Json::String(question.graph.ids().text(id))));
                 let mut told = json!({
                     "looksFor": shown.join(", "),
                     "found": answered.found,
                     "mayBeNone": may_be_none,
                     "nodes": ways.collect::<Vec<Json>>(),
+                    "edges": edges_found.collect::<Vec<Json>>(),
+                    "with": with.collect::<JsonMap<String, Json>>(),
                 });
                 if !answered.found {
                     let origin = Origin::of(self.staged.plan(), pattern);

@@ -30,16 +30,18 @@ impl Mistakes {
 /// JSON text, with the parser's complaint as clients know it. Numbers too large for 64 bits become floats.
 pub fn json(text: &[u8]) -> Result<Json, Vec<String>> {
     let text = &*unmarked(text);
-    serde_json::from_slice(text).map_err(|error| {
-        let what = match error.classify() {
-            serde_json::error::Category::Eof => "exhausted input".to_owned(),
-            _ => match after_the_end(text, &error) {
-                Some(c) => format!("expected whitespace or eof got '{c}' (line {}, column {})", error.line(), error.column()),
-                None => error.to_string(),
-            },
-        };
-        vec![format!("ParsingFailure: {what}")]
-    })
+    serde_json::from_slice(text).map_err(|error| no_json(text, &error))
+}
+
+fn no_json(text: &[u8], error: &serde_json::Error) -> Vec<String> {
+    let what = match error.classify() {
+        serde_json::error::Category::Eof => "exhausted input".to_owned(),
+        _ => match after_the_end(text, error) {
+            Some(c) => format!("expected whitespace or eof got '{c}' (line {}, column {})", error.line(), error.column()),
+            None => error.to_string(),
+        },
+    };
+    vec![format!("ParsingFailure: {what}")]
 }
 
 /// The text in UTF-8, without the mark that some editors put before it.
@@ -73,13 +75,18 @@ const YAML_BRACKETS_MAX: usize = 256;
 /// The key of what an object has from others.
 const MERGED: &str = "<<";
 
+/// What is said of JSON that is well written and has no value. YAML makes a text of such a number.
+const NO_VALUES: [&str; 3] = ["number out of range", "lone leading surrogate", "unexpected end of hex escape"];
+
 /// YAML, or JSON. That is YAML as well, but whose parser knows no pairs of escapes (`\ud83d\ude00`).
 pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     let text = &*unmarked(text);
-    if matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
-        && let Ok(value) = serde_json::from_slice(text)
-    {
-        return Ok(value);
+    if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
+        match serde_json::from_slice(text) {
+            Ok(value) => return Ok(value),
+            Err(error) if has_no_value(&error) => return Err(no_json(text, &error)),
+            Err(_) => {}
+        }
     }
     if text.len() > YAML_BYTES_MAX {
         return Err(vec![format!("ParsingFailure: YAML of more than {YAML_BYTES_MAX} bytes is not read; send JSON")]);
@@ -101,6 +108,11 @@ pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     let mut value: Json = serde_yaml_ng::from_slice(text).map_err(|error| vec![format!("ParsingFailure: {error}")])?;
     merge(&mut value);
     Ok(value)
+}
+
+fn has_no_value(error: &serde_json::Error) -> bool {
+    let said = error.to_string();
+    NO_VALUES.iter().any(|reason| said.starts_with(reason))
 }
 
 /// `<<: *other`, of one object or several: their fields, where the object has none of that name.
@@ -339,6 +351,22 @@ mod tests {
         assert_eq!(yaml(j!([long]).to_string().as_bytes()), Ok(j!([long])));
         assert!(yaml(format!("a: {long}").as_bytes()).is_err());
         assert_eq!(yaml(b"{a: [b]}"), Ok(j!({"a": ["b"]})));
+    }
+
+    #[test]
+    fn what_has_no_value_is_refused_with_its_place() {
+        for (text, reason) in [
+            ("{\"a\": [1,\n1e400]}", "number out of range at line 2 column "),
+            ("{\"a\": [1,\n-1e999999999999]}", "number out of range at line 2 column "),
+            ("[\n\"\\ud800\"]", "unexpected end of hex escape at line 2 column "),
+            ("[\n\"\\ud800\\u0041\"]", "lone leading surrogate in hex escape at line 2 column "),
+            ("[\n\"\\udc00\"]", "lone leading surrogate in hex escape at line 2 column "),
+        ] {
+            for decoded in [json(text.as_bytes()), yaml(text.as_bytes())] {
+                let said = decoded.expect_err(text).join("\n");
+                assert!(said.starts_with(&format!("ParsingFailure: {reason}")), "{text}: {said}");
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use weir_model::expression::{Binary, Quantifier};
 use weir_model::plan::{Chain, Pattern, PatternEdge, PatternNode, PatternPath, Search, Slot};
-use weir_model::{Expr, Value};
+use weir_model::{Expr, Text, Value};
 
 use super::{Binder, Holds};
 use crate::ast::{Direction, EdgePattern, Expression, ExpressionKind, LabelExpression, Name, NodePattern, PatternPart};
@@ -13,6 +13,8 @@ use crate::error::{Code, Span};
 pub struct QueryGraph {
     pub pattern: Pattern,
     pub declared: Vec<Slot>,
+    /// The variables of its relationships so far. Two of them may stand for one relationship, if an earlier clause gave it both names.
+    relationships: Vec<Text>,
 }
 
 /// A property map and what it is about.
@@ -113,7 +115,7 @@ impl Binder<'_> {
         let known = edge.variable.as_ref().and_then(|name| self.scope.get(&name.text));
         if let (Some(slot), Some(name)) = (known, &edge.variable) {
             self.check_type(name, slot, if chain.is_some() { super::types::LIST } else { "Relationship" });
-            if graph.pattern.edges.iter().any(|other| other.slot == Some(slot)) {
+            if graph.relationships.contains(&name.text) {
                 let message = format!("Cannot use the same relationship variable '{}' for multiple relationships", name.text);
                 self.error(name.span, Code::RelationshipUniquenessViolation, message);
             }
@@ -122,6 +124,7 @@ impl Binder<'_> {
                 self.error(name.span, Code::VariableAlreadyBound, message);
             }
         }
+        graph.relationships.extend(edge.variable.iter().map(|name| name.text.clone()));
         let restricted = edge.properties.is_some() || edge.kind_expression.is_some();
         let asked = edge.variable.is_some() || restricted || (part.variable.is_some() && chain.is_none());
         let slot = known.or_else(|| {

@@ -41,6 +41,7 @@ enum Origin {
 }
 
 enum Found {
+    /// The steps, and the anchors by which they enter the graph.
     Whole(Vec<Step>, Vec<Origin>),
     /// So far, and then one of these.
     Choice(Vec<usize>),
@@ -63,23 +64,23 @@ pub fn order(pattern: &mut Pattern) {
         }
     }
     let mut whole = whole.into_iter();
-    let (steps, used) = whole.next().unwrap_or_default();
+    let (steps, entered) = whole.next().unwrap_or_default();
     pattern.steps = steps;
-    // An anchor takes more for an id than `=` does, such as its text. So that the answer does not depend on which order is taken,
-    // all of them use the same anchors.
-    let is_alike = |others: &[Origin]| others.len() == used.len() && others.iter().all(|origin| used.contains(origin));
+    // A node that is entered by its id may be one of which nothing is known, a node that is scanned is none of those. So that the
+    // answer does not depend on which order is taken, all of them enter by the same anchors.
+    let is_alike = |others: &[Origin]| others.len() == entered.len() && others.iter().all(|origin| entered.contains(origin));
     pattern.orders.extend(whole.filter(|(_, others)| is_alike(others)).map(|(steps, _)| steps));
-    for origin in &used {
-        if let Origin::Node(node, condition) = origin {
-            pattern.nodes[*node].conditions.remove(*condition);
-        }
-    }
-    remove_conditions(pattern, &used);
+    remove_conditions(pattern, &anchors);
 }
 
 fn visit(pattern: &Pattern, anchors: &[Anchor], starts: &[usize]) -> Found {
-    let mut used: Vec<Origin> = Vec::new();
+    let mut used = Used::default();
     let mut order = Order::new(pattern);
+    for anchor in anchors {
+        if let Origin::Pattern(condition) = anchor.from {
+            order.settle(condition);
+        }
+    }
     for node in (0..pattern.nodes.len()).filter(|node| pattern.nodes[*node].bound) {
         order.enter(Step::Bound { node });
     }
@@ -87,7 +88,7 @@ fn visit(pattern: &Pattern, anchors: &[Anchor], starts: &[usize]) -> Found {
     loop {
         advance(&mut order, anchors, &mut used);
         let anchored = |node| anchors.iter().any(|anchor| anchor.node == node);
-        let Some(best) = order.best_start(&anchored) else { return Found::Whole(order.steps, used) };
+        let Some(best) = order.best_start(&anchored) else { return Found::Whole(order.steps, used.entered) };
         match weighed.next() {
             None if starts.len() >= STARTS_WEIGHED_MAX => {
                 order.enter(Step::Scan { node: best, lookups: lookups(pattern, &order, best) });
@@ -98,22 +99,37 @@ fn visit(pattern: &Pattern, anchors: &[Anchor], starts: &[usize]) -> Found {
     }
 }
 
+/// The anchors that an order has come to.
+#[derive(Default)]
+struct Used {
+    all: Vec<Origin>,
+    /// Those whose node had not been visited before.
+    entered: Vec<Origin>,
+}
+
 /// Goes as far as what is known leads.
-fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Vec<Origin>) {
+///
+/// An anchor takes more for an id than `=` does, such as its text. So each of them is a step, whether its node has been visited
+/// or not: what it takes depends neither on which of several is written first nor on where the order begins.
+fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Used) {
     loop {
         order.test();
         let is_known = |by: &By| matches!(by, By::Id(id) if order.knows_all(id)) || matches!(by, By::Ends(_));
-        let wanted = |anchor: &&Anchor| !order.visited(anchor.node) && is_known(&anchor.by);
-        if let Some(anchor) = anchors.iter().find(wanted) {
+        let is_left = |anchor: &Anchor| match anchor.from {
+            // Whether it leads to the node is seen when it is crossed.
+            Origin::Edge => !order.visited(anchor.node),
+            from => !used.all.contains(&from),
+        };
+        if let Some(anchor) = anchors.iter().find(|anchor| is_left(anchor) && is_known(&anchor.by)) {
             let node = anchor.node;
+            if !order.visited(node) {
+                used.entered.push(anchor.from);
+            }
+            used.all.push(anchor.from);
             order.enter(match &anchor.by {
                 By::Id(id) => Step::Seek { node, id: id.clone() },
                 By::Ends(edge) => Step::Ends { node, edge: *edge },
             });
-            if let Origin::Pattern(condition) = anchor.from {
-                order.settle(condition);
-            }
-            used.push(anchor.from);
         } else if !order.expand() {
             return;
         }
@@ -179,10 +195,17 @@ fn is_by_chance(expr: &Expr) -> bool {
     matches!(expr, Expr::Call { function, .. } if is_chance(function)) || matches!(expr, Expr::Subquery(_))
 }
 
-/// Drops the cross conditions that became anchors and renumbers the tests of the others.
-fn remove_conditions(pattern: &mut Pattern, used: &[Origin]) {
-    let gone: Vec<usize> =
-        used.iter().filter_map(|origin| if let Origin::Pattern(i) = origin { Some(*i) } else { None }).collect();
+/// Drops the conditions that became anchors and renumbers the tests of the others.
+fn remove_conditions(pattern: &mut Pattern, anchors: &[Anchor]) {
+    let is_gone = |origin: Origin| anchors.iter().any(|anchor| anchor.from == origin);
+    for (node, graph_node) in pattern.nodes.iter_mut().enumerate() {
+        let mut i = 0;
+        graph_node.conditions.retain(|_| {
+            i += 1;
+            !is_gone(Origin::Node(node, i - 1))
+        });
+    }
+    let gone: Vec<usize> = (0..pattern.conditions.len()).filter(|i| is_gone(Origin::Pattern(*i))).collect();
     if gone.is_empty() {
         return;
     }
@@ -198,18 +221,15 @@ fn remove_conditions(pattern: &mut Pattern, used: &[Origin]) {
     });
 }
 
-/// At most one anchor of each kind and node; the first written wins.
+/// Of each node first the conditions on it alone, in the order of the text; the bound edges come last.
 fn anchors(pattern: &Pattern) -> Vec<Anchor> {
     let mut anchors = Vec::new();
     for (node, graph_node) in pattern.nodes.iter().enumerate().filter(|(_, node)| !node.bound) {
-        let local = graph_node.conditions.iter().enumerate().find_map(|(i, c)| Some((i, anchored(c, graph_node.slot)?)));
-        if let Some((i, id)) = local {
-            anchors.push(Anchor { node, by: By::Id(id.clone()), from: Origin::Node(node, i) });
-            continue;
-        }
-        for (i, condition) in pattern.conditions.iter().enumerate() {
+        let own = graph_node.conditions.iter().enumerate().map(|(i, condition)| (Origin::Node(node, i), condition));
+        let across = pattern.conditions.iter().enumerate().map(|(i, condition)| (Origin::Pattern(i), condition));
+        for (from, condition) in own.chain(across) {
             if let Some(id) = anchored(condition, graph_node.slot) {
-                anchors.push(Anchor { node, by: By::Id(id.clone()), from: Origin::Pattern(i) });
+                anchors.push(Anchor { node, by: By::Id(id.clone()), from });
             }
         }
     }

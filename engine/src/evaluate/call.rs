@@ -202,7 +202,12 @@ impl Run<'_> {
 
     /// Runs another query, which only reads, as of the end of a millisecond.
     fn in_the_past(&self, chosen: Chosen, at: i64, each: Each) -> Result<(), Failure> {
-        let (moment, recall) = procedures::history::recall(self)?.at(at).map_err(procedures::history::unavailable)?;
+        let recall = procedures::history::recall(self)?;
+        if recall.is_open(at) {
+            // For whoever commits it has read everything: what it reads of the moment is noted nowhere.
+            self.reader.view.nodes(&mut |_| false);
+        }
+        let (moment, recall) = recall.at(at).map_err(procedures::history::unavailable)?;
         let mut each = |row: &[Value]| if moment.has_failed() { STOP } else { each(row) };
         let ran = self.at_moment((moment.view(), &recall), |run| run.in_place(chosen, &mut each));
         moment.failure().map_or(ran, |error| Err(procedures::history::unavailable(error)))

@@ -4,7 +4,7 @@
 //! figures come from samples; they decide how long a query takes, never what it answers.
 
 use rustc_hash::FxHashMap;
-use weir_model::plan::{Lookup, Name, Operator, Pattern, PatternEdge, Step};
+use weir_model::plan::{Lookup, Name, Operator, Pattern, PatternEdge, Step, Write};
 use weir_model::{Expr, Symbol, Text, Value};
 
 use super::operators::Run;
@@ -52,8 +52,15 @@ impl Run<'_> {
         index_name: IndexName,
         ways: &mut FxHashMap<*const Operator, String>,
     ) {
-        if let Operator::Match { pattern, .. } | Operator::Merge { pattern, .. } = operator {
-            ways.insert(std::ptr::from_ref(operator), self.way(pattern, index_name, row));
+        let mut patterns = Vec::new();
+        match operator {
+            Operator::Match { pattern, .. } | Operator::Merge { pattern, .. } => patterns.push(pattern),
+            Operator::Write { writes, .. } => merged_in(writes, &mut patterns),
+            _ => {}
+        }
+        if !patterns.is_empty() {
+            let each = patterns.into_iter().map(|pattern| self.way(pattern, index_name, row)).filter(|way| !way.is_empty());
+            ways.insert(std::ptr::from_ref(operator), each.collect::<Vec<_>>().join("; "));
         }
         operator.children().into_iter().for_each(|child| self.ways(child, row, index_name, ways));
     }
@@ -100,6 +107,7 @@ impl Run<'_> {
         let (mut rows, mut cost) = (1.0f64, 0.0f64);
         for step in steps {
             match step {
+                Step::Seek { node, .. } if visited[*node] => rows *= EQUAL_LEAVES,
                 Step::Bound { node } | Step::Seek { node, .. } | Step::Ends { node, .. } => {
                     visited[*node] = true;
                     cost += rows;
@@ -174,6 +182,20 @@ impl Run<'_> {
             }
         });
         found
+    }
+}
+
+/// What MERGE looks for inside FOREACH.
+fn merged_in<'p>(writes: &'p [Write], patterns: &mut Vec<&'p Pattern>) {
+    for write in writes {
+        match write {
+            Write::ForEach { writes, .. } => merged_in(writes, patterns),
+            Write::Merge { pattern, then, .. } => {
+                patterns.push(pattern);
+                merged_in(then, patterns);
+            }
+            _ => {}
+        }
     }
 }
 

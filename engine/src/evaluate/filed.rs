@@ -1,13 +1,12 @@
 //! Filed: the nodes of a label, or all, kept by a value that they have (`Equals`) or in the order of properties (`InOrder`), for `watched`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use weir_model::{Context, Expr, NodeId, Symbol, Value};
 
 use super::scan;
+use super::spots::{Spot, Spots};
 use crate::index::key::{self, Place, Places};
 use crate::view::View;
 
@@ -146,43 +145,23 @@ impl Filed for Equals {
     }
 }
 
-/// Where the properties of a node lie, in the order of the keys.
-pub type Spot = SmallVec<[Place; 2]>;
-
-/// Where they are to lie.
-pub type Ranges = SmallVec<[Places; 2]>;
-
-pub fn is_within(spot: &[Place], ranges: &[Places]) -> bool {
-    spot.iter().zip(ranges).all(|(place, places)| places.contains(*place))
-}
-
 /// By properties that have an order. A node that lacks one of them, or has one that is compared with nothing, is not there.
 pub(super) struct InOrder {
     label: Option<Symbol>,
     keys: Vec<Symbol>,
-    /// By the first of the places.
-    nodes: BTreeMap<(Place, NodeId), Spot>,
+    nodes: Spots,
+    /// The first of the places of each.
     first: FxHashMap<NodeId, Place>,
 }
 
 impl InOrder {
     pub fn new(label: Option<Symbol>, keys: Vec<Symbol>) -> InOrder {
-        InOrder { label, keys, nodes: BTreeMap::new(), first: FxHashMap::default() }
+        InOrder { label, keys, nodes: Spots::default(), first: FxHashMap::default() }
     }
 
-    /// In the order of their ids; and how many had to be looked at.
+    /// In the order of their ids; and how much had to be looked at.
     pub fn within(&self, ranges: &[Places]) -> (Vec<NodeId>, usize) {
-        let Some(first) = ranges.first().filter(|first| first.first <= first.last) else { return (Vec::new(), 0) };
-        let here = self.nodes.range((first.first, NodeId::default())..=(first.last, NodeId::new(u64::MAX, u64::MAX)));
-        let (mut found, mut looked_at) = (Vec::new(), 0);
-        for ((_, node), spot) in here {
-            looked_at += 1;
-            if is_within(spot, ranges) {
-                found.push(*node);
-            }
-        }
-        found.sort_unstable();
-        (found, looked_at)
+        self.nodes.within(ranges)
     }
 }
 
@@ -194,16 +173,16 @@ impl Filed for InOrder {
     }
 
     fn fits(&self) -> bool {
-        self.nodes.len() <= NODES_MAX
+        self.first.len() <= NODES_MAX
     }
 
     fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Spot>, Option<Spot>) {
         let place = |key: &Symbol| key::ordered(&sight.view.property(node, *key));
         let now: Option<Spot> = if sight.is_of(node, self.label) { self.keys.iter().map(place).collect() } else { None };
-        let before = self.first.remove(&node).and_then(|first| self.nodes.remove(&(first, node)));
+        let before = self.first.remove(&node).and_then(|first| self.nodes.remove(node, first));
         if let Some(spot) = &now {
             self.first.insert(node, spot[0]);
-            self.nodes.insert((spot[0], node), spot.clone());
+            self.nodes.insert(node, spot.clone());
         }
         (before, now)
     }

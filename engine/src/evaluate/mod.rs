@@ -27,6 +27,7 @@ mod profile;
 mod scan;
 mod shortest;
 mod sort;
+mod spots;
 mod subquery;
 mod watched;
 mod write;
@@ -55,13 +56,13 @@ use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Pla
 
 pub use self::choice::IndexName;
 pub use self::context::{Deleted, Names, Reader, path_elements};
-pub use self::filed::{Ranges, is_within};
 pub use self::kept::Kept;
 use self::limits::Budget;
 pub use self::limits::{Limits, weight_beside};
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
 use self::scan::Scans;
+pub use self::spots::{Ranges, is_within};
 pub use self::watched::{Moved, Sought, Watched, Which};
 use crate::history::Recall;
 use crate::overlay::Overlay;

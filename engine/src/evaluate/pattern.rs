@@ -91,13 +91,17 @@ impl Walk<'_, '_> {
                     ref other => Err(mismatch("Node", other, "a pattern")),
                 }
             }
-            Step::Seek { node, id } => match node_of(&*id.look(row, run)?, run.environment.ids) {
-                Some(id) => {
-                    run.reader.note_entered(id);
-                    self.visit(*node, id, at, row)
+            Step::Seek { node, id } => {
+                let named = node_of(&*id.look(row, run)?, run.environment.ids);
+                match (named, self.frame.nodes[*node]) {
+                    (Some(id), None) => {
+                        run.reader.note_entered(id);
+                        self.visit(*node, id, at, row)
+                    }
+                    (Some(id), Some(visited)) if id == visited => self.step(at + 1, row),
+                    _ => GO_ON,
                 }
-                None => GO_ON,
-            },
+            }
             Step::Scan { node, lookups } => self.scan(step, *node, lookups, at, row),
             Step::Ends { node, edge } => {
                 let slot = pattern.edges[*edge].slot;

@@ -12,8 +12,9 @@ use weir_model::expression::Binary;
 use weir_model::plan::{Lookup, PatternNode};
 use weir_model::{Context, Expr, NodeId, Symbol, Value};
 
-use super::filed::{Equals, Filed, InOrder, Of, Ranges, Sight, Spot};
+use super::filed::{Equals, Filed, InOrder, Of, Sight};
 use super::operators::Run;
+use super::spots::{Ranges, Spot};
 use crate::index::key::{self, Place, Places};
 use crate::view::View;
 

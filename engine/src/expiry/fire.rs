@@ -20,7 +20,6 @@ use crate::error::EngineError;
 use crate::evaluate::removal;
 use crate::handle::{Graph, WeakGraph};
 use crate::overlay::Overlay;
-use crate::tracked::Tracked;
 use crate::view::View;
 
 /// What is looked at for one commit.
@@ -183,26 +182,12 @@ fn end_due(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<Slice
     }
     let _ending = lock(&expiry.ending);
     let rules = expiry.lock().rules.clone();
-    let committer = graph.committer();
     let mut slice = Slice::default();
-    let mut committed = false;
-    for _ in 0..TRIES {
-        // Everything that made these worth a look is in the snapshot: it was committed before they were taken.
-        let transaction = committer.begin()?;
-        let snapshot = transaction.snapshot();
-        let tracked = Tracked::new(&snapshot);
-        let change = slice.evaluate(&tracked, subjects, &rules);
-        committed = change.records == 0 || transaction.commit(&snapshot, &tracked.into_reads(), change)?.is_ok();
-        if committed {
-            break;
-        }
-    }
-    if !committed {
-        committer.alone(|snapshot, _| {
-            let change = slice.evaluate(snapshot, subjects, &rules);
-            Ok((change.records > 0).then_some(change))
-        })?;
-    }
+    // Everything that made these worth a look is in what it sees: it was committed before they were taken.
+    graph.committer().transact(TRIES, |view, _, _| {
+        let change = slice.evaluate(view, subjects, &rules);
+        Ok((change.records > 0).then_some(change))
+    })?;
     Ok(slice)
 }
 

@@ -43,6 +43,11 @@ impl<'g> Recall<'g> {
         Ok(changes)
     }
 
+    /// Whether the end of a millisecond is behind what the query sees: what is told of it may become different by what is committed before the query is.
+    pub fn is_open(&self, millis: i64) -> bool {
+        Tick::end_of_millis(millis.max(0) as u64) > self.until()
+    }
+
     /// The end of a millisecond, or the moment of the query if that is earlier; and how a query recalls that runs as of it.
     pub fn at(&self, millis: i64) -> Result<(Moment, Recall<'g>), EngineError> {
         let millis = millis.max(0) as u64;

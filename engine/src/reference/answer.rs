@@ -255,8 +255,8 @@ impl Naive<'_> {
         Ok(match (aggregate.kind, integers) {
             (CountRows | Count, _) => Value::Integer(values.len() as i64),
             (Collect, _) => Value::list(values),
-            (Min, _) => values.into_iter().reduce(|x, y| if y.order(&x).is_lt() { y } else { x }).unwrap_or_default(),
-            (Max, _) => values.into_iter().reduce(|x, y| if y.order(&x).is_gt() { y } else { x }).unwrap_or_default(),
+            (Min, _) => values.into_iter().reduce(|x, y| if y.order_fully(&x).is_lt() { y } else { x }).unwrap_or_default(),
+            (Max, _) => values.into_iter().reduce(|x, y| if y.order_fully(&x).is_gt() { y } else { x }).unwrap_or_default(),
             (Sum, Some(integers)) => Value::Integer(integers.iter().sum()),
             (Average, Some(integers)) if !integers.is_empty() => {
                 Value::Float(integers.iter().sum::<i64>() as f64 / integers.len() as f64)

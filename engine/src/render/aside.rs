@@ -94,6 +94,7 @@ pub struct Pace {
 /// Rows for which something could not be worked out: because it has no value, such as a division by zero, or not within bounds.
 #[derive(Clone, Default, Debug)]
 pub struct LeftOut {
+    /// How often one was, since the query runs here: each time it is looked at. Nothing is taken off again when it goes, or has a value.
     pub rows: u64,
     /// One of the last, and why.
     pub last: String,

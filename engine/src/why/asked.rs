@@ -2,18 +2,19 @@
 
 use std::ops::ControlFlow;
 
+use rustc_hash::FxHashMap;
 use weir_model::expression::{Failure, Subquery};
 use weir_model::plan::{Operator, Pattern, Slot};
 use weir_model::{Clock, Context, Expr, Mutations, NodeId, Symbol, Tick, Value};
 
 use super::search::{Around, Search, is_plain};
 use super::staged::{Staged, Worked};
-use super::watching::Watching;
+use super::watching::{Watching, edge_fact};
 use super::{Made, Origin, Reached, TRIES_MAX};
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits, node_of};
 use crate::handle::Graph;
-use crate::history::{Change, Changed, Past};
+use crate::history::{Change, Changed};
 use crate::render::Row;
 use crate::render::stages::derive::{Asks, Of, What};
 use crate::render::stages::holds;
@@ -68,10 +69,23 @@ pub enum AskedOf<'p> {
 impl Graph {
     /// What was asked of the graph for a row that went into a stage; not all of it where it gets late.
     pub fn asked<'p>(&self, staged: &'p Staged<'p>, asks: Asks<'p>, row: &Row, view: &dyn View, at: Tick) -> Vec<Answered<'p>> {
+        self.asked_with(staged, asks, row, &[], (view, at))
+    }
+
+    /// The same, where patterns that look for one of these slots are to find these nodes: `found` says whether they do with them.
+    pub fn asked_with<'p>(
+        &self,
+        staged: &'p Staged<'p>,
+        asks: Asks<'p>,
+        row: &Row,
+        given: &[(Slot, NodeId)],
+        (view, at): (&dyn View, Tick),
+    ) -> Vec<Answered<'p>> {
         let argument = asks.argument(row, staged.plan().width);
         let environment = self.environment(staged, view, at);
         let mut found = Vec::new();
-        Telling { graph: self, staged, environment: &environment, found: &mut found }.operator(asks.inner(), &argument, false);
+        let mut telling = Telling { graph: self, staged, environment: &environment, given, found: &mut found };
+        telling.operator(asks.inner(), &argument, false);
         found.truncate(ANSWERED_MAX);
         found
     }
@@ -156,29 +170,97 @@ impl Graph {
         watching.into_seen().facts
     }
 
-    /// Everything that is known of a node.
-    pub(super) fn known_of(&self, node: NodeId, at: Tick) -> Result<Vec<Fact>, EngineError> {
+    /// What has been known of a node for longest, by its own history: it may have very many neighbours.
+    pub(super) fn oldest_of(&self, node: NodeId, at: Tick) -> Result<Option<Fact>, EngineError> {
         let moment = match self.at(at) {
             Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => self.moment(None)?.0,
             moment => moment?,
         };
-        let watching = Watching::new(moment.view());
-        watching.labels(node, &mut |_| ());
-        watching.properties(node, &mut |_, _| ());
-        watching.edges(node, Direction::Both, &[], &mut |_| ());
-        moment.failure().map_or(Ok(()), Err)?;
-        self.facts(watching.into_seen().facts, at)
+        let changes = match self.past(at).and_then(|past| past.all_changes(node)) {
+            Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => Vec::new(),
+            changes => changes?,
+        };
+        let newest: FxHashMap<Key, Tick> = changes.iter().map(|change| (Key::changed(change), change.tick)).collect();
+        let (view, mut oldest) = (moment.view(), None::<Fact>);
+        let mut take = |key: Key, of: FactOf| {
+            let since = newest.get(&key).copied();
+            if oldest.as_ref().is_none_or(|oldest| since < oldest.since) {
+                oldest = Some(Fact { of, since });
+            }
+        };
+        view.labels(node, &mut |label| take(Key::Label(label), FactOf::Label { node, label }));
+        view.properties(node, &mut |key, value| take(Key::Property(key), FactOf::Property { node, key, value }));
+        view.edges(node, Direction::Both, &[], &mut |half| take(Key::Edge(half), edge_fact(node, half)));
+        moment.failure().map_or(Ok(oldest), Err)
     }
 
-    /// Facts with since when each is there.
+    /// Facts with since when each is there. The history of a node is read once for all of them: it may be long.
     pub fn facts(&self, of: Vec<FactOf>, at: Tick) -> Result<Vec<Fact>, EngineError> {
         let past = match self.past(at) {
-            Ok(past) => Some(past),
-            Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => None,
+            Ok(past) => past,
+            Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => {
+                return Ok(of.into_iter().map(|of| Fact { of, since: None }).collect());
+            }
             Err(error) => return Err(error),
         };
-        let facts = of.into_iter().map(|of| Fact { since: past.as_ref().and_then(|past| since(past, &of)), of }).collect();
-        past.and_then(|past| past.failure()).map_or(Ok(facts), Err)
+        let mut newest: FxHashMap<NodeId, FxHashMap<Key, Option<Tick>>> = FxHashMap::default();
+        for of in &of {
+            newest.entry(of.node()).or_default().insert(Key::of(of), None);
+        }
+        for (node, facts) in &mut newest {
+            for change in past.changes(*node) {
+                if let Some(since) = facts.get_mut(&Key::changed(&change)) {
+                    *since = Some(change.tick);
+                }
+            }
+        }
+        let since = |of: &FactOf| newest.get(&of.node()).and_then(|facts| facts.get(&Key::of(of)).copied().flatten());
+        let facts = of.into_iter().map(|of| Fact { since: since(&of), of }).collect();
+        match past.failure() {
+            // What was collected meanwhile is told no more.
+            None | Some(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => Ok(facts),
+            Some(error) => Err(error),
+        }
+    }
+}
+
+impl FactOf {
+    /// The node whose history tells of it.
+    fn node(&self) -> NodeId {
+        match self {
+            FactOf::Label { node, .. } | FactOf::Property { node, .. } => *node,
+            FactOf::Edge { edge } | FactOf::EdgeProperty { edge, .. } => edge.source,
+        }
+    }
+}
+
+/// What a fact of a node is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Key {
+    Label(Symbol),
+    Property(Symbol),
+    Edge(HalfEdge),
+    EdgeProperty(HalfEdge, Symbol),
+}
+
+impl Key {
+    fn of(fact: &FactOf) -> Key {
+        let half = |edge: &EdgeRef| HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
+        match fact {
+            FactOf::Label { label, .. } => Key::Label(*label),
+            FactOf::Property { key, .. } => Key::Property(*key),
+            FactOf::Edge { edge } => Key::Edge(half(edge)),
+            FactOf::EdgeProperty { edge, key, .. } => Key::EdgeProperty(half(edge), *key),
+        }
+    }
+
+    fn changed(change: &Change) -> Key {
+        match &change.what {
+            Changed::Label { label, .. } => Key::Label(*label),
+            Changed::Property { key, .. } => Key::Property(*key),
+            Changed::Edge { half, .. } => Key::Edge(*half),
+            Changed::EdgeProperty { half, key, .. } => Key::EdgeProperty(*half, *key),
+        }
     }
 }
 
@@ -187,43 +269,22 @@ fn looks_for(part: &Operator, slot: Slot) -> bool {
     let mut is_sought = false;
     part.each_below(&mut |operator| {
         if let Operator::Match { pattern, .. } = operator {
-            is_sought |= pattern.nodes.iter().any(|node| node.slot == slot && !node.bound);
+            is_sought |= sought(pattern, slot).is_some();
         }
     });
     is_sought
 }
 
-fn since(past: &Past, of: &FactOf) -> Option<Tick> {
-    let node = match of {
-        FactOf::Label { node, .. } | FactOf::Property { node, .. } => *node,
-        FactOf::Edge { edge } | FactOf::EdgeProperty { edge, .. } => edge.source,
-    };
-    newest(&past.changes(node), of)
-}
-
-/// When a fact changed last, by the changes of its node.
-pub(super) fn newest(changes: &[Change], of: &FactOf) -> Option<Tick> {
-    changes.iter().rev().find(|change| is_of(&change.what, of)).map(|change| change.tick)
-}
-
-/// Whether it is this fact that changed, of its node.
-fn is_of(what: &Changed, of: &FactOf) -> bool {
-    let half = |edge: &EdgeRef| HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
-    match (of, what) {
-        (FactOf::Label { label: wanted, .. }, Changed::Label { label, .. }) => label == wanted,
-        (FactOf::Property { key: wanted, .. }, Changed::Property { key, .. }) => key == wanted,
-        (FactOf::Edge { edge }, Changed::Edge { half: other, .. }) => *other == half(edge),
-        (FactOf::EdgeProperty { edge, key: wanted, .. }, Changed::EdgeProperty { half: other, key, .. }) => {
-            *other == half(edge) && key == wanted
-        }
-        _ => false,
-    }
+/// The node of a pattern that fills a slot.
+fn sought(pattern: &Pattern, slot: Slot) -> Option<usize> {
+    pattern.nodes.iter().position(|node| node.slot == slot && !node.bound)
 }
 
 struct Telling<'t, 'p> {
     graph: &'t Graph,
     staged: &'p Staged<'p>,
     environment: &'t Environment<'t>,
+    given: &'t [(Slot, NodeId)],
     found: &'t mut Vec<Answered<'p>>,
 }
 
@@ -241,11 +302,23 @@ impl<'p> Telling<'_, 'p> {
         match operator {
             Operator::Match { pattern, .. } => {
                 rows.iter().for_each(|row| self.pattern(pattern, row, (may_be_none, !own.is_empty())));
+                let conditions: Vec<&'p Expr> =
+                    pattern.nodes.iter().flat_map(|node| &node.conditions).chain(&pattern.conditions).collect();
+                own.iter().for_each(|row| conditions.iter().copied().for_each(|condition| self.subqueries(condition, row)));
             }
             Operator::Optional { inner, .. } => {
                 for row in &rows {
                     self.operator(inner, row, true);
                 }
+            }
+            Operator::Subquery { inner, .. } => {
+                for row in &rows {
+                    self.operator(inner, row, may_be_none);
+                }
+            }
+            // The left is its input.
+            Operator::Union { right, .. } => {
+                self.operator(right, argument, may_be_none);
             }
             Operator::Filter { condition, .. } => rows.iter().for_each(|row| self.condition(condition, row)),
             Operator::Project { items, .. } => {
@@ -269,7 +342,9 @@ impl<'p> Telling<'_, 'p> {
     }
 
     fn pattern(&mut self, pattern: &'p Pattern, row: &[Value], (may_be_none, any): (bool, bool)) {
-        let (mut made, mut reached) = (Vec::new(), Vec::new());
+        let (mut made, mut reached, mut gave_up) = (Vec::new(), Vec::new(), false);
+        let given: Vec<(usize, NodeId)> =
+            self.given.iter().filter_map(|(slot, id)| Some((sought(pattern, *slot)?, *id))).collect();
         if is_plain(pattern) {
             let origin = Origin::of(self.staged.plan(), pattern);
             let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
@@ -280,8 +355,9 @@ impl<'p> Telling<'_, 'p> {
                     made.push(one.clone());
                     if made.len() < MADE_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
                 };
-                let mut search = Search::new(&origin, around, Some(row), &[], &mut take);
+                let mut search = Search::new(&origin, around, Some(row), &given, &mut take);
                 let _ = search.go_on();
+                gave_up = search.gave_up;
                 if !search.matched {
                     reached = std::mem::take(&mut search.reached);
                 }
@@ -291,7 +367,8 @@ impl<'p> Telling<'_, 'p> {
         if self.staged.is_late() {
             return;
         }
-        let found = if is_plain(pattern) { !made.is_empty() } else { any };
+        // Nor does it where there was too much to try: then it is as the query has it.
+        let found = if is_plain(pattern) && !(gave_up && given.is_empty()) { !made.is_empty() } else { any || !made.is_empty() };
         let of = AskedOf::Pattern(pattern, may_be_none);
         self.found.push(Answered { of, found, made, reached, row: row.to_vec() });
     }
@@ -313,8 +390,10 @@ impl<'p> Telling<'_, 'p> {
     fn subqueries(&mut self, expr: &'p Expr, row: &[Value]) {
         if let Expr::Subquery(subquery) = expr {
             let subquery: &'p Subquery = subquery;
+            // What is asked within is asked for its rows, not for this one.
             self.operator(&subquery.plan, row, true);
+        } else {
+            expr.children().into_iter().for_each(|child| self.subqueries(child, row));
         }
-        expr.children().into_iter().for_each(|child| self.subqueries(child, row));
     }
 }

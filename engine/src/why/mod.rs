@@ -27,7 +27,6 @@ use crate::view::EdgeRef;
 use search::{Around, Search};
 
 pub use crate::render::stages::derive::{Asks, Level, Of, What};
-use asked::newest;
 pub use asked::{Answered, AskedOf, Fact, FactOf};
 pub use records::{OfRecord, Records};
 pub use since::Since;
@@ -252,19 +251,15 @@ impl Graph {
 
     /// The facts that a match rests on, and since when each is there.
     pub fn reasons(&self, origin: &Origin<'_>, made: &Made, at: Tick) -> Result<Vec<Reason>, EngineError> {
-        let mut reasons = Vec::new();
+        let mut found: Vec<(ReasonOf, FactOf)> = Vec::new();
         let text = |name: &Name| origin.plan.names.get(name.0 as usize).cloned().unwrap_or_default();
         let symbol = |name: &Name| self.symbols().intern(&text(name));
         let value = |slot: &Slot| made.row.get(slot.0 as usize).cloned().unwrap_or_default();
-        let changes = |node: NodeId| match self.past(at).and_then(|past| past.all_changes(node)) {
-            Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => Ok(Vec::new()),
-            found => found,
-        };
         for (number, (node, id)) in origin.pattern.nodes.iter().zip(&made.nodes).enumerate() {
-            let (node_id, changes) = (*id, changes(*id)?);
+            let node_id = *id;
             for name in &node.labels {
-                let since = newest(&changes, &FactOf::Label { node: node_id, label: symbol(name) });
-                reasons.push(Reason { of: ReasonOf::Label { node: number, label: text(name) }, since });
+                let of = FactOf::Label { node: node_id, label: symbol(name) };
+                found.push((ReasonOf::Label { node: number, label: text(name) }, of));
             }
             let mut read: Vec<(Text, Value)> = node.reads.iter().map(|(name, slot)| (text(name), value(slot))).collect();
             if let Some(Value::Map(all)) = node.reads_all.map(|slot| value(&slot)) {
@@ -274,24 +269,25 @@ impl Graph {
             }
             for (key, value) in read {
                 let of = FactOf::Property { node: node_id, key: self.symbols().intern(&key), value: value.clone() };
-                reasons.push(Reason { of: ReasonOf::Property { node: number, key, value }, since: newest(&changes, &of) });
+                found.push((ReasonOf::Property { node: number, key, value }, of));
             }
         }
+        for (number, (edge, of)) in origin.pattern.edges.iter().zip(&made.edges).enumerate() {
+            found.push((ReasonOf::Edge { edge: number }, FactOf::Edge { edge: *of }));
+            for (name, slot) in &edge.reads {
+                let fact = FactOf::EdgeProperty { edge: *of, key: symbol(name), value: value(slot) };
+                found.push((ReasonOf::EdgeProperty { edge: number, key: text(name), value: value(slot) }, fact));
+            }
+        }
+        let (of, facts): (Vec<ReasonOf>, Vec<FactOf>) = found.into_iter().unzip();
+        let facts = self.facts(facts, at)?;
+        let mut reasons: Vec<Reason> = of.into_iter().zip(facts).map(|(of, fact)| Reason { of, since: fact.since }).collect();
         let is_known = |reason: &Reason| !matches!(&reason.of, ReasonOf::Property { value: Value::Null, .. });
         if let ([id], []) = (made.nodes.as_slice(), made.edges.as_slice())
             && !reasons.iter().any(is_known)
         {
-            let oldest = self.known_of(*id, at)?.into_iter().min_by_key(|fact| fact.since);
+            let oldest = self.oldest_of(*id, at)?;
             reasons.extend(oldest.map(|fact| Reason { of: ReasonOf::There { node: 0, by: fact.of }, since: fact.since }));
-        }
-        for (number, (edge, found)) in origin.pattern.edges.iter().zip(&made.edges).enumerate() {
-            let changes = changes(found.source)?;
-            let since = newest(&changes, &FactOf::Edge { edge: *found });
-            reasons.push(Reason { of: ReasonOf::Edge { edge: number }, since });
-            for (name, slot) in &edge.reads {
-                let since = newest(&changes, &FactOf::EdgeProperty { edge: *found, key: symbol(name), value: value(slot) });
-                reasons.push(Reason { of: ReasonOf::EdgeProperty { edge: number, key: text(name), value: value(slot) }, since });
-            }
         }
         Ok(reasons)
     }

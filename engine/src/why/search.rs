@@ -31,6 +31,8 @@ pub struct Search<'a, 'e> {
     origin: &'a Origin<'a>,
     around: Around<'a>,
     given: Vec<(usize, NodeId)>,
+    /// A node that the row binds to nothing, as OPTIONAL MATCH may: no node is it.
+    unbound: Option<usize>,
     each: &'e mut dyn FnMut(&Made) -> ControlFlow<()>,
     symbols: Vec<Symbol>,
     row: Vec<Value>,
@@ -62,11 +64,12 @@ impl<'a, 'e> Search<'a, 'e> {
         let (plan, pattern) = (origin.plan, origin.pattern);
         let row = argument.map_or_else(|| vec![Value::Null; plan.width.max(1)], <[Value]>::to_vec);
         let symbol = |name: &str| around.graph.symbols().intern(name);
-        let mut given = given.to_vec();
+        let (mut given, mut unbound) = (given.to_vec(), None);
         for (number, node) in pattern.nodes.iter().enumerate().filter(|(_, node)| node.bound) {
-            given.extend(
-                row.get(node.slot.0 as usize).and_then(|value| node_of(value, around.graph.ids())).map(|id| (number, id)),
-            );
+            match row.get(node.slot.0 as usize).and_then(|value| node_of(value, around.graph.ids())) {
+                Some(id) => given.push((number, id)),
+                None => unbound = unbound.or(Some(number)),
+            }
         }
         let mut edges = vec![None; pattern.edges.len()];
         for (edge, found) in pattern.edges.iter().zip(&mut edges).filter(|(edge, _)| edge.bound) {
@@ -79,6 +82,7 @@ impl<'a, 'e> Search<'a, 'e> {
             origin,
             around,
             given,
+            unbound,
             each,
             symbols: plan.names.iter().map(|name| symbol(name)).collect(),
             row,
@@ -113,6 +117,9 @@ impl<'a, 'e> Search<'a, 'e> {
 
     /// Goes on with what is not chosen yet: nodes that are given, then an edge at a chosen node, then any node.
     pub fn go_on(&mut self) -> ControlFlow<()> {
+        if let Some(node) = self.unbound {
+            return self.fails(Obstacle::NoNode(node));
+        }
         let pattern = self.origin.pattern;
         let open = |(node, _): &(usize, NodeId)| self.nodes.get(*node).is_some_and(Option::is_none);
         let given = self.given.iter().copied().find(open);
@@ -125,7 +132,16 @@ impl<'a, 'e> Search<'a, 'e> {
         let mut numbers: Vec<usize> = (0..pattern.edges.len()).filter(open).collect();
         numbers.sort_by_key(|at| matches!(ends(*at), (None, _) | (_, None)));
         if let Some(edge) = numbers.first() {
-            return self.choose_edge(*edge);
+            let open_end = match ends(*edge) {
+                (None, _) => Some(pattern.edges[*edge].source),
+                (_, None) => Some(pattern.edges[*edge].target),
+                _ => None,
+            };
+            // To a node that is named it is a look, too: this one may have very many edges.
+            return match open_end.and_then(|node| self.named(node).map(|id| (node, id))) {
+                Some((node, id)) => self.choose_node(node, id),
+                None => self.choose_edge(*edge),
+            };
         }
         let open: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_none()).collect();
         if let Some((node, id)) = open.iter().find_map(|node| Some((*node, self.named(*node)?))) {
@@ -240,7 +256,7 @@ impl<'a, 'e> Search<'a, 'e> {
         // A node of which nothing is known is no match where nothing else is asked; one that is named or bound always is one.
         let is_entered =
             node.bound || pattern.steps.iter().any(|step| matches!(step, Step::Seek { node, .. } if *node == number));
-        if pattern.edges.is_empty() && node.labels.is_empty() && !is_entered && !self.is_there(id) {
+        if pattern.edges.is_empty() && node.labels.is_empty() && !is_entered && !self.around.view.shows(id) {
             return Some(Obstacle::NoNode(number));
         }
         for (key, slot) in &node.reads {
@@ -255,14 +271,6 @@ impl<'a, 'e> Search<'a, 'e> {
         self.first_unmet(&node.conditions)
     }
 
-    fn is_there(&self, id: NodeId) -> bool {
-        let mut there = false;
-        self.around.view.labels(id, &mut |_| there = true);
-        self.around.view.properties(id, &mut |_, _| there = true);
-        self.around.view.edges(id, Direction::Both, &[], &mut |_| there = true);
-        there
-    }
-
     fn first_unmet(&self, conditions: &[Expr]) -> Option<Obstacle> {
         conditions.iter().find_map(|condition| self.unmet(condition))
     }
@@ -275,10 +283,29 @@ impl<'a, 'e> Search<'a, 'e> {
         }
     }
 
+    /// A step that names another node than the one that was chosen: that was found by an edge, or by another step.
+    fn not_sought(&self) -> Option<Obstacle> {
+        let pattern = self.origin.pattern;
+        pattern.steps.iter().find_map(|step| {
+            let Step::Seek { node, id } = step else { return None };
+            match id.evaluate(&self.row, self.around.context) {
+                Ok(value) if node_of(&value, self.around.graph.ids()) == self.nodes[*node] => None,
+                Ok(_) => {
+                    let left = Box::new(Expr::Slot(pattern.nodes[*node].slot));
+                    Some(Obstacle::Condition(Expr::Binary { operator: Binary::Equal, left, right: Box::new(id.clone()) }))
+                }
+                Err(failure) => Some(Obstacle::NoValue(id.clone(), failure)),
+            }
+        })
+    }
+
     fn choose_edge(&mut self, number: usize) -> ControlFlow<()> {
         let pattern = self.origin.pattern;
         let edge = &pattern.edges[number];
-        let kinds: Vec<Symbol> = edge.kinds.iter().map(|kind| self.symbol(*kind)).collect();
+        // A type that is named twice is one.
+        let mut kinds: Vec<Symbol> = edge.kinds.iter().map(|kind| self.symbol(*kind)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
         let (from, to, outgoing) = match self.nodes[edge.source] {
             Some(_) => (edge.source, edge.target, true),
             None => (edge.target, edge.source, false),
@@ -289,32 +316,40 @@ impl<'a, 'e> Search<'a, 'e> {
             (true, true) => Direction::Outgoing,
             (true, false) => Direction::Incoming,
         };
-        let expected = self.nodes[to];
-        let mut halves: Vec<HalfEdge> = Vec::new();
-        self.around.view.edges(id, direction, &kinds, &mut |half| {
+        let (view, expected) = (self.around.view, self.nodes[to]);
+        let mut crossed: Option<ControlFlow<()>> = None;
+        // Each is tried when it comes: a node may have more of them than there is memory for.
+        let mut take = |half: HalfEdge| {
             let second_half_of_loop = direction == Direction::Both && half.other == id && !half.outgoing;
-            let wanted = expected.is_none_or(|expected| expected == half.other);
-            if wanted && !second_half_of_loop && (halves.len() as u64) < self.around.tries_max {
-                halves.push(half);
+            if !second_half_of_loop && crossed != Some(ControlFlow::Break(())) {
+                crossed = Some(self.cross(number, (id, half), (to, expected)));
             }
-        });
-        if halves.is_empty() {
-            return self.fails(Obstacle::NoEdge { edge: number, from });
+        };
+        match expected {
+            Some(other) => view.edges_to(id, other, direction, &kinds, &mut take),
+            None => view.edges(id, direction, &kinds, &mut take),
         }
-        for half in halves {
-            self.try_one()?;
-            let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
-            let found = EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal };
-            self.edges[number] = Some(found);
-            let flow = match self.look_at_edge(number, found) {
-                Some(obstacle) => self.fails(obstacle),
-                None if expected.is_some() => self.go_on(),
-                None => self.choose_node(to, half.other),
-            };
-            self.edges[number] = None;
-            flow?;
-        }
-        ControlFlow::Continue(())
+        crossed.unwrap_or_else(|| self.fails(Obstacle::NoEdge { edge: number, from }))
+    }
+
+    /// Goes over an edge to a node, which may be chosen already.
+    fn cross(
+        &mut self,
+        number: usize,
+        (id, half): (NodeId, HalfEdge),
+        (to, expected): (usize, Option<NodeId>),
+    ) -> ControlFlow<()> {
+        self.try_one()?;
+        let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
+        let found = EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal };
+        self.edges[number] = Some(found);
+        let flow = match self.look_at_edge(number, found) {
+            Some(obstacle) => self.fails(obstacle),
+            None if expected.is_some() => self.go_on(),
+            None => self.choose_node(to, half.other),
+        };
+        self.edges[number] = None;
+        flow
     }
 
     fn look_at_edge(&mut self, number: usize, found: EdgeRef) -> Option<Obstacle> {
@@ -338,7 +373,7 @@ impl<'a, 'e> Search<'a, 'e> {
 
     /// Everything is chosen: the conditions of the whole, and what the row goes through.
     fn complete(&mut self) -> ControlFlow<()> {
-        if let Some(obstacle) = self.first_unmet(&self.origin.pattern.conditions) {
+        if let Some(obstacle) = self.first_unmet(&self.origin.pattern.conditions).or_else(|| self.not_sought()) {
             return self.fails(obstacle);
         }
         let origin = self.origin;

@@ -90,6 +90,19 @@ impl<'a> Watching<'a> {
     fn asks(&self, node: NodeId, note: impl FnOnce(&mut Asked)) {
         note(self.seen.borrow_mut().nodes.entry(node).or_default());
     }
+
+    fn asks_edges(&self, node: NodeId, kinds: &[Symbol]) {
+        self.asks(node, |asked| match kinds {
+            [] => asked.kinds.extend([None]),
+            kinds => asked.kinds.extend(kinds.iter().copied().map(Some)),
+        });
+    }
+}
+
+/// The edge that a node has half of.
+pub(super) fn edge_fact(node: NodeId, half: HalfEdge) -> FactOf {
+    let (source, target) = if half.outgoing { (node, half.other) } else { (half.other, node) };
+    FactOf::Edge { edge: EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal } }
 }
 
 impl View for Watching<'_> {
@@ -136,14 +149,17 @@ impl View for Watching<'_> {
     }
 
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
-        self.asks(node, |asked| match kinds {
-            [] => asked.kinds.extend([None]),
-            kinds => asked.kinds.extend(kinds.iter().copied().map(Some)),
-        });
+        self.asks_edges(node, kinds);
         self.base.edges(node, direction, kinds, &mut |half| {
-            let (source, target) = if half.outgoing { (node, half.other) } else { (half.other, node) };
-            let edge = EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal };
-            self.seen.borrow_mut().add(FactOf::Edge { edge });
+            self.seen.borrow_mut().add(edge_fact(node, half));
+            each(half);
+        });
+    }
+
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.asks_edges(node, kinds);
+        self.base.edges_to(node, other, direction, kinds, &mut |half| {
+            self.seen.borrow_mut().add(edge_fact(node, half));
             each(half);
         });
     }

@@ -57,6 +57,11 @@ fn millis(change: &Change) -> i64 {
     change.tick.millis() as i64
 }
 
+/// What is told of a node is not the same after its next change: a query that commits has read it.
+fn note_read(run: &Run, here: NodeId) {
+    run.reader.view.labels(here, &mut |_| {});
+}
+
 /// The changes of a node that are wanted, as rows.
 fn each_change(
     run: &Run,
@@ -64,7 +69,9 @@ fn each_change(
     row: &mut dyn FnMut(&Change) -> Option<Vec<Value>>,
     each: Each,
 ) -> Result<(), Failure> {
-    let changes = recall(run)?.changes(here).map_err(unavailable)?;
+    let recall = recall(run)?;
+    note_read(run, here);
+    let changes = recall.changes(here).map_err(unavailable)?;
     let rows = changes.iter().filter(|change| wanted.admits(change)).filter_map(row);
     for row in rows.take(wanted.limit) {
         run.budget.step()?;
@@ -134,7 +141,11 @@ fn direction(half: &HalfEdge) -> &'static str {
 pub fn node_at(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
     let here = node(run, procedure, arguments)?;
     let Value::Integer(at) = &arguments[1] else { return Err(procedure.refused(arguments)) };
-    let (moment, recall) = recall(run)?.at(*at).map_err(unavailable)?;
+    let recall = recall(run)?;
+    if recall.is_open(*at) {
+        note_read(run, here);
+    }
+    let (moment, recall) = recall.at(*at).map_err(unavailable)?;
     let row = run.at_moment((moment.view(), &recall), |run| {
         let node = Value::FullNode(Arc::new(run.reader.full_node(here)));
         Ok([node, Value::list(read::edges_as_maps(run, here)?)])

@@ -1,19 +1,20 @@
-//! Which pages may open a web socket.
+//! Which pages may do more than look: open web sockets, change something, run queries.
 //!
-//! A browser keeps from a page what other servers answer, and opens a web socket for it wherever it likes: there it only says
-//! where the page is from, and leaves the rest to the server. Clients that are no browsers say nothing, and are not asked.
+//! A browser keeps from a page what other servers answer, and still asks them for it: it opens a web socket wherever the page likes, and
+//! sends a text, which may be a query. It only says where the page is from, and leaves the rest to the server. Clients that are no
+//! browsers say nothing, and are not asked.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use warp::http::header::ORIGIN;
-use warp::http::{HeaderMap, StatusCode};
+use warp::http::{Request, StatusCode};
 use warp::reply::Response;
 use weir_model::lock::lock;
 
-use super::is_asked;
 use crate::config::Webserver;
 use crate::error::plain;
+use crate::sockets::is_asked;
 
 /// The key of the configuration, and what in its list stands for every page.
 const KEY: &str = "webserver.allowed-origins";
@@ -25,26 +26,35 @@ const TELL_INTERVAL: Duration = Duration::from_secs(60);
 /// Where the host stands that was asked; behind a proxy, in the second. No page can set them.
 const HOSTS: [&str; 2] = ["host", "x-forwarded-host"];
 
-/// The answer to a page from elsewhere that asks for a web socket.
-pub fn refusal(headers: &HeaderMap, webserver: &Webserver) -> Option<Response> {
-    let origin = headers.get(ORIGIN).filter(|_| is_asked(headers))?;
+/// What browsers say of a request whose page was had from where the request goes, by whatever name a proxy passes it on. No page can set it.
+const SITE: &str = "sec-fetch-site";
+const OF_HERE: &str = "same-origin";
+
+/// The answer to a page from elsewhere that wants to do more than look.
+pub fn refusal<B>(request: &Request<B>, webserver: &Webserver) -> Option<Response> {
+    let headers = request.headers();
+    let opens = is_asked(headers);
+    let origin = headers.get(ORIGIN).filter(|_| opens || !request.method().is_safe())?;
     let origin = String::from_utf8_lossy(origin.as_bytes());
-    if may_open(&origin, headers, &webserver.allowed_origins, webserver.advertised.as_deref()) {
+    let is_of_here = headers.get(SITE).is_some_and(|site| site.as_bytes() == OF_HERE.as_bytes());
+    if is_of_here || may(&origin, &hosts(request), &webserver.allowed_origins, webserver.advertised.as_deref()) {
         return None;
     }
-    tell(&origin);
+    let what = if opens { "open web sockets" } else { "change anything or run queries" };
+    tell(&origin, what);
     let reason = format!(
-        "Pages from '{origin}' may not open web sockets here, for that is not the host that was asked. Name it in {KEY} if they may, \
+        "Pages from '{origin}' may not {what} here, for that is not the host that was asked. Name it in {KEY} if they may, \
          also where a proxy passes on neither Host nor X-Forwarded-Host"
     );
     Some(plain(StatusCode::FORBIDDEN, reason))
 }
 
 /// A page is not told why it was refused, so whoever runs weir has to be.
-fn tell(origin: &str) {
+fn tell(origin: &str, what: &str) {
     static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
-    let message =
-        format!("a page from {origin:?} was refused a web socket; name its origin in {KEY} if it may read and change the graph");
+    let message = format!(
+        "a page from {origin:?} wanted to {what} and was refused; name its origin in {KEY} if it may read and change the graph"
+    );
     if is_due(&mut lock(&TOLD), Instant::now()) {
         tracing::warn!("{message}");
     } else {
@@ -67,8 +77,15 @@ pub fn is_origin(text: &str) -> bool {
     text == ANY || text.split_once("://").is_some_and(|(scheme, place)| !scheme.is_empty() && is_place(place))
 }
 
+/// The hosts that were asked, as clients and proxies say. HTTP/2 says it in the address.
+fn hosts<B>(request: &Request<B>) -> Vec<&str> {
+    let named = HOSTS.into_iter().flat_map(|name| request.headers().get_all(name)).filter_map(|value| value.to_str().ok());
+    let named = named.flat_map(|hosts| hosts.split(',')).map(str::trim);
+    named.chain(request.uri().authority().map(|authority| authority.as_str())).collect()
+}
+
 /// Pages of weir's own host may, by whichever name it was asked, and those that the configuration names.
-fn may_open(origin: &str, headers: &HeaderMap, allowed: &[String], advertised: Option<&str>) -> bool {
+fn may(origin: &str, asked: &[&str], allowed: &[String], advertised: Option<&str>) -> bool {
     if allowed.iter().any(|allowed| allowed == ANY) {
         return true;
     }
@@ -77,10 +94,8 @@ fn may_open(origin: &str, headers: &HeaderMap, allowed: &[String], advertised: O
     let is_it = |named: &str| {
         parts(named).is_some_and(|(other, at)| other.eq_ignore_ascii_case(scheme) && at.eq_ignore_ascii_case(place))
     };
-    let asked = HOSTS.into_iter().flat_map(|name| headers.get_all(name)).filter_map(|value| value.to_str().ok());
-    let mut asked = asked.flat_map(|hosts| hosts.split(','));
     allowed.iter().map(String::as_str).chain(advertised).any(is_it)
-        || asked.any(|host| without_usual_port(scheme, host.trim()).eq_ignore_ascii_case(place))
+        || asked.iter().any(|host| without_usual_port(scheme, host).eq_ignore_ascii_case(place))
 }
 
 /// The scheme of a URL, and its host with the port where that is not the usual one.
@@ -101,18 +116,16 @@ fn without_usual_port<'a>(scheme: &str, place: &'a str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use warp::http::header::HOST;
-    use warp::http::{HeaderName, HeaderValue};
-
     use super::*;
 
     #[test]
     fn pages_of_the_host_that_was_asked_and_named_ones_may() {
-        let may = |origin: &str, host: &'static str, forwarded: Option<&'static str>| {
-            let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-            headers.extend(forwarded.map(|host| (HeaderName::from_static("x-forwarded-host"), HeaderValue::from_static(host))));
+        let may = |origin: &str, host: &str, forwarded: Option<&str>| {
+            let request = Request::builder().header("host", host);
+            let request = forwarded.into_iter().fold(request, |request, host| request.header("x-forwarded-host", host));
             let allowed = ["https://ui.example.com".to_owned(), "http://other.example.com:80".to_owned()];
-            may_open(origin, &headers, &allowed, Some("https://weir.example.com:8443/weir"))
+            let request = request.body(()).expect("a request");
+            may(origin, &hosts(&request), &allowed, Some("https://weir.example.com:8443/weir"))
         };
         let here = "localhost:8080";
         assert!(may("http://localhost:8080", here, None) && may("http://[::1]:8080", "[::1]:8080", None));
@@ -126,7 +139,14 @@ mod tests {
         assert!(may("https://example.com", here, Some("inner, example.com")) && !may("https://example.com", here, Some("inner")));
         assert!(may("https://ui.example.com", here, None) && !may("http://ui.example.com", here, None));
         assert!(may("http://other.example.com", here, None) && may("https://weir.example.com:8443", here, None));
-        assert!(may_open("null", &HeaderMap::new(), &[ANY.to_owned()], None));
+    }
+
+    #[test]
+    fn the_host_of_http_2_stands_in_the_address() {
+        let request = Request::builder().uri("https://example.com:8443/api/v1/query/cypher").body(()).expect("a request");
+        assert!(may("https://example.com:8443", &hosts(&request), &[], None));
+        assert!(!may("https://example.com", &hosts(&request), &[], None));
+        assert!(may("null", &[], &[ANY.to_owned()], None));
     }
 
     #[test]
