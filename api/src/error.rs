@@ -43,6 +43,9 @@ pub enum ApiError {
     Method(String),
     #[error("moved to {0}")]
     Moved(String),
+    /// For now: a later version may have a page there.
+    #[error("to be found at {0}")]
+    Elsewhere(&'static str),
     #[error("the content type {given} is not supported")]
     ContentType { given: String, expected: &'static str },
     #[error("the content encoding {given} is not supported")]
@@ -108,6 +111,11 @@ impl ApiError {
                 if let Ok(to) = HeaderValue::from_str(&to) {
                     reply.headers_mut().insert(LOCATION, to);
                 }
+                reply
+            }
+            ApiError::Elsewhere(to) => {
+                let mut reply = response(StatusCode::TEMPORARY_REDIRECT, None, String::new());
+                reply.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
                 reply
             }
             ApiError::ContentType { given, expected } => plain(

@@ -36,6 +36,8 @@ pub struct LiveState {
     shown: AtomicU64,
     recent: Mutex<VecDeque<Json>>,
     history: Mutex<VecDeque<Json>>,
+    /// What was last sent of the graphs; nothing since a page asked for the state.
+    told: Mutex<Option<Vec<Json>>>,
 }
 
 impl LiveState {
@@ -64,6 +66,18 @@ impl LiveState {
     fn totals(&self) -> (u64, u64) {
         (self.matches.load(Ordering::Relaxed), self.cancellations.load(Ordering::Relaxed))
     }
+
+    /// What has to be sent of the graphs: nothing where it is what was sent last, and the texts of queries only where those differ.
+    fn news(&self, graphs: Vec<Json>) -> Option<Json> {
+        let mut told = lock(&self.told);
+        if told.as_ref() == Some(&graphs) {
+            return None;
+        }
+        let known = told.as_ref().is_some_and(|told| queries(told) == queries(&graphs));
+        let news = if known { without_texts(graphs.clone()) } else { graphs.clone() };
+        *told = Some(graphs);
+        Some(Json::Array(news))
+    }
 }
 
 /// What a page needs to begin with.
@@ -71,12 +85,15 @@ pub fn state(app: &App) -> Json {
     let live = &app.live;
     let recent: Vec<Json> = lock(&live.recent).iter().cloned().collect();
     let history: Vec<Json> = lock(&live.history).iter().cloned().collect();
+    let graphs = graphs(app);
+    // Whoever asks holds another list than the rest: all is sent again.
+    *lock(&live.told) = None;
     json!({
         "version": crate::VERSION,
         "store": app.settings.store.label(),
         "recent": recent,
         "history": history,
-        "graphs": graphs(app),
+        "graphs": graphs,
     })
 }
 
@@ -108,6 +125,27 @@ fn graphs(app: &App) -> Vec<Json> {
     described.collect()
 }
 
+/// The standing queries of graphs: the name of the graph, the name, the text.
+fn queries(graphs: &[Json]) -> Vec<[&Json; 3]> {
+    graphs
+        .iter()
+        .flat_map(|graph| standing(graph).iter().map(move |query| [&graph["name"], &query["name"], &query["query"]]))
+        .collect()
+}
+
+fn standing(graph: &Json) -> &[Json] {
+    graph["standing"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The texts of standing queries may be long, and numbers differ twice a second.
+fn without_texts(mut graphs: Vec<Json>) -> Vec<Json> {
+    let standing = graphs.iter_mut().filter_map(|graph| graph["standing"].as_array_mut()).flatten();
+    for query in standing.filter_map(Json::as_object_mut) {
+        query.remove("query");
+    }
+    graphs
+}
+
 /// Sends rates to the page until weir stops.
 pub async fn tick(app: Arc<App>) {
     let mut stop = app.stopping();
@@ -135,9 +173,10 @@ pub async fn tick(app: Arc<App>) {
             }
         }
         if app.live.hub.is_heard() {
-            let graphs = graphs(&app);
             app.live.hub.send(Live { name: "rates", id: None, data: rates.to_string() });
-            app.live.hub.send(Live { name: "graphs", id: None, data: Json::Array(graphs).to_string() });
+            if let Some(news) = app.live.news(graphs(&app)) {
+                app.live.hub.send(Live { name: "graphs", id: None, data: news.to_string() });
+            }
         }
     }
 }
@@ -146,4 +185,26 @@ pub async fn tick(app: Arc<App>) {
 fn counts(app: &App) -> [u64; 3] {
     let (matches, cancellations) = app.live.totals();
     [app.ingests.records() + app.live.generated.load(Ordering::Relaxed), matches, cancellations]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_are_sent_where_they_differ_and_texts_where_they_do() {
+        let live = LiveState::default();
+        let graphs = |count: u64, text: &str| {
+            vec![json!({"name": "quine", "ingests": [], "standing": [{"name": "q", "query": text, "count": count, "rate": 0}]})]
+        };
+        let sent = |graphs| live.news(graphs).map(|news| news[0]["standing"][0].clone());
+        let whole = |count: u64, text: &str| Some(json!({"name": "q", "query": text, "count": count, "rate": 0}));
+        assert_eq!(sent(graphs(1, "MATCH (n)")), whole(1, "MATCH (n)"));
+        assert_eq!(sent(graphs(1, "MATCH (n)")), None);
+        assert_eq!(sent(graphs(2, "MATCH (n)")), Some(json!({"name": "q", "count": 2, "rate": 0})));
+        assert_eq!(sent(graphs(2, "MATCH (m)")), whole(2, "MATCH (m)"));
+        // A page has asked for the state.
+        *lock(&live.told) = None;
+        assert_eq!(sent(graphs(2, "MATCH (m)")), whole(2, "MATCH (m)"));
+    }
 }

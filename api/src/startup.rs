@@ -86,9 +86,10 @@ impl Startup {
         match asked {
             Some("admin::liveness") => StatusCode::NO_CONTENT.into_response(),
             // A browser that follows results gives up at an error, and comes back when a stream ends.
-            Some("standing::results") => {
+            Some("standing::results" | "ui::events") => {
                 error::response(StatusCode::OK, Some("text/event-stream"), format!("retry: {COME_BACK_MILLIS}\n\n"))
             }
+            Some("ui::page" | "documents::page" | "documents::page_v1") => routes::starting(&self.reason()),
             _ => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
         }
     }

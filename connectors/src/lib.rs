@@ -2,73 +2,86 @@
 //!
 //!     source ─ frames ─> decode ─ values ─>   …   ─ matches ─> encode ─> delivery ─> destination
 //!
-//! `SOURCES` and `DESTINATIONS` are all there is. A connector is one file, one struct and one row. What connectors share
-//! is here once: bounds and rate limit (`stream`), framing, decoding, encoding, and delivery with its queue, retries and
-//! counters.
+//! `SOURCES` and `DESTINATIONS` are all there is. A connector is one struct and one row. Services with a protocol or a client
+//! of their own have a folder; `sources/` and `destinations/` hold the rest. What connectors share is here once: bounds and rate
+//! limit (`stream`), framing, decoding, encoding, and delivery with its queue, retries and counters.
 
-pub mod amqp;
-#[cfg(feature = "aws")]
-pub mod aws;
-mod avro;
-pub mod bell;
-pub mod body;
-pub mod charset;
-mod compression;
-pub mod config;
-mod container;
-mod crew;
-pub mod dead_letters;
-pub mod decode;
-pub mod delivery;
-pub mod destination;
-pub mod destinations;
-mod dial;
-pub mod encode;
-mod ends;
-pub mod error;
-mod event_stream;
-mod feed;
-mod fields;
-pub mod fetch;
-mod file_head;
-pub mod file_policy;
-pub mod formats;
-pub mod frames;
-pub mod framing;
-pub mod host_policy;
-pub mod http;
-pub mod intake;
-#[cfg(feature = "javascript")]
-pub mod javascript;
-#[cfg(feature = "kafka")]
-pub mod kafka;
-mod keeper;
-mod length_prefix;
-mod moment;
-pub mod mqtt;
-mod names;
-pub mod nats;
-pub mod on_call;
-mod origin;
-pub mod output_format;
-pub mod overheard;
-pub mod parquet;
-pub mod postgres;
-mod publisher;
-pub mod rate;
-pub mod recoded_stream;
-pub mod recoding;
-pub mod redis;
-pub mod registry;
-mod result_ids;
-pub mod schema;
-pub mod secret;
+// In: from services to frames.
 pub mod source;
 pub mod sources;
 pub mod stream;
-mod tcp;
-pub mod thread;
+pub mod rate;
+mod origin;
+pub mod file_policy;
+mod file_head;
+pub mod frames;
+pub mod framing;
+mod length_prefix;
+mod event_stream;
+pub mod body;
+pub mod charset;
+pub mod recoding;
+pub mod recoded_stream;
+mod container;
+mod feed;
+mod keeper;
+pub mod intake;
 pub mod upload;
+
+// From the bytes of records to values.
+pub mod formats;
+pub mod decode;
+pub mod schema;
+mod avro;
+pub mod parquet;
+#[cfg(feature = "javascript")]
+pub mod javascript;
+pub mod fetch;
+
+// Out: from results to services.
+pub mod output_format;
+pub mod encode;
+mod result_ids;
+mod moment;
+mod compression;
+pub mod delivery;
+pub mod on_call;
+pub mod dead_letters;
+pub mod destination;
+pub mod destinations;
+mod publisher;
+
+// Services with a protocol or a client of their own.
+#[cfg(feature = "kafka")]
+pub mod kafka;
+#[cfg(feature = "aws")]
+pub mod aws;
+pub mod redis;
+pub mod amqp;
+pub mod mqtt;
+pub mod nats;
+pub mod postgres;
+pub mod registry;
+
+// Connections.
+pub mod http;
+pub mod host_policy;
+mod dial;
+mod tcp;
+mod ends;
+mod fields;
+
+// Shared by all of it.
+pub mod config;
+pub mod secret;
+pub mod error;
+pub mod bell;
+mod crew;
+pub mod thread;
+mod names;
+
+// For tests, those of other crates too.
+pub mod overheard;
 
 #[cfg(test)]
 mod conformance;

@@ -4,24 +4,23 @@
 //!             lexer     parser         bind           rewrite            lower
 //!
 //! `standing` takes the same road for standing queries, with its own restrictions; `explain` prints every stage;
-//! `language` is what editors ask,
-//! `gremlin` tells the traversals of old clients in Cypher.
+//! `language` is what editors ask, `gremlin` tells the traversals of old clients in Cypher.
 
+mod lexer;
+mod parser;
 pub mod ast;
 mod bind;
-pub mod error;
-mod explain;
 pub mod functions;
-pub mod gremlin;
-pub mod language;
-mod lexer;
-mod lower;
-mod needs;
-mod parser;
 pub mod procedures;
 mod rewrite;
-mod standing;
 mod walk;
+mod lower;
+mod needs;
+mod standing;
+mod explain;
+pub mod language;
+pub mod gremlin;
+pub mod error;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};

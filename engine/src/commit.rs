@@ -164,7 +164,8 @@ impl Committer {
     }
 
     /// A transaction: evaluated until what it read is unchanged when it is committed, so often at most, and then under the lock. It is told the tick of
-    /// what it sees, and where the graph stands once that is locked. None where there is nothing to commit. After an error nothing has happened.
+    /// what it sees, and where the graph stands once that is locked. None where there is nothing to commit. After an error nothing has happened:
+    /// whoever is told that the workers or the log are late tries again, so nothing may fail with that once the change is appended.
     pub fn transact(
         &self,
         tries: usize,

@@ -22,9 +22,7 @@ use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};
 use crate::standing::{StandingQuery, StandingState};
 use crate::store::Delivered;
-
-/// Where it is kept: among the outputs of the query, under a name that none has.
-pub const HELD: &str = "\u{0}held";
+use crate::store::reserved::HELD;
 
 /// Asked for in a pause: it comes with the end of that, which is not known yet.
 const WITH_THE_PAUSE: Tick = Tick::MAX;

@@ -24,13 +24,11 @@ use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};
 use crate::standing::{StandingQuery, StandingState};
 use crate::store::Delivered;
+use crate::store::reserved::PAUSED;
 
 /// The sum is kept again after so long, and no more often than lets the writing of it take a fiftieth of the time.
 const KEEP_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_SHARE: u32 = 50;
-
-/// Where the sum is kept: among the outputs of the query, under a name that none has.
-pub const PAUSED: &str = "\u{0}paused";
 
 /// The pauses of one query that are not over for all of its outputs.
 #[derive(Default)]

@@ -18,21 +18,16 @@ use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 use crate::command::{Command, Install};
 use crate::error::EngineError;
 use crate::handle::Graph;
-use crate::held::{HELD, Held};
+use crate::held::Held;
 use crate::inbox::Inbox;
 use crate::latency::Latency;
-use crate::pause::{First, PAUSED, Pauses};
+use crate::pause::{First, Pauses};
 use crate::render::aside::{LeftOut, Pace};
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
 use crate::store::Delivered;
-
-/// Where it is kept from which result on those who follow the query may ask for results again: among its outputs, under a name that none has.
-const FOLLOWED: &str = "\u{0}followed";
-
-/// Where it is kept before which tick what there is makes up the first results, until all outputs have these: among the outputs, under a name that none has.
-pub const BEGUN: &str = "\u{0}begun";
+use crate::store::reserved::{BEGUN, FOLLOWED, HELD, PAUSED, is_reserved};
 
 /// Which of the matches that exist at installation are results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -321,8 +316,7 @@ impl Graph {
             installed.iter().flat_map(|(query, state)| state.delivered_of(*query)).map(|known| (known.query, known.output));
         let (queries, outputs): (FxHashSet<QueryId>, FxHashSet<(QueryId, Text)>) =
             (installed.iter().map(|(query, _)| *query).collect(), outputs.collect());
-        let is_ours = |output: &Text| output.as_str().starts_with('\0');
-        let is_there = |key: &(QueryId, Text)| outputs.contains(key) || (is_ours(&key.1) && queries.contains(&key.0));
+        let is_there = |key: &(QueryId, Text)| outputs.contains(key) || (is_reserved(key.1.as_str()) && queries.contains(&key.0));
         let gone = self.all_recovered().filter(|key| !is_there(key));
         gone.for_each(|(query, output)| self.committer().note_delivered(Delivered::gone(*query, output.clone())));
     }

@@ -317,13 +317,13 @@ impl State {
         let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
             let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
             let member = Member { query: *number, source, since: 0, constants, ending, pace: install.pace.clone() };
-            (pattern.program.clone(), member)
+            (pattern.name.clone(), pattern.program.clone(), member)
         });
-        let families = Installation::families(members);
+        let patterns = Installation::patterns(members);
         let (backfill, mut held) = (install.backfill.clone(), graph.trace.clone());
         // It keeps ticks apart, not batches: unmerged, they would become more and more as long as it takes.
         held.set_physical_compaction(AntichainRef::new(&[]));
-        let installation = Installation { query: *number, families, snapshot, backfill, held };
+        let installation = Installation { query: *number, graph: install.graph, patterns, snapshot, backfill, held };
         self.installations += 1;
         let turn = (self.turns.clone(), self.installations);
         worker.dataflow::<Time, _, _>(|scope| installation.render(scope, &standing.common, turn));

@@ -15,6 +15,7 @@ use weir_engine::evaluate::Prepared;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::InMemory;
 use weir_engine::{Engine, Graph, Options, Standing, StandingQuery, Start};
+use weir_model::plan::Plan;
 use weir_model::{Mutations, NodeId, QueryId, Tick, Value};
 
 const NODES: u64 = 9;
@@ -65,11 +66,11 @@ fn random_query(random: &mut Random) -> String {
     }
 }
 
-fn random_record(random: &mut Random, graph: &Graph) -> Mutations {
+fn random_record(random: &mut Random, graph: &Graph, nodes: u64) -> Mutations {
     let symbol = |name: &str| graph.symbols().intern(name);
     let mut out = Mutations::default();
     for _ in 0..=random.below(3) {
-        let (source, target) = (node(random.below(NODES)), node(random.below(NODES)));
+        let (source, target) = (node(random.below(nodes)), node(random.below(nodes)));
         match random.below(8) {
             0 => out.set_label(target, symbol("A"), random.below(3) > 0),
             1 | 2 => out.set_property(target, symbol("x"), &random_value(random)),
@@ -94,15 +95,35 @@ struct Watched {
     before: Rows,
 }
 
-impl Watched {
-    fn install(graph: &Graph, reference: &ReferenceGraph, number: u64, text: String, whole: bool) -> Watched {
-        let id = QueryId(NodeId::new(number, 11));
-        let start = if whole { Start::WholeGraph } else { Start::Now };
+/// A query before it is installed.
+struct Ready {
+    plan: Plan,
+    prepared: Prepared,
+    text: String,
+    before: Rows,
+}
+
+impl Ready {
+    fn new(graph: &Graph, reference: &ReferenceGraph, text: String) -> Ready {
         let plan = compile(StandingMode::AnyQuery, &text);
-        let query = graph.install(Standing { id, plan, cancellations: true, start, outputs: Vec::new() }).unwrap();
         let prepared = Prepared::new(ad_hoc(&text), graph.symbols());
         let before = answer(&prepared, reference, graph);
+        Ready { plan, prepared, text, before }
+    }
+
+    fn install(self, graph: &Graph, number: u64, whole: bool) -> Watched {
+        let Ready { plan, prepared, text, before } = self;
+        let id = QueryId(NodeId::new(number, 11));
+        let start = if whole { Start::WholeGraph } else { Start::Now };
+        let query = graph.install(Standing { id, plan, cancellations: true, start, outputs: Vec::new() }).unwrap();
         Watched { query, prepared, text, wanted: Vec::new(), whole, before }
+    }
+}
+
+impl Watched {
+    fn install(graph: &Graph, reference: &ReferenceGraph, number: u64, text: String, whole: bool) -> Watched {
+        let ready = Ready::new(graph, reference, text);
+        ready.install(graph, number, whole)
     }
 
     fn check(&self, upper: Tick, about: &str) {
@@ -163,7 +184,7 @@ fn run(seed: u64, workers: usize, at_once: usize) {
             gone.check(upper, &about);
             graph.drop_standing(gone.query.id());
         }
-        let records: Vec<Mutations> = (0..at_once).map(|_| random_record(&mut random, &graph)).collect();
+        let records: Vec<Mutations> = (0..at_once).map(|_| random_record(&mut random, &graph, NODES)).collect();
         upper = graph.apply(common::concatenate(&records), records.len()).unwrap();
         for (record, number) in records.iter().zip(0..) {
             reference.apply_all(record);
@@ -186,6 +207,46 @@ fn queries_that_come_and_go_report_what_is_so() {
         for (workers, at_once) in [(1, 1), (1, 13), (2, 5), (4, 8)] {
             run(seed, workers, at_once);
         }
+    }
+}
+
+/// Of a graph that is there, many are installed at once. They look through it together while it changes, and some go before they have.
+#[test]
+fn queries_that_are_installed_at_once_find_what_was_there() {
+    const MANY_NODES: u64 = 3000;
+    for (seed, workers) in [(88172645463325252, 1), (2685821657736338717, 2), (1181783497276652981, 3)] {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let mut random = Random(seed);
+        let mut reference = ReferenceGraph::new();
+        let change = |random: &mut Random, reference: &mut ReferenceGraph, count: usize| {
+            let records: Vec<Mutations> = (0..count).map(|_| random_record(random, &graph, MANY_NODES)).collect();
+            records.iter().for_each(|record| reference.apply_all(record));
+            graph.apply(common::concatenate(&records), count).unwrap()
+        };
+        change(&mut random, &mut reference, 6000);
+        let mut watched: Vec<Watched> = Vec::new();
+        for burst in 0..3u64 {
+            let mut texts: Vec<String> = (0..24).map(|_| random_query(&mut random)).collect();
+            texts.push("MATCH (n:NotThere) RETURN id(n) AS n".to_owned());
+            texts.push("MATCH (a)-[:notThere]->(b) RETURN id(a) AS a".to_owned());
+            let ready: Vec<Ready> = texts.into_iter().map(|text| Ready::new(&graph, &reference, text)).collect();
+            for (one, number) in ready.into_iter().zip(0..) {
+                watched.push(one.install(&graph, burst * 1000 + number, true));
+                if number % 5 == 0 {
+                    change(&mut random, &mut reference, 2);
+                }
+            }
+            let gone = watched.swap_remove(random.below(watched.len() as u64) as usize);
+            graph.drop_standing(gone.query.id());
+        }
+        let upper = change(&mut random, &mut reference, 1);
+        for one in &mut watched {
+            one.wanted.push((Tick(upper.0 - 1), answer(&one.prepared, &reference, &graph)));
+            one.check(upper, &format!("seed {seed}, {workers} workers"));
+        }
+        engine.shutdown().unwrap();
     }
 }
 

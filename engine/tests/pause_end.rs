@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::{compile, node};
 use weir_cypher_compiler::StandingMode;
-use weir_engine::pause::PAUSED;
+use weir_engine::store::reserved::PAUSED;
 use weir_engine::store::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RocksDb, RocksDbOptions, RunId, RunInfo, Sizes,
     Store, StoreError,

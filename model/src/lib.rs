@@ -1,34 +1,39 @@
-//! The words every other crate shares, in the order of the data path.
+//! The words every other crate shares: what values are first, then in the order of the data path.
 //!
 //!     Record -> Plan (over Values) -> Mutations -> Tick -> Match
 //!
 //! No input or output, no timely, no parser: types, the semantics of values, and the evaluation of expressions.
 
-pub mod aggregate;
-pub mod arithmetic;
-pub mod asked;
-pub mod clock;
-pub mod codec;
-pub mod evaluation;
-pub mod exact;
-pub mod expression;
-pub mod extent;
+// What everything is made of.
 pub mod id;
+pub mod value;
+pub mod temporal;
+pub mod order;
+pub mod arithmetic;
+pub mod exact;
+pub mod extent;
+pub mod text_form;
 pub mod java_regex;
 pub mod json;
-pub mod lock;
-pub mod mutation;
-pub mod order;
+pub mod protobuf;
+
+// The data path.
+pub mod record;
 pub mod plan;
 pub mod procedure;
-pub mod protobuf;
-pub mod record;
 pub mod schema;
 pub mod slots;
-pub mod temporal;
-pub mod text_form;
+pub mod asked;
+pub mod expression;
+pub mod evaluation;
+pub mod aggregate;
+pub mod clock;
+pub mod mutation;
+pub mod codec;
 pub mod tick;
-pub mod value;
+
+// For all of it.
+pub mod lock;
 
 pub use clock::Clock;
 pub use expression::{Aggregate, AggregateKind, Context, Expr, Failure, Function, GraphFree};

@@ -34,6 +34,17 @@ pub enum Kind {
     ClearProperties = 7,
 }
 
+impl Kind {
+    /// Whether it names another node: the other end of an edge.
+    #[inline]
+    pub fn has_end(self) -> bool {
+        match self {
+            Kind::Out | Kind::In | Kind::OutParallel | Kind::InParallel | Kind::EdgeProperty => true,
+            Kind::Label | Kind::Property | Kind::ClearProperties => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u32);
 

@@ -106,3 +106,22 @@ fn edges_that_were_there_before_the_first_query_are_walked() {
         }
     }
 }
+
+/// Neither the list that a path becomes when it leaves the engine nor one value.
+#[test]
+fn a_path_is_unwound_into_its_nodes_and_edges() {
+    let edge = |source, target, present| Change::Edge(Edge { source, kind: "R", target, ordinal: 0 }, present);
+    let mut first: Vec<Change> = (0..3).map(|n| Change::Exists(n, true)).collect();
+    first.push(edge(0, 1, true));
+    let records = vec![first, vec![edge(1, 2, true)], vec![edge(2, 2, true)], vec![edge(0, 1, false)]];
+    let begins = vec![Begin { after: 0, baseline: Baseline::All }];
+    let setting = Setting { workers: 1, batch_size: 1, batches_per_life: None, begins };
+    let query = Query { text: "MATCH p = (a)-[r:R]->(b) UNWIND p AS x RETURN x".to_owned(), ordered: false };
+    for open_cypher in [false, true] {
+        let history = History { open_cypher, records: records.clone() };
+        match World::new(history, setting.clone()).live(std::slice::from_ref(&query)) {
+            Ok(tally) => assert!(tally.any_query == 1 && tally.filled > 0 && tally.without_reference == 0, "{tally:?}"),
+            Err(difference) => panic!("{}", difference.what),
+        }
+    }
+}

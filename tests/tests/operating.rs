@@ -206,6 +206,9 @@ fn a_start_that_takes_time_is_told() {
         let [liveness, other] = ["/api/v1/admin/liveness", "/api/v1/ingest"].map(|path| ask(path).map(|answer| answer.status));
         lived += u32::from(liveness.is_ok_and(|status| status == 204));
         assert!(other.is_ok_and(|status| [503, 200].contains(&status)));
+        // A browser is shown a page, and asks again by itself.
+        let page = ask("/docs").expect("an answer");
+        assert!(page.status == 200 || page.text().contains("http-equiv=\"refresh\""), "{}", page.shown());
     }
     assert!(lived > 0 && reasons.iter().any(|reason| reason.contains("the graph is being read")), "{reasons:?}");
     assert!(reasons.iter().any(|reason| reason.contains(" entries of the log re")), "{reasons:?}");

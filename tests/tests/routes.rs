@@ -219,7 +219,7 @@ fn walks_in_every_family() {
                 "PUT /api/v1/algorithm/walk",
                 json!({"type": "LocalFile", "fileName": "one.csv"}),
                 400,
-                Is::Json(json!(["Invalid file name: one.csv"])),
+                Is::Json(json!(["the file 'one.csv' exists already"])),
             ),
             with(
                 "PUT /api/v1/algorithm/walk",

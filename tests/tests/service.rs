@@ -40,8 +40,12 @@ fn it_starts_answers_and_ends_with_zero_when_asked() {
 fn paths_bodies_and_pages_are_found_by_what_they_mean() {
     let weir = Home::new().start(IN_MEMORY);
     weir.get("/api/v1/%61dmin/liveness").expect(204);
-    for page in ["/dashboard", "/home", "/explorer"] {
-        assert_eq!(weir.get(page).expect(308).header("location"), Some("./"));
+    for (page, place) in [("/dashboard", "./"), ("/home", "./"), ("/explorer", "./"), ("/explorer/", "../"), ("/home/", "../")] {
+        assert_eq!(weir.get(page).expect(307).header("location"), Some(place), "{page}");
+    }
+    for (export, name) in [("export", "graph.jsonl"), ("export?format=parquet", "graph.parquet")] {
+        let kept = format!("attachment; filename=\"{name}\"");
+        assert_eq!(weir.get(&format!("/api/v1/admin/{export}")).expect(200).header("content-disposition"), Some(&*kept));
     }
     // Scheme and host are those the client has asked, whatever a proxy has made of them.
     let moved = weir.get("/api/v1/admin/build-info/?x=1").expect(308);

@@ -30,8 +30,9 @@ use weir_model::{Position, Tick, Value};
 
 use super::errors::{DeadLetters, Letter};
 use super::limit::Failures;
+use super::stream::BUG;
 use super::transformation::{Applied, Running, Stopped, Untransformed};
-use super::{BUG, Status, Stream, lock};
+use super::{Status, Stream, lock};
 use crate::error::{chain, failure_text};
 use crate::traces::{self, Kind, Span};
 
@@ -532,13 +533,10 @@ fn commit(
             all = false;
             break;
         };
-        if let Some(span) = &mut span {
-            match &ingested {
-                Ok(ingested) => span.set("weir.records.failed", ingested.failures.len() as u64),
-                Err(error) => span.fail(chain(error)),
-            }
-        }
         let ingested = ingested?;
+        if let Some(span) = &mut span {
+            span.set("weir.records.failed", ingested.failures.len() as u64);
+        }
         drop(span);
         let without_effect: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
         told = set_ineffective_aside(stream, &mut letters, &batch, &without_effect)?;
@@ -566,8 +564,8 @@ fn commit(
     too_many.map_or(Ok(all), |reason| Err(Failed::for_good(reason)))
 }
 
-/// Tries again where the workers or the log are late, which may pass: a disk was slow, the machine was suspended. Not what is `Unconfirmed`: it has happened. None where
-/// `attempt` says so, or the stream is to end.
+/// Tries again where the workers or the log are late, which may pass: a disk was slow, the machine was suspended. What fails so has not
+/// happened. None where `attempt` says so, or the stream is to end.
 fn in_time<T>(stream: &Stream, mut attempt: impl FnMut() -> Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
     let mut pause = LATE_PAUSE;
     loop {
@@ -645,7 +643,11 @@ fn take_effect(
         stream.committed();
         match ingested {
             Ok(None) => pace.learn(1, begun.elapsed()),
-            ingested => return ingested,
+            Ok(ingested) => return Ok(ingested),
+            Err(error) => {
+                span.iter_mut().for_each(|span| span.fail(chain(&error)));
+                return Err(error);
+            }
         }
     }
     Ok(None)
@@ -690,7 +692,7 @@ fn tell(stream: &Stream, boxes: &mut Option<DeadLetters>, letters: &[Letter<'_>]
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::stream;
+    use super::super::stream::tests::stream;
     use super::*;
 
     #[test]

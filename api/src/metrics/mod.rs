@@ -94,10 +94,9 @@ pub fn to_json(app: &App) -> Json {
         }
         for query in &graph.queries {
             let dropped: u64 = query.outputs().iter().map(|output| output.counters.dropped.load(Ordering::Relaxed)).sum();
-            let (results, cancelled) = (query.result_count(), query.cancellation_count());
-            counters
-                .insert(format!("{prefix}standing-queries.results.{}", query.name), (results - cancelled.min(results)).into());
-            counters.insert(format!("{prefix}standing-queries.cancellations.{}", query.name), cancelled.into());
+            // Cancellations are results, too.
+            counters.insert(format!("{prefix}standing-queries.results.{}", query.name), query.result_count().into());
+            counters.insert(format!("{prefix}standing-queries.cancellations.{}", query.name), query.cancellation_count().into());
             counters.insert(format!("{prefix}standing-queries.dropped.{}", query.name), dropped.into());
         }
         // Nodes do not sleep, and wait for no place, so none of these ever happens.

@@ -8,11 +8,15 @@ use weir_connectors::DeliveryCounters;
 use weir_engine::{Histogram, Stage};
 
 use super::timer::Timer;
-use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
+use super::{GraphFigures, Process, closed_valves, graphs, memory_bytes_total, store_bytes};
 use crate::app::App;
 use crate::ingest::Status;
 use crate::outputs::{Figures, State};
 use crate::traces;
+
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
 
 const fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -83,9 +87,9 @@ pub fn text(app: &App) -> String {
     let mut page = Page { text: String::with_capacity(4096) };
     page.family("weir_build_info", "gauge", "The version that runs.");
     page.sample("weir_build_info", &[("version", crate::VERSION), ("store", app.settings.store.label())], 1.0);
-    page.one("weir_ready", "gauge", "1 when requests may be sent here.", f64::from(u8::from(app.not_ready().is_none())));
+    page.one("weir_ready", "gauge", "1 when requests may be sent here.", flag(app.not_ready().is_none()));
     let failed = app.engine.log_failure().is_some();
-    page.one("weir_log_failed", "gauge", "1 when a write failed: nothing more is written or read.", f64::from(u8::from(failed)));
+    page.one("weir_log_failed", "gauge", "1 when a write failed: nothing more is written or read.", flag(failed));
     page.family("weir_namespace_damaged", "gauge", "1 for a namespace that cannot be read.");
     for (name, _) in app.engine.damaged() {
         page.sample("weir_namespace_damaged", &[("namespace", name.as_str())], 1.0);
@@ -113,12 +117,7 @@ pub fn text(app: &App) -> String {
     if let Some(memory) = weir_engine::memory::figures() {
         page.one("weir_memory_limit_bytes", "gauge", "What the process may have of memory.", memory.limit_bytes as f64);
         page.one("weir_memory_file_bytes", "gauge", "Pieces of the graph that may leave memory.", memory.file_bytes as f64);
-        page.one(
-            "weir_memory_tight",
-            "gauge",
-            "1 while ingest is slowed because memory is short.",
-            f64::from(u8::from(memory.tight)),
-        );
+        page.one("weir_memory_tight", "gauge", "1 while ingest is slowed because memory is short.", flag(memory.tight));
     }
     let process = Process::read();
     page.one("process_resident_memory_bytes", "gauge", "Resident memory.", process.resident_bytes as f64);
@@ -143,20 +142,24 @@ fn of_streams(app: &App, page: &mut Page) {
     each("weir_ingest_records_total", "counter", "Records taken in.", &|stream| stream.ingested() as f64);
     each("weir_ingest_bytes_total", "counter", "Bytes of these records.", &|stream| stream.ingested_bytes() as f64);
     each("weir_ingest_failed_records_total", "counter", "Records that had no effect.", &|stream| stream.failed_records() as f64);
-    each("weir_ingest_running", "gauge", "1 while the stream runs.", &|stream| {
-        f64::from(u8::from(stream.status() == Status::Running))
-    });
-    each("weir_ingest_failed", "gauge", "1 when the stream has failed.", &|stream| {
-        f64::from(u8::from(stream.status() == Status::Failed))
-    });
+    each("weir_ingest_running", "gauge", "1 while the stream runs.", &|stream| flag(stream.status() == Status::Running));
+    each("weir_ingest_failed", "gauge", "1 when the stream has failed.", &|stream| flag(stream.status() == Status::Failed));
     page.one("weir_namespaces", "gauge", "Graphs.", graphs.len() as f64);
 }
 
 fn of_queries(app: &App, page: &mut Page) {
     let graphs = graphs(app);
+    of_results(&graphs, page);
+    of_latency(&graphs, page);
+    of_outputs(&graphs, page);
+    let closed = closed_valves(&graphs) as f64;
+    page.one("weir_ingest_valves_closed", "gauge", "Standing queries that ingest waits for.", closed);
+}
+
+fn of_results(graphs: &[GraphFigures], page: &mut Page) {
     let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&crate::standing::Query) -> f64| {
         page.family(name, kind, help);
-        for graph in &graphs {
+        for graph in graphs {
             for query in &graph.queries {
                 page.sample(name, &[("namespace", &graph.name), ("query", &query.name)], value(query));
             }
@@ -183,11 +186,14 @@ fn of_queries(app: &App, page: &mut Page) {
         &|query| query.installed().left_out().map_or(0, |left_out| left_out.rows) as f64,
     );
     each("weir_standing_failed", "gauge", "1 where the query has ended by itself because it cost too much.", &|query| {
-        if query.installed().failure().is_some() { 1.0 } else { 0.0 }
+        flag(query.installed().failure().is_some())
     });
+}
+
+fn of_latency(graphs: &[GraphFigures], page: &mut Page) {
     let name = "weir_standing_latency_seconds";
     page.family(name, "histogram", "How long results took, by stage; of queries that had any.");
-    for graph in &graphs {
+    for graph in graphs {
         for query in &graph.queries {
             let installed = query.installed();
             for stage in Stage::ALL {
@@ -199,6 +205,9 @@ fn of_queries(app: &App, page: &mut Page) {
             }
         }
     }
+}
+
+fn of_outputs(graphs: &[GraphFigures], page: &mut Page) {
     let outputs: Vec<_> = graphs
         .iter()
         .flat_map(|graph| graph.queries.iter().map(move |query| (graph.name.as_str(), query)))
@@ -224,7 +233,6 @@ fn of_queries(app: &App, page: &mut Page) {
     }
     let name = "weir_output_loops_total";
     each(name, "counter", "Results for which it would have written in a loop, and did not.", &|figures, _| figures.loops as f64);
-    let flag = |is: bool| f64::from(u8::from(is));
     each("weir_output_waiting", "gauge", "Results that are not delivered yet.", &|figures, _| figures.waiting as f64);
     each("weir_output_lag_seconds", "gauge", "How long ago the oldest of these was found.", &|figures, _| {
         figures.lag().as_secs_f64()
@@ -236,6 +244,4 @@ fn of_queries(app: &App, page: &mut Page) {
         flag(matches!(figures.state, State::Failed | State::Parked))
     });
     each("weir_output_holds_ingest", "gauge", "1 while ingest waits for it.", &|_, holds| flag(holds));
-    let closed = closed_valves(&graphs) as f64;
-    page.one("weir_ingest_valves_closed", "gauge", "Standing queries that ingest waits for.", closed);
 }

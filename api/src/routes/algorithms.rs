@@ -1,6 +1,7 @@
 //! Random walks over HTTP: one answered, or those from every node saved to a file.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -126,6 +127,9 @@ fn make(app: &App, name: &str) -> Result<File, ApiError> {
     let directory = directory.ok_or_else(|| ApiError::bad("file-ingest.allowed-directories allows no directory to write to"))?;
     File::options().write(true).create_new(true).open(directory.join(name)).map_err(|error| {
         tracing::info!("the file {name} cannot be made: {error}");
-        refused()
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => ApiError::bad(format!("the file '{name}' exists already")),
+            _ => refused(),
+        }
     })
 }

@@ -49,6 +49,7 @@ use crate::wire::family::Family;
 pub use self::request::MEMBER_HEADER;
 pub use self::shards::ShardLimits;
 pub use self::table::ROUTES;
+pub use self::ui::starting;
 pub use warp::http::Method;
 
 /// What a caller must be allowed to. Nothing enforces it until there is sign-on; it stands here so that every route has one.
@@ -242,8 +243,9 @@ fn no_route(request: &http::Request<Incoming>, family: Family) -> ApiError {
             // By which scheme and host it is reached only a proxy knows.
             ApiError::Moved(format!("{shorter}{query}"))
         }
-        // It begins behind whatever a proxy puts before it.
-        _ if method == Method::GET && OTHER_PAGES.contains(&path) => ApiError::Moved("./".to_owned()),
+        // They begin behind whatever a proxy puts before them.
+        Some(shorter) if method == Method::GET && OTHER_PAGES.contains(&shorter) => ApiError::Elsewhere("../"),
+        None if method == Method::GET && OTHER_PAGES.contains(&path) => ApiError::Elsewhere("./"),
         _ => ApiError::NoRoute,
     }
 }

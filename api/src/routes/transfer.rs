@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use warp::http::HeaderValue;
-use warp::http::header::CONTENT_TYPE;
+use warp::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use warp::reply::{Reply as _, Response};
 use weir_cypher_compiler::Options as CompileOptions;
 use weir_engine::store::Since;
@@ -40,7 +40,8 @@ pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
             }
         }
     });
-    Ok(Reply::Whole(body("application/octet-stream", first_part(parts).await?)))
+    let name = "attachment; filename=\"weir.backup\"";
+    Ok(Reply::Whole(body("application/octet-stream", name, first_part(parts).await?)))
 }
 
 /// Namespaces as they are kept, out of a list.
@@ -58,12 +59,12 @@ pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
             write_graph(&common.graph, format, common.at, &mut |part, _| out.write_all(part).map_err(|error| error.to_string()));
         out.end(written.map(drop));
     });
-    let content_type = match format {
-        Format::Jsonl => "application/x-ndjson",
-        Format::Cypher => "text/plain; charset=utf-8",
-        Format::Parquet => "application/vnd.apache.parquet",
+    let (content_type, name) = match format {
+        Format::Jsonl => ("application/x-ndjson", "attachment; filename=\"graph.jsonl\""),
+        Format::Cypher => ("text/plain; charset=utf-8", "attachment; filename=\"graph.cypher\""),
+        Format::Parquet => ("application/vnd.apache.parquet", "attachment; filename=\"graph.parquet\""),
     };
-    Ok(Reply::Whole(body(content_type, first_part(parts).await?)))
+    Ok(Reply::Whole(body(content_type, name, first_part(parts).await?)))
 }
 
 pub async fn import(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
@@ -165,12 +166,14 @@ async fn first_part(mut parts: mpsc::Receiver<Part>) -> Result<mpsc::Receiver<Pa
     }
 }
 
-fn body(content_type: &'static str, parts: mpsc::Receiver<Part>) -> Response {
+/// To be kept under a name: browsers would show it.
+fn body(content_type: &'static str, name: &'static str, parts: mpsc::Receiver<Part>) -> Response {
     let parts = stream::unfold(parts, |mut parts| async move {
         let part = parts.recv().await?.map_err(io::Error::other);
         Some((part, parts))
     });
     let mut reply = warp::reply::stream(parts).into_response();
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    reply.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
     reply
 }

@@ -372,75 +372,29 @@ impl Telling<'_> {
         let mut of = vec![self.row(input, stop.row)?];
         let (fails, values) = match &level.what {
             What::Filter(condition) => {
-                let fails = self.first_failure([*condition], &values);
-                let fails = fails.unwrap_or_else(|| format!("where {} does not hold", words.expr(condition)));
-                (fails, self.looked_at(condition, &values))
+                let otherwise = || format!("where {} does not hold", words.expr(condition));
+                (self.failure_or([*condition], &values, otherwise), self.looked_at(condition, &values))
             }
             What::Window { keys, skip, limit, .. } => {
-                let place = level.order.iter().position(|other| *other == stop.row);
-                told["place"] = place.map(|place| place + 1).into();
-                told["among"] = level.order.len().into();
-                let last = limit.map(|limit| skip.saturating_add(limit));
-                let fails = match (place, last) {
-                    (None, _) => self
-                        .first_failure(keys.iter(), &values)
-                        .unwrap_or_else(|| "what it is ordered by has no value".to_owned()),
-                    (Some(place), _) if place < *skip => format!("it is number {} in order, and {skip} are skipped", place + 1),
-                    (Some(place), _) => format!(
-                        "it is number {} of {} in order, and only those to number {} are shown",
-                        place + 1,
-                        level.order.len(),
-                        last.unwrap_or(usize::MAX)
-                    ),
-                };
-                (fails, of_row())
+                (self.window_stop(stop, (*keys, *skip, *limit), &values, &mut told), of_row())
             }
-            What::Join { left, right } => {
-                let (keys, others) = if stop.input == 0 { (left, right) } else { (right, left) };
-                let mut values_of = JsonMap::new();
-                keys.iter().for_each(|key| values_of.extend(self.looked_at(key, &values)));
-                let equal = left.iter().zip(right.iter());
-                let equal = equal.map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right)));
-                let equal = equal.collect::<Vec<String>>().join(" and ");
-                let fails = match stop.with {
-                    Some(with) => {
-                        let other = level.inputs[1 - stop.input];
-                        let values = self.spread(other, &self.worked.levels[other].rows[with as usize].0);
-                        others.iter().for_each(|key| values_of.extend(self.looked_at(key, &values)));
-                        of.push(self.row(other, with)?);
-                        format!("where {equal} does not hold")
-                    }
-                    None if keys.is_empty() => "the other part has no row".to_owned(),
-                    None => format!("no row of the other part has {equal}"),
-                };
-                (fails, values_of)
-            }
-            What::Each(asks) => {
-                self.asked(asks, row, &mut told)?;
-                let failure = self.question.graph.failure_for(self.staged, *asks, row, self.view, self.worked.at);
-                let fails = match failure {
-                    Some(failure) => format!("what is asked of the graph for this row has no value: {failure}"),
-                    None if self.is_late() => "what is asked of the graph for this row gives nothing, or has no value".to_owned(),
-                    None => "what is asked of the graph for this row gives nothing".to_owned(),
-                };
-                (fails, of_row())
-            }
+            What::Join { left, right } => self.join_stop(stop, (*left, *right), &values, &mut of)?,
+            What::Each(asks) => (self.each_stop(asks, row, &mut told)?, of_row()),
             What::Unwind(list) => {
-                let fails = self.first_failure([*list], &values);
-                let fails = fails.unwrap_or_else(|| format!("{} is empty or null", words.expr(list)));
-                (fails, self.looked_at(list, &values))
+                let otherwise = || format!("{} is empty or null", words.expr(list));
+                (self.failure_or([*list], &values, otherwise), self.looked_at(list, &values))
             }
             What::Project(items) => {
-                let fails = self.first_failure(items.iter().map(|(_, expr)| expr), &values).unwrap_or_else(|| {
+                let otherwise = || {
                     let of: Vec<String> = items.iter().map(|(_, expr)| words.expr(expr)).collect();
                     format!("one of these has no value: {}", of.join(", "))
-                });
-                (fails, of_row())
+                };
+                (self.failure_or(items.iter().map(|(_, expr)| expr), &values, otherwise), of_row())
             }
             What::Group { keys, aggregates, .. } => {
                 let arguments = aggregates.iter().flat_map(|aggregate| &aggregate.arguments);
-                let fails = self.first_failure(keys.iter().chain(arguments), &values);
-                (fails.unwrap_or_else(|| "a key or an aggregate has no value".to_owned()), of_row())
+                let otherwise = || "a key or an aggregate has no value".to_owned();
+                (self.failure_or(keys.iter().chain(arguments), &values, otherwise), of_row())
             }
             What::Pattern(_) | What::Unit | What::Distinct | What::Union => {
                 ("it is not in the answer".to_owned(), JsonMap::new())
@@ -452,16 +406,86 @@ impl Telling<'_> {
         Ok(told)
     }
 
+    /// Why a row is not among those that are shown, and its place in `told`.
+    fn window_stop(
+        &self,
+        stop: &Stop,
+        (keys, skip, limit): (&[Expr], usize, Option<usize>),
+        values: &[Value],
+        told: &mut Json,
+    ) -> String {
+        let order = &self.worked.levels[stop.level].order;
+        let place = order.iter().position(|other| *other == stop.row);
+        told["place"] = place.map(|place| place + 1).into();
+        told["among"] = order.len().into();
+        match place {
+            None => self.failure_or(keys, values, || "what it is ordered by has no value".to_owned()),
+            Some(place) if place < skip => format!("it is number {} in order, and {skip} are skipped", place + 1),
+            Some(place) => format!(
+                "it is number {} of {} in order, and only those to number {} are shown",
+                place + 1,
+                order.len(),
+                limit.map_or(usize::MAX, |limit| skip.saturating_add(limit))
+            ),
+        }
+    }
+
+    /// Why a row goes with none of the other part, or not with the one that is meant, which is added to `of`; and the values that are compared.
+    fn join_stop(
+        &self,
+        stop: &Stop,
+        (left, right): (&[Expr], &[Expr]),
+        values: &[Value],
+        of: &mut Vec<Json>,
+    ) -> Result<(String, JsonMap<String, Json>), ApiError> {
+        let words = &self.question.words;
+        let (keys, others) = if stop.input == 0 { (left, right) } else { (right, left) };
+        let mut values_of = JsonMap::new();
+        keys.iter().for_each(|key| values_of.extend(self.looked_at(key, values)));
+        let equal = left.iter().zip(right.iter());
+        let equal = equal.map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right)));
+        let equal = equal.collect::<Vec<String>>().join(" and ");
+        let fails = match stop.with {
+            Some(with) => {
+                let other = self.worked.levels[stop.level].inputs[1 - stop.input];
+                let values = self.spread(other, &self.worked.levels[other].rows[with as usize].0);
+                others.iter().for_each(|key| values_of.extend(self.looked_at(key, &values)));
+                of.push(self.row(other, with)?);
+                format!("where {equal} does not hold")
+            }
+            None if keys.is_empty() => "the other part has no row".to_owned(),
+            None => format!("no row of the other part has {equal}"),
+        };
+        Ok((fails, values_of))
+    }
+
+    /// Why what is asked of the graph for a row gives nothing; what that is goes into `told`.
+    fn each_stop(&self, asks: &Asks<'_>, row: &Row, told: &mut Json) -> Result<String, ApiError> {
+        self.asked(asks, row, told)?;
+        let failure = self.question.graph.failure_for(self.staged, *asks, row, self.view, self.worked.at);
+        Ok(match failure {
+            Some(failure) => format!("what is asked of the graph for this row has no value: {failure}"),
+            None if self.is_late() => "what is asked of the graph for this row gives nothing, or has no value".to_owned(),
+            None => "what is asked of the graph for this row gives nothing".to_owned(),
+        })
+    }
+
     /// A row of a level as a row of the plan.
     fn spread(&self, level: usize, row: &Row) -> Vec<Value> {
         self.worked.spread(&self.worked.levels[level], row, self.staged.plan().width)
     }
 
-    /// The first of these that has no value in a row, and why.
-    fn first_failure<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>, row: &[Value]) -> Option<String> {
+    /// The first of these that has no value in a row, and why; `otherwise` where all have one.
+    fn failure_or<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+        row: &[Value],
+        otherwise: impl FnOnce() -> String,
+    ) -> String {
         let graph = self.question.graph;
         let failure = |expr: &'e Expr| Some((expr, self.worked.failure(graph, self.staged, expr, row)?));
-        exprs.into_iter().find_map(failure).map(|(expr, failure)| self.question.no_value(expr, &failure))
+        let first = exprs.into_iter().find_map(failure);
+        first.map_or_else(otherwise, |(expr, failure)| self.question.no_value(expr, &failure))
     }
 
     /// What a stage does, in the words of the query.

@@ -1,13 +1,14 @@
-//! The destinations, one file each. A file holds only what is peculiar to its service.
+//! The destinations that need no folder of their own, as services with a protocol or a client of theirs do. A file holds only
+//! what is peculiar to its destination; `rotation` belongs to `file`.
 
-mod drop;
-mod elasticsearch;
-mod file;
-mod http_endpoint;
-mod reactive_stream;
-mod rotation;
-mod slack;
 mod standard_out;
+mod file;
+mod rotation;
+mod http_endpoint;
+mod elasticsearch;
+mod slack;
+mod reactive_stream;
+mod drop;
 
 pub use drop::Drop;
 pub use elasticsearch::WriteToElasticsearch;

@@ -1,17 +1,18 @@
-//! The sources, one file each. A file holds only what is peculiar to its service.
+//! The sources that need no folder of their own, as services with a protocol or a client of theirs do. A file holds only what is
+//! peculiar to its source; `files`, `file_watch` and `glob` belong to `file`.
 
 mod file;
-mod file_watch;
 mod files;
+mod file_watch;
 mod glob;
-mod http_poll;
-mod http_push;
-mod number_iterator;
-mod reactive_stream;
-mod server_sent_events;
 mod standard_input;
-mod web_socket_file_upload;
+mod number_iterator;
+mod http_push;
+mod http_poll;
+mod server_sent_events;
 mod websocket;
+mod web_socket_file_upload;
+mod reactive_stream;
 
 pub(crate) use file::FileStream;
 pub use file::{FileIngest, FileIngestMode};

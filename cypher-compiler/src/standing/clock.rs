@@ -13,8 +13,8 @@ use crate::bind::Draft;
 use crate::walk;
 
 /// What to do where the current time stands elsewhere.
-pub const HINT: &str = "the current time can be compared: with <, <=, > or >=, plus or minus what does not look at the clock, \
-                        as in `timestamp() - n.seen > 60000`";
+pub const HINT: &str = "the current time can be compared: with <, <=, > or >=, a number plus or minus what does not look at \
+                        the clock, an instant plus or minus a duration that is written out, as in `timestamp() - n.seen > 60000`";
 
 pub fn mark(draft: &mut Draft) {
     let mut root = std::mem::replace(&mut draft.root, Operator::Unit);

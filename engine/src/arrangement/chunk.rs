@@ -26,7 +26,7 @@ use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Tick};
 
 use super::bundle::Packer;
-use super::columns::{Counts, Names, number_of, put_facts, put_names, take_facts, take_names};
+use super::columns::{Names, number_of, put_facts, put_names, take_facts, take_names};
 use super::numbering::{NOBODY, Numbering};
 use super::packing::{Packed, Unpacking};
 use super::prefetch::prefetch;
@@ -99,6 +99,15 @@ struct Head {
     form: Option<u32>,
     counts: Counts,
     first: NodeId,
+}
+
+/// What there is, as the head says.
+#[derive(Clone, Copy)]
+pub struct Counts {
+    pub nodes: usize,
+    pub facts: usize,
+    pub arena: usize,
+    pub times: usize,
 }
 
 impl Counts {
@@ -318,7 +327,7 @@ impl Chunk {
             let ahead = ahead.and_then(|fact| names.get(number_of(fact.payload.as_node())? as usize));
             ahead.inspect(|id| prefetch(*id));
             let fact = &mut facts[at];
-            if !has_end(fact.tag) || known.next_if(|named| *named == at as u32).is_some() {
+            if !fact.tag.kind().has_end() || known.next_if(|named| *named == at as u32).is_some() {
                 continue;
             }
             let number = number_of(end(fact, arena))?;
@@ -339,7 +348,7 @@ impl Chunk {
         let mut segment = Segment::default();
         segment.extend(facts.iter().map(at), &self.segment.arena);
         let Segment { facts, arena, .. } = &mut segment;
-        for (fact, at) in facts.iter_mut().zip(range).filter(|(fact, _)| has_end(fact.tag)) {
+        for (fact, at) in facts.iter_mut().zip(range).filter(|(fact, _)| fact.tag.kind().has_end()) {
             if let Some(number) = self.number_at(at, end(fact, arena)) {
                 let id = name(number)?;
                 set_end(fact, arena, id);
@@ -356,7 +365,7 @@ impl Chunk {
 
     /// The numbers that other ends of edges have.
     pub fn ends_numbered(&self) -> impl Iterator<Item = u32> {
-        let facts = self.segment.facts.iter().enumerate().filter(|(_, fact)| !self.is_named() && has_end(fact.tag));
+        let facts = self.segment.facts.iter().enumerate().filter(|(_, fact)| !self.is_named() && fact.tag.kind().has_end());
         facts.filter_map(|(at, fact)| self.number_at(at, end(fact, &self.segment.arena)))
     }
 
@@ -408,10 +417,6 @@ impl Chunk {
 /// Half an edge without an ordinal: the payload is the other end.
 fn is_half(tag: Tag) -> bool {
     matches!(tag.kind(), Kind::Out | Kind::In)
-}
-
-fn has_end(tag: Tag) -> bool {
-    is_half(tag) || matches!(tag.kind(), Kind::OutParallel | Kind::InParallel | Kind::EdgeProperty)
 }
 
 /// The other end of an edge. In an arena it stands first.

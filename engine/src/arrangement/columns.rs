@@ -21,6 +21,7 @@ use weir_model::codec::{
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Tick};
 
+use super::chunk::Counts;
 use super::numbering::{NOBODY, Numbering};
 use super::packing::{Packed, Unpacking, put_number};
 use super::segment::{Fact, Segment};
@@ -126,10 +127,6 @@ impl Code {
             Kind::Property => self.form > FORM_TRUE,
             kind => matches!(kind, Kind::OutParallel | Kind::InParallel | Kind::EdgeProperty),
         }
-    }
-
-    fn has_end(&self) -> bool {
-        !matches!(self.tag.kind(), Kind::Label | Kind::Property | Kind::ClearProperties)
     }
 }
 
@@ -425,81 +422,26 @@ pub struct Read {
     pub named: Vec<u32>,
 }
 
-/// What there is, as the head of a chunk says.
-#[derive(Clone, Copy)]
-pub struct Counts {
-    pub nodes: usize,
-    pub facts: usize,
-    pub arena: usize,
-    pub times: usize,
-}
-
 /// The facts of `put_facts`. Other ends are ids, or where the run has numbers such with `unnamed` ids.
 pub fn take_facts(mut reading: Unpacking<'_>, counts: Counts, numbered: bool, upper: Tick) -> Option<Read> {
-    let mut times: Vec<u64> = Vec::with_capacity(counts.times);
-    for _ in 0..counts.times {
-        let step = reading.number()?;
-        let time = times.last().map_or(Some(step), |last| last.checked_add(step).filter(|time| last < time))?;
-        times.push(Some(time).filter(|time| *time < upper.0)?);
-    }
-    let mut codes: Vec<(Code, Option<u32>)> = Vec::new();
-    let mut columns: Vec<(Code, usize)> = Vec::new();
-    let mut places: FxHashMap<(Tag, u8), u32> = FxHashMap::default();
-    for _ in 0..reading.count()? {
-        let code = Code::read(reading.number()?, reading.byte()?)?;
-        let column = code.has_values().then(|| {
-            *places.entry((code.tag, code.form)).or_insert_with(|| {
-                columns.push((code, 0));
-                columns.len() as u32 - 1
-            })
-        });
-        codes.push((code, column));
-    }
-    // The runs of all shapes one after another, and which of them each shape has.
-    let (mut runs, mut shapes): (Vec<(u32, usize)>, Vec<Range<usize>>) = (Vec::new(), Vec::new());
-    for _ in 0..reading.count()? {
-        let start = runs.len();
-        for _ in 0..reading.count()? {
-            let (code, count) = (reading.count()?, reading.count()?);
-            runs.push((u32::try_from(code).ok().filter(|_| code < codes.len() && count > 0)?, count));
-        }
-        shapes.push(start..runs.len());
-    }
-    let mut nodes = Vec::with_capacity(counts.nodes);
-    let mut uses = vec![0usize; shapes.len()];
-    for _ in 0..counts.nodes {
-        let shape = reading.count()?;
-        *uses.get_mut(shape)? += 1;
-        nodes.push(shape as u32);
-    }
-    let (mut facts, mut said, mut others) = (0usize, 0usize, 0usize);
-    for (shape, uses) in shapes.iter().zip(&uses) {
-        for (code, count) in &runs[shape.clone()] {
-            let (code, column) = codes[*code as usize];
-            let count = count.checked_mul(*uses)?;
-            facts = facts.checked_add(count).filter(|facts| *facts <= counts.facts)?;
-            said += if code.time == SAID { count } else { 0 };
-            others += if code.has_end() { count } else { 0 };
-            if let Some(column) = column {
-                columns[column as usize].1 += count;
-            }
-        }
-    }
-    if facts != counts.facts {
-        return None;
-    }
-    let whens = reading.column(said)?;
+    let times = take_times(&mut reading, counts.times, upper)?;
+    let (codes, columns) = take_codes(&mut reading)?;
+    let (runs, shapes) = take_shapes(&mut reading, codes.len())?;
+    let (nodes, uses) = take_nodes(&mut reading, counts.nodes, shapes.len())?;
+    let runs_used = shapes.iter().zip(&uses).flat_map(|(shape, uses)| runs[shape.clone()].iter().map(move |run| (*run, *uses)));
+    let totals = Totals::of(runs_used, (&codes, columns.len()), counts.facts)?;
+    let whens = reading.column(totals.said)?;
     if whens.iter().any(|when| *when >= times.len() as u64) {
         return None;
     }
-    let mut ends = Ends::read(&mut reading, others, numbered)?;
-    let mut values =
-        columns.into_iter().map(|(code, count)| Column::read(&mut reading, code, count)).collect::<Option<Vec<_>>>()?;
+    let mut ends = Ends::read(&mut reading, totals.ends, numbered)?;
+    let columns = columns.into_iter().zip(totals.values);
+    let mut values = columns.map(|(code, count)| Column::read(&mut reading, code, count)).collect::<Option<Vec<_>>>()?;
     if !reading.ended() {
         return None;
     }
-    let mut read =
-        Read { ends: Vec::with_capacity(counts.nodes), segment: Segment::with_capacity(facts, counts.arena), named: Vec::new() };
+    let segment = Segment::with_capacity(counts.facts, counts.arena);
+    let mut read = Read { ends: Vec::with_capacity(counts.nodes), segment, named: Vec::new() };
     let mut whens = whens.into_iter();
     for shape in nodes {
         let (mut first, mut before) = (None, None);
@@ -514,10 +456,10 @@ pub fn take_facts(mut reading: Unpacking<'_>, counts: Counts, numbered: bool, up
                 first = first.or(Some(when));
                 before = Some(when);
                 let arena = &mut read.segment.arena;
-                let end = if code.has_end() { ends.next(read.segment.facts.len(), &mut read.named)? } else { NOBODY };
+                let end = if code.tag.kind().has_end() { ends.next(read.segment.facts.len(), &mut read.named)? } else { NOBODY };
                 let payload = match column {
                     Some(column) => values[column as usize].next(code, end, arena)?,
-                    None if code.has_end() => Payload::node(end),
+                    None if code.tag.kind().has_end() => Payload::node(end),
                     None => Payload { a: u64::from(code.form), b: 0 },
                 };
                 if arena.len() > counts.arena {
@@ -530,6 +472,92 @@ pub fn take_facts(mut reading: Unpacking<'_>, counts: Counts, numbered: bool, up
     }
     read.segment.times = times;
     (read.segment.arena.len() == counts.arena).then_some(read)
+}
+
+fn take_times(reading: &mut Unpacking<'_>, count: usize, upper: Tick) -> Option<Vec<u64>> {
+    let mut times: Vec<u64> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let step = reading.number()?;
+        let time = times.last().map_or(Some(step), |last| last.checked_add(step).filter(|time| last < time))?;
+        times.push(Some(time).filter(|time| *time < upper.0)?);
+    }
+    Some(times)
+}
+
+/// A code, and in which column the values of its facts are.
+type Coded = (Code, Option<u32>);
+
+/// Of each column of values one of its codes, too.
+fn take_codes(reading: &mut Unpacking<'_>) -> Option<(Vec<Coded>, Vec<Code>)> {
+    let (mut codes, mut columns) = (Vec::new(), Vec::new());
+    let mut places: FxHashMap<(Tag, u8), u32> = FxHashMap::default();
+    for _ in 0..reading.count()? {
+        let code = Code::read(reading.number()?, reading.byte()?)?;
+        let column = code.has_values().then(|| {
+            *places.entry((code.tag, code.form)).or_insert_with(|| {
+                columns.push(code);
+                columns.len() as u32 - 1
+            })
+        });
+        codes.push((code, column));
+    }
+    Some((codes, columns))
+}
+
+/// The number of a code, and how many facts have it one after another.
+type Run = (u32, usize);
+
+/// The runs of all shapes one after another, and which of them each shape has.
+fn take_shapes(reading: &mut Unpacking<'_>, codes: usize) -> Option<(Vec<Run>, Vec<Range<usize>>)> {
+    let (mut runs, mut shapes) = (Vec::new(), Vec::new());
+    for _ in 0..reading.count()? {
+        let start = runs.len();
+        for _ in 0..reading.count()? {
+            let (code, count) = (reading.count()?, reading.count()?);
+            runs.push((u32::try_from(code).ok().filter(|_| code < codes && count > 0)?, count));
+        }
+        shapes.push(start..runs.len());
+    }
+    Some((runs, shapes))
+}
+
+/// The shape of each node, and how many nodes have each shape.
+fn take_nodes(reading: &mut Unpacking<'_>, count: usize, shapes: usize) -> Option<(Vec<u32>, Vec<usize>)> {
+    let (mut nodes, mut uses) = (Vec::with_capacity(count), vec![0usize; shapes]);
+    for _ in 0..count {
+        let shape = reading.count()?;
+        *uses.get_mut(shape)? += 1;
+        nodes.push(shape as u32);
+    }
+    Some((nodes, uses))
+}
+
+/// How much there is to read of what follows the nodes.
+struct Totals {
+    /// Times that are said.
+    said: usize,
+    ends: usize,
+    /// Of each column.
+    values: Vec<usize>,
+}
+
+impl Totals {
+    /// Of runs, each with how many nodes have it. None where they come to other than so many facts.
+    fn of(runs: impl Iterator<Item = (Run, usize)>, (codes, columns): (&[Coded], usize), facts: usize) -> Option<Totals> {
+        let mut totals = Totals { said: 0, ends: 0, values: vec![0; columns] };
+        let mut found = 0usize;
+        for ((code, count), uses) in runs {
+            let (code, column) = codes[code as usize];
+            let count = count.checked_mul(uses)?;
+            found = found.checked_add(count).filter(|found| *found <= facts)?;
+            totals.said += if code.time == SAID { count } else { 0 };
+            totals.ends += if code.tag.kind().has_end() { count } else { 0 };
+            if let Some(column) = column {
+                totals.values[column as usize] += count;
+            }
+        }
+        (found == facts).then_some(totals)
+    }
 }
 
 /// What stands for a node of which only the number is known so far.

@@ -220,6 +220,16 @@ pub fn refers(value: &Value) -> bool {
     }
 }
 
+/// What UNWIND makes of a value: of null nothing.
+pub fn unwound(value: Value) -> Vec<Value> {
+    match value {
+        Value::Null => Vec::new(),
+        Value::List(items) => items.to_vec(),
+        Value::Path(path) => path_elements(&path),
+        other => vec![other],
+    }
+}
+
 /// Node, edge, node, ...
 pub fn path_elements(path: &weir_model::Path) -> Vec<Value> {
     let mut elements = vec![Value::Node(path.start)];

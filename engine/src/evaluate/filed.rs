@@ -10,7 +10,7 @@ use super::spots::{Spot, Spots};
 use crate::index::key::{self, Place, Places};
 use crate::view::View;
 
-/// More nodes are not kept: about 100 bytes each. Whoever looks for some of them then looks at all.
+/// More nodes are not kept: about 200 bytes each. Whoever looks for some of them then looks at all.
 const NODES_MAX: usize = 1_000_000;
 
 /// The same of those of a label, who are in one list.

@@ -55,7 +55,7 @@ use weir_model::plan::{Name, Operator, Slot, Write};
 use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
 pub use self::choice::IndexName;
-pub use self::context::{Deleted, Names, Reader, path_elements};
+pub use self::context::{Deleted, Names, Reader, unwound};
 pub use self::kept::Kept;
 use self::limits::Budget;
 pub use self::limits::{Limits, weight_beside};

@@ -195,28 +195,8 @@ impl Run<'_> {
                 self.run(input, row, &mut |row| if seen.is_new(slots, row)? { next(row) } else { GO_ON })
             }
             Operator::Sort { input, keys, limit } => self.sort(input, keys, limit.as_ref(), row, next),
-            Operator::Skip { input, count } => {
-                let mut left = self.count(count, "SKIP", row)?;
-                self.run(input, row, &mut |row| {
-                    if left == 0 {
-                        return next(row);
-                    }
-                    left -= 1;
-                    GO_ON
-                })
-            }
-            Operator::Limit { input, count } => {
-                let mut left = self.count(count, "LIMIT", row)?;
-                let mut above = ControlFlow::Continue(());
-                let _ = self.run(input, row, &mut |row| {
-                    if left > 0 {
-                        left -= 1;
-                        above = next(row)?;
-                    }
-                    Ok(if left == 0 { ControlFlow::Break(()) } else { above })
-                })?;
-                Ok(above)
-            }
+            Operator::Skip { input, count } => self.skip(input, count, row, next),
+            Operator::Limit { input, count } => self.limit(input, count, row, next),
             Operator::Unwind { input, list, into } => self.run(input, row, &mut |row| self.unwind(list, *into, row, next)),
             Operator::Write { input, writes } => self.write(input, writes, row, next),
             Operator::Merge { input, pattern, create, on_create, on_match } => {
@@ -228,31 +208,10 @@ impl Run<'_> {
                 let recursion = super::call::Recursion { first, state, variables, inner, again, until };
                 self.recurse_each(input, &recursion, row, next)
             }
-            Operator::Join { left, right, keys } => self.run(left, row, &mut |row| {
-                self.run(right, row, &mut |row| {
-                    for (left, right) in keys {
-                        if left.evaluate(row, self)?.equals(&right.evaluate(row, self)?) != Some(true) {
-                            return GO_ON;
-                        }
-                    }
-                    next(row)
-                })
-            }),
-            Operator::Union { left, right, distinct } => {
-                let mut seen = Seen::new(self);
-                let mut both = |row: &mut [Value]| match distinct {
-                    Some(slots) if !seen.is_new(slots, row)? => GO_ON,
-                    _ => next(row),
-                };
-                if self.run(left, row, &mut both)?.is_break() {
-                    // What the other side writes has to happen all the same.
-                    if contains_effect(right) {
-                        self.drain(right, row, &mut |_| Ok(()))?;
-                    }
-                    return STOP;
-                }
-                self.run(right, row, &mut both)
+            Operator::Join { left, right, keys } => {
+                self.run(left, row, &mut |row| self.run(right, row, &mut |row| self.join(keys, row, next)))
             }
+            Operator::Union { left, right, distinct } => self.union(left, right, distinct.as_deref(), row, next),
         }
     }
 
@@ -390,6 +349,30 @@ impl Run<'_> {
         GO_ON
     }
 
+    fn skip(&self, input: &Operator, count: &Expr, row: &mut [Value], next: Next) -> Flow {
+        let mut left = self.count(count, "SKIP", row)?;
+        self.run(input, row, &mut |row| {
+            if left == 0 {
+                return next(row);
+            }
+            left -= 1;
+            GO_ON
+        })
+    }
+
+    fn limit(&self, input: &Operator, count: &Expr, row: &mut [Value], next: Next) -> Flow {
+        let mut left = self.count(count, "LIMIT", row)?;
+        let mut above = ControlFlow::Continue(());
+        let _ = self.run(input, row, &mut |row| {
+            if left > 0 {
+                left -= 1;
+                above = next(row)?;
+            }
+            Ok(if left == 0 { ControlFlow::Break(()) } else { above })
+        })?;
+        Ok(above)
+    }
+
     /// The number after SKIP or LIMIT.
     pub(super) fn count(&self, count: &Expr, clause: &str, row: &mut [Value]) -> Result<usize, Failure> {
         match count.evaluate(row, self)? {
@@ -403,6 +386,33 @@ impl Run<'_> {
                 Err(Failure::new(FailureKind::InvalidRowCount, message))
             }
         }
+    }
+
+    /// Hands on a row of both sides, if they belong together.
+    #[inline]
+    fn join(&self, keys: &[(Expr, Expr)], row: &mut [Value], next: Next) -> Flow {
+        for (left, right) in keys {
+            if left.evaluate(row, self)?.equals(&right.evaluate(row, self)?) != Some(true) {
+                return GO_ON;
+            }
+        }
+        next(row)
+    }
+
+    fn union(&self, left: &Operator, right: &Operator, distinct: Option<&[Slot]>, row: &mut [Value], next: Next) -> Flow {
+        let mut seen = Seen::new(self);
+        let mut both = |row: &mut [Value]| match distinct {
+            Some(slots) if !seen.is_new(slots, row)? => GO_ON,
+            _ => next(row),
+        };
+        if self.run(left, row, &mut both)?.is_break() {
+            // What the other side writes has to happen all the same.
+            if contains_effect(right) {
+                self.drain(right, row, &mut |_| Ok(()))?;
+            }
+            return STOP;
+        }
+        self.run(right, row, &mut both)
     }
 
     fn aggregate(

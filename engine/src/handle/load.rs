@@ -15,12 +15,9 @@ use crate::arrangement::build::Shard;
 use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
 use crate::engine::{GraphOptions, Parts};
 use crate::error::EngineError;
-use crate::held::HELD;
 use crate::history::run::Run;
 use crate::memory;
-use crate::pause::PAUSED;
-use crate::standing::BEGUN;
-use crate::store::{Delivered, Entry, GraphId, Progress, StoreError};
+use crate::store::{Delivered, Entry, GraphId, Progress, StoreError, reserved};
 
 /// What is known of a graph when it is opened, besides its base.
 #[derive(Default)]
@@ -58,7 +55,7 @@ impl Loaded {
     fn needs_from(&self, upto: Tick) -> Tick {
         // That there is a beginning needs nothing; the outputs that have not got past it do.
         let is_over =
-            |output: &Text, position: &Position| [PAUSED, HELD, BEGUN].contains(&output.as_str()) && position.0.is_empty();
+            |output: &Text, position: &Position| reserved::OVER_WHEN_EMPTY.contains(&output.as_str()) && position.0.is_empty();
         let counts = |key: &(QueryId, Text), tick: Tick| tick >= upto || self.logged.contains(key);
         let known = self.delivered.iter().filter(|(key, (tick, position))| counts(key, *tick) && !is_over(&key.1, position));
         known.map(|(_, (tick, _))| *tick).min().unwrap_or(Tick::MAX)

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use weir_model::expression::{FailureKind, Subquery, SubqueryKind};
 use weir_model::plan::{Name, Operator, Slot, SortKey};
 use weir_model::{
-    Aggregate, AggregateKind, Context, EdgeKey, Expr, Failure, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Value,
+    Aggregate, AggregateKind, Context, EdgeKey, Expr, Failure, FullEdge, FullNode, IdScheme, Map, NodeId, Path, Symbol, Value,
     aggregate,
 };
 
@@ -134,6 +134,7 @@ impl Naive<'_> {
                     let items = match self.value(list, row)? {
                         None | Some(Value::Null) => Vec::new(),
                         Some(Value::List(items)) => items.to_vec(),
+                        Some(Value::Path(path)) => elements(&path),
                         Some(other) => vec![other],
                     };
                     found.extend(items.into_iter().map(|item| with(row, [(*into, item)])));
@@ -302,10 +303,7 @@ impl Naive<'_> {
             Value::Edge(key) => Value::FullEdge(self.full_edge(key).into()),
             Value::List(items) => Value::list(items.iter().map(|item| self.in_full(item)).collect()),
             Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), self.in_full(value)))),
-            Value::Path(path) => {
-                let steps = path.steps.iter().flat_map(|(edge, node)| [Value::Edge(edge.clone().into()), Value::Node(*node)]);
-                Value::list([Value::Node(path.start)].into_iter().chain(steps).map(|element| self.in_full(&element)).collect())
-            }
+            Value::Path(path) => Value::list(elements(path).iter().map(|element| self.in_full(element)).collect()),
             other => other.clone(),
         }
     }
@@ -384,6 +382,12 @@ impl Context for Naive<'_> {
             }
         }
     }
+}
+
+/// The nodes and edges of a path in turn.
+fn elements(path: &Path) -> Vec<Value> {
+    let steps = path.steps.iter().flat_map(|(edge, node)| [Value::Edge(edge.clone().into()), Value::Node(*node)]);
+    [Value::Node(path.start)].into_iter().chain(steps).collect()
 }
 
 fn at(row: &Row, slot: Slot) -> &Value {

@@ -97,6 +97,21 @@ impl Family {
         Family { program, members, alike, admitted, endings, ranges, sieves, count: 0, joined: 0, ended }
     }
 
+    /// One that says which nodes may be part of a match of anybody with these constants, and no more.
+    pub fn admitting(program: Arc<Program>, constants: &[Arc<Constants>]) -> Family {
+        let mut family = Family::new(program, Vec::new());
+        for one in constants {
+            let parts = family.parts(&one.equal);
+            for (part, admitted) in parts.zip(&mut family.admitted) {
+                *admitted.entry(part).or_default() += 1;
+            }
+        }
+        let ranges =
+            constants.iter().zip(0..).flat_map(|(one, number)| one.ranges.iter().map(move |range| (*range, (number, 0))));
+        family.ranges = ranges.collect();
+        family
+    }
+
     pub fn insert(&mut self, mut member: Member) {
         let (ending, shared) = self.endings.entry(member.ending.name.clone()).or_insert_with(|| (member.ending.clone(), 0));
         member.ending = ending.clone();

@@ -3,28 +3,39 @@
 //!     batches of the trace ─> changes ─┬────────────────────────────────────────────┬─> results ─> stages
 //!                                      └─> rows bound for other shards ─> walk there ─┘
 //!
-//! `maintained` takes a plan apart: patterns, which are found where the graph lies, and the stages above them, which run
-//! where results come together. `program` turns the paths of a pattern's delta join into moves over slots and symbols, in all `orders` worth choosing from. `walk`
-//! runs them depth first against the one trace of the shard; nothing is arranged besides the graph. Patterns that differ in `constants` alone
-//! are a `family`, which is walked once; `queries` knows which families a change can concern. Of the nodes that walks meet `dense` keeps the edges that count, and `hubs` of those with very many the neighbours that do. `probe` holds the timely operators, one
-//! dataflow for all queries: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest.
-//! `results` brings rows into the order of ticks; `stages` keeps the answer of everything above patterns, one tick after another, `aside` of the workers.
+//!     maintained  a plan taken apart: patterns, found where the graph lies, and the stages above them
+//!     program     the paths of a pattern's delta join as moves over slots and symbols
+//!     orders      the ways in which the rest of a pattern can be visited, those worth choosing from
+//!     queries     the standing queries of a graph, and which families a change can concern
+//!     family      patterns that differ in constants alone, walked once
+//!     constants   what their nodes are compared with: says whose match a row is
+//!     intervals   which of many ranges hold a place
+//!     probe       the timely operators, one dataflow for all queries; a row goes on where its next node lies
+//!     walk        runs a path depth first against the one trace of the shard; nothing is arranged besides the graph
+//!     dense       of nodes that walks meet, the edges that count
+//!     hubs        of nodes of very many edges, the neighbours that do
+//!     survey      where such matches may begin, for all queries that are installed together
+//!     rest        the matches of the graph at rest, when a query is installed
+//!     results     rows come together at one worker, in the order of ticks
+//!     stages      the answer of everything above patterns, one tick after another
+//!     aside       the threads that keep it, beside the workers
 
-pub mod aside;
-mod constants;
-mod dense;
-pub mod family;
-mod hubs;
-mod intervals;
 pub mod maintained;
-mod orders;
-pub mod probe;
 pub mod program;
+mod orders;
 pub mod queries;
+pub mod family;
+mod constants;
+mod intervals;
+pub mod probe;
+mod walk;
+mod dense;
+mod hubs;
+mod survey;
 pub mod rest;
 pub mod results;
 pub mod stages;
-mod walk;
+pub mod aside;
 
 use timely::progress::Timestamp;
 

@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use thiserror::Error;
 use weir_model::mutation::Tag;
-use weir_model::plan::{Atom, Name, Pattern, Slot};
+use weir_model::plan::{Atom, Name, Pattern, PatternEdge, PatternNode, Slot};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 
 use super::Time;
@@ -229,62 +229,9 @@ impl Program {
         symbols: &Symbols,
         ids: IdScheme,
     ) -> Result<(Program, Constants), RenderError> {
-        let resolve = |name: &Name| symbols.intern(&names[name.0 as usize]);
-        let resolve_reads = |reads: &[(Name, Slot)]| reads.iter().map(|(name, slot)| (resolve(name), place(*slot))).collect();
-        let context = GraphFree::rows(ids, names);
-        let mut nodes = Vec::new();
-        for node in &pattern.nodes {
-            let mut view = NodeView {
-                slot: place(node.slot),
-                labels: node.labels.iter().map(resolve).collect(),
-                present: Vec::new(),
-                reads: resolve_reads(&node.reads),
-                reads_all: node.reads_all.map(place),
-                conditions: node.conditions.clone(),
-                must_exist: false,
-            };
-            view.must_exist = pattern.edges.is_empty() && view.labels.is_empty() && holds_for_nothing(&view, width, &context);
-            nodes.push(view);
-        }
-        only_present(&mut nodes, pattern, asked);
-        let mut edges = Vec::new();
-        let of_pairs = |(a, b): &(usize, usize)| [*a, *b];
-        let told_apart: FxHashSet<usize> = pattern.distinct_edges.iter().flat_map(of_pairs).collect();
-        for edge in &pattern.edges {
-            if edge.chain.is_some() || edge.bound {
-                return refuse("a relationship of variable length in a pattern that is maintained as a whole");
-            }
-            let mut kinds: Vec<Symbol> = edge.kinds.iter().map(resolve).collect();
-            kinds.sort_unstable();
-            kinds.dedup();
-            let mut view = EdgeView {
-                slot: edge.slot.map(place),
-                marked: false,
-                kinds,
-                source: nodes[edge.source].slot,
-                target: nodes[edge.target].slot,
-                directed: edge.directed,
-                reads: resolve_reads(&edge.reads),
-                conditions: edge.conditions.clone(),
-                sieve: None,
-            };
-            let is_asked = |slot: usize, own: &[Expr]| {
-                let others = pattern.edges.iter().enumerate().filter(|(other, _)| *other != edges.len());
-                let conditions = others.flat_map(|(_, other)| &other.conditions).chain(&pattern.conditions).chain(own);
-                let mut conditions = conditions.chain(pattern.nodes.iter().flat_map(|node| &node.conditions));
-                asked.contains(&slot) || conditions.any(|condition| condition.slots().iter().any(|of| place(*of) == slot))
-            };
-            view.marked = view.directed && view.slot.is_some_and(|slot| !is_asked(slot, &view.conditions));
-            view.sieve = Sieve::of(&view, width, &context);
-            if let Some(sieve) = &mut view.sieve {
-                sieve.whole &= !is_asked(sieve.slot, &[]);
-            }
-            let told_apart = told_apart.contains(&edges.len());
-            if view.slot.is_none() && (told_apart || !view.reads.is_empty() || !view.conditions.is_empty()) {
-                return refuse("something is asked of an edge that is put nowhere");
-            }
-            edges.push(view);
-        }
+        let making = Making { pattern, asked, names, symbols, width, context: GraphFree::rows(ids, names) };
+        let mut nodes = making.node_views();
+        let edges = making.edge_views(&nodes)?;
         if !pattern.paths.is_empty() {
             return refuse("a named path in a pattern that is maintained as a whole");
         }
@@ -297,21 +244,121 @@ impl Program {
             let (needs, moves) = orders::needs_and_moves(&shape, path)?;
             paths.push(Path { atom: path.atom, needs, moves });
         }
-        let number = |path: &Path| match path.atom {
-            Atom::Node(i) => i,
-            Atom::Edge(j) => nodes.len() + j,
-        };
-        let last = (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0);
-        let moves = paths.iter().flat_map(|path: &Path| &path.moves);
-        let crossing = |step: &Move| match step {
-            Move::Expand(Expansion { edge, to, bound: false, .. }) => Some((*edge, *to)),
-            _ => None,
-        };
-        let mut crossings: Vec<(usize, usize)> = moves.filter_map(crossing).collect();
-        crossings.sort_unstable();
-        crossings.dedup();
+        let (last, crossings) = (last_path(&paths, nodes.len()), crossings(&paths));
+        let context = making.context;
         let (compared, constants) = constants::take_out(&mut nodes, &context);
         Ok((Program { width, nodes, edges, paths, crossings, compared, last, context }, constants))
+    }
+}
+
+/// The path of the last atom.
+fn last_path(paths: &[Path], nodes: usize) -> usize {
+    let number = |path: &Path| match path.atom {
+        Atom::Node(i) => i,
+        Atom::Edge(j) => nodes + j,
+    };
+    (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0)
+}
+
+fn crossings(paths: &[Path]) -> Vec<(usize, usize)> {
+    let crossing = |step: &Move| match step {
+        Move::Expand(Expansion { edge, to, bound: false, .. }) => Some((*edge, *to)),
+        _ => None,
+    };
+    let mut crossings: Vec<(usize, usize)> = paths.iter().flat_map(|path| &path.moves).filter_map(crossing).collect();
+    crossings.sort_unstable();
+    crossings.dedup();
+    crossings
+}
+
+/// What the views of a pattern are made with.
+struct Making<'m> {
+    pattern: &'m Pattern,
+    /// The slots that somebody else wants to see.
+    asked: &'m FxHashSet<usize>,
+    names: &'m [Text],
+    symbols: &'m Symbols,
+    width: usize,
+    context: GraphFree,
+}
+
+impl Making<'_> {
+    fn symbol(&self, name: &Name) -> Symbol {
+        self.symbols.intern(&self.names[name.0 as usize])
+    }
+
+    fn reads(&self, reads: &[(Name, Slot)]) -> Vec<(Symbol, usize)> {
+        reads.iter().map(|(name, slot)| (self.symbol(name), place(*slot))).collect()
+    }
+
+    fn node_views(&self) -> Vec<NodeView> {
+        let mut nodes: Vec<NodeView> = self.pattern.nodes.iter().map(|node| self.node_view(node)).collect();
+        only_present(&mut nodes, self.pattern, self.asked);
+        nodes
+    }
+
+    fn node_view(&self, node: &PatternNode) -> NodeView {
+        let mut view = NodeView {
+            slot: place(node.slot),
+            labels: node.labels.iter().map(|label| self.symbol(label)).collect(),
+            present: Vec::new(),
+            reads: self.reads(&node.reads),
+            reads_all: node.reads_all.map(place),
+            conditions: node.conditions.clone(),
+            must_exist: false,
+        };
+        let stands_alone = self.pattern.edges.is_empty() && view.labels.is_empty();
+        view.must_exist = stands_alone && holds_for_nothing(&view, self.width, &self.context);
+        view
+    }
+
+    fn edge_views(&self, nodes: &[NodeView]) -> Result<Vec<EdgeView>, RenderError> {
+        let told_apart: FxHashSet<usize> = self.pattern.distinct_edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
+        let mut edges = Vec::new();
+        for (number, edge) in self.pattern.edges.iter().enumerate() {
+            if edge.chain.is_some() || edge.bound {
+                return refuse("a relationship of variable length in a pattern that is maintained as a whole");
+            }
+            let view = self.edge_view(number, edge, nodes);
+            let is_asked = told_apart.contains(&number) || !view.reads.is_empty() || !view.conditions.is_empty();
+            if view.slot.is_none() && is_asked {
+                return refuse("something is asked of an edge that is put nowhere");
+            }
+            edges.push(view);
+        }
+        Ok(edges)
+    }
+
+    fn edge_view(&self, number: usize, edge: &PatternEdge, nodes: &[NodeView]) -> EdgeView {
+        let mut kinds: Vec<Symbol> = edge.kinds.iter().map(|kind| self.symbol(kind)).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let mut view = EdgeView {
+            slot: edge.slot.map(place),
+            marked: false,
+            kinds,
+            source: nodes[edge.source].slot,
+            target: nodes[edge.target].slot,
+            directed: edge.directed,
+            reads: self.reads(&edge.reads),
+            conditions: edge.conditions.clone(),
+            sieve: None,
+        };
+        view.marked = view.directed && view.slot.is_some_and(|slot| !self.is_asked(slot, number, &view.conditions));
+        view.sieve = Sieve::of(&view, self.width, &self.context);
+        if let Some(sieve) = &mut view.sieve {
+            sieve.whole &= !self.is_asked(sieve.slot, number, &[]);
+        }
+        view
+    }
+
+    /// Whether a slot is asked for by anybody but the edge with this number, or by these conditions of its own.
+    fn is_asked(&self, slot: usize, edge: usize, own: &[Expr]) -> bool {
+        let Pattern { nodes, edges, conditions, .. } = self.pattern;
+        let others = edges.iter().enumerate().filter(|(other, _)| *other != edge);
+        let conditions = others.flat_map(|(_, other)| &other.conditions).chain(conditions).chain(own);
+        let mut conditions = conditions.chain(nodes.iter().flat_map(|node| &node.conditions));
+        self.asked.contains(&slot) || conditions.any(|condition| condition.slots().iter().any(|of| place(*of) == slot))
     }
 }
 

@@ -5,15 +5,17 @@
 //! they lead.
 //!
 //! Each installation has a dataflow for this of its own, so that no other query waits for it. It works for a moment at a time, and
-//! one of them after another on each worker: the graph and the other queries get their turn in between.
+//! they take turns on each worker: the graph and the other queries get theirs in between. Those that wait together look through the
+//! graph together first (`survey`).
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::{Exchange, Pipeline};
 use timely::dataflow::operators::generic::OutputBuilder;
@@ -28,9 +30,12 @@ use super::Time;
 use super::family::{Family, Member};
 use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
+use super::survey::{Beginnings, Pattern, Survey};
 use super::walk::{Change, Steps, Waiting, Walk, look};
-use crate::arrangement::locate::{Through, by_node, parts};
-use crate::arrangement::{Facts, Snapshot};
+use crate::arrangement::locate::{Found, Locator, Through, by_node, parts};
+use crate::arrangement::{Facts, SharedBatch, Snapshot};
+use crate::store::GraphId;
+use crate::symbols::Symbols;
 use crate::view::Direction;
 
 /// How long the graph at rest is looked through before other work of the worker gets its turn: as long as that took the last time, but no
@@ -43,24 +48,197 @@ const NODES_BY_CLOCK: usize = 64;
 /// What is looked for in the graph at rest.
 pub struct Installation {
     pub query: u32,
-    /// The patterns of the query, each as the one member of its family.
-    pub families: Vec<Family>,
+    pub graph: GraphId,
+    pub patterns: Vec<Pattern>,
     pub snapshot: Snapshot,
     pub backfill: Arc<Backfill>,
     /// Keeps the ticks apart that come meanwhile, for queries that look at the graph again.
     pub held: Trace,
 }
 
-/// Whose turn it is on a worker: the oldest installation works, the others wait to be woken.
-pub type Turns = Rc<RefCell<BTreeMap<u64, Activator>>>;
+/// The installations of a worker, which take turns, and what they look through together.
+#[derive(Default)]
+pub struct Queue {
+    tickets: FxHashMap<u64, Ticket>,
+    /// Whose turn it is stands first.
+    ring: VecDeque<u64>,
+    /// Those that look through all of the graph. Only the first of them takes turns: what each finds stays in memory until it is done.
+    whole: VecDeque<u64>,
+    survey: Option<Survey>,
+    /// How many have what a survey has noted. The next one begins when nobody has: so no more is noted than of one.
+    noted: usize,
+    /// When other work got its turn.
+    paused: Option<Instant>,
+}
+
+pub type Turns = Rc<RefCell<Queue>>;
+
+/// One that waits or works.
+struct Ticket {
+    activator: Activator,
+    graph: GraphId,
+    snapshot: Snapshot,
+    patterns: Rc<[Pattern]>,
+    backfill: Arc<Backfill>,
+    stage: Stage,
+}
+
+enum Stage {
+    Waits,
+    /// The survey is for it as well: the numbers of its patterns there, and how many of its nodes are told of as looked at.
+    Surveyed {
+        numbers: Vec<usize>,
+        told: u64,
+    },
+    /// Where each of its patterns may begin.
+    Begins(Vec<Beginnings>),
+    /// At what was noted, or everywhere.
+    Works {
+        noted: bool,
+    },
+}
+
+impl Queue {
+    fn join(&mut self, turn: u64, ticket: Ticket) {
+        self.tickets.insert(turn, ticket);
+        self.ring.push_back(turn);
+    }
+
+    fn is_turn(&self, turn: u64) -> bool {
+        self.ring.front() == Some(&turn)
+    }
+
+    /// How long work may go on.
+    fn end(&mut self) -> Instant {
+        let now = Instant::now();
+        now + self.paused.map_or(AT_ONCE.0, |paused| (now - paused).clamp(AT_ONCE.0, AT_ONCE.1))
+    }
+
+    /// Somebody else's turn.
+    fn pass(&mut self, turn: u64) {
+        if self.is_turn(turn) {
+            self.ring.rotate_left(1);
+        }
+        self.paused = Some(Instant::now());
+        if let Some(ticket) = self.ring.front().and_then(|turn| self.tickets.get(turn)) {
+            ticket.activator.activate();
+        }
+    }
+
+    fn leave(&mut self, turn: u64) {
+        let Some(ticket) = self.tickets.remove(&turn) else { return };
+        self.step_out(turn);
+        match ticket.stage {
+            Stage::Begins(_) | Stage::Works { noted: true } => self.noted -= 1,
+            Stage::Works { noted: false } => {
+                let was_first = self.whole.front() == Some(&turn);
+                self.whole.retain(|other| *other != turn);
+                if was_first {
+                    self.ring.extend(self.whole.front());
+                }
+            }
+            Stage::Surveyed { .. } if !self.tickets.values().any(|ticket| matches!(ticket.stage, Stage::Surveyed { .. })) => {
+                self.survey = None;
+            }
+            Stage::Surveyed { .. } | Stage::Waits => {}
+        }
+    }
+
+    fn step_out(&mut self, turn: u64) {
+        if self.is_turn(turn) {
+            self.ring.pop_front();
+        } else {
+            self.ring.retain(|other| *other != turn);
+        }
+    }
+
+    /// Where the patterns of one may begin, whose turn it is; None while that is being found out, which goes on for a moment.
+    fn begin(&mut self, turn: u64, shard: usize, symbols: &Arc<Symbols>) -> Option<Vec<Beginnings>> {
+        let ticket = self.tickets.get_mut(&turn)?;
+        if let Stage::Begins(beginnings) = &mut ticket.stage {
+            let beginnings = std::mem::take(beginnings);
+            let noted = beginnings.iter().all(Option::is_some);
+            ticket.stage = Stage::Works { noted };
+            if !noted {
+                self.noted -= 1;
+                self.work_through(turn);
+            }
+            return Some(beginnings);
+        }
+        if matches!(ticket.stage, Stage::Waits) && self.survey.is_none() && self.noted == 0 {
+            let (graph, anywhere) = (ticket.graph, vec![None; ticket.patterns.len()]);
+            if !self.begin_survey(graph, shard, symbols) {
+                self.tickets.get_mut(&turn)?.stage = Stage::Works { noted: false };
+                self.work_through(turn);
+                return Some(anywhere);
+            }
+        }
+        let end = self.end();
+        if self.survey.as_mut().is_some_and(|survey| survey.work(end)) {
+            self.end_survey();
+        }
+        let ticket = self.tickets.get_mut(&turn)?;
+        if let (Stage::Surveyed { told, .. }, Some(survey)) = (&mut ticket.stage, &self.survey) {
+            ticket.backfill.look_at((survey.looked_at - *told) * ticket.patterns.len() as u64);
+            *told = survey.looked_at;
+        }
+        None
+    }
+
+    /// One is to look through all of the graph, when those before it have.
+    fn work_through(&mut self, turn: u64) {
+        self.whole.push_back(turn);
+        if self.whole.len() > 1 {
+            self.step_out(turn);
+        }
+    }
+
+    /// Those of a graph that wait look through it together; false where there is only one.
+    fn begin_survey(&mut self, graph: GraphId, shard: usize, symbols: &Arc<Symbols>) -> bool {
+        let is_over = |ticket: &Ticket| ticket.patterns.iter().any(|(_, family)| family.is_over());
+        let waits = |ticket: &Ticket| ticket.graph == graph && matches!(ticket.stage, Stage::Waits) && !is_over(ticket);
+        let waiting: Vec<u64> = self.ring.iter().copied().filter(|turn| self.tickets.get(turn).is_some_and(waits)).collect();
+        if waiting.len() < 2 {
+            return false;
+        }
+        let of_ticket = |turn: &u64| self.tickets.get(turn).map(|ticket| (&ticket.snapshot, &*ticket.patterns));
+        let Some((survey, numbers)) = Survey::begin(waiting.iter().filter_map(of_ticket), (shard, symbols.clone())) else {
+            return false;
+        };
+        self.survey = Some(survey);
+        for (turn, numbers) in waiting.iter().zip(numbers) {
+            if let Some(ticket) = self.tickets.get_mut(turn) {
+                ticket.stage = Stage::Surveyed { numbers, told: 0 };
+            }
+        }
+        true
+    }
+
+    fn end_survey(&mut self) {
+        let Some(survey) = self.survey.take() else { return };
+        let looked_at = survey.looked_at;
+        let beginnings = survey.into_beginnings();
+        for ticket in self.tickets.values_mut() {
+            let Stage::Surveyed { numbers, told } = &ticket.stage else { continue };
+            let begins: Vec<Beginnings> = numbers.iter().map(|number| beginnings[*number].clone()).collect();
+            ticket.backfill.look_at((looked_at - told) * begins.len() as u64);
+            // These are all looked at once more.
+            let anywhere = begins.iter().filter(|begins| begins.is_none()).count() as u64;
+            ticket.backfill.nodes.fetch_add(looked_at * anywhere, Ordering::Relaxed);
+            ticket.stage = Stage::Begins(begins);
+            self.noted += 1;
+        }
+    }
+}
 
 impl Installation {
-    pub fn families(members: impl Iterator<Item = (Arc<super::Program>, Member)>) -> Vec<Family> {
-        let alone = |(program, member): (Arc<super::Program>, Member)| {
+    /// The patterns of a query, each as the one member of its family.
+    pub fn patterns(members: impl Iterator<Item = (Arc<str>, Arc<super::Program>, Member)>) -> Vec<Pattern> {
+        let alone = |(name, program, member): (Arc<str>, Arc<super::Program>, Member)| {
             let sieves = vec![None; program.edges.len()];
             let mut family = Family::new(program, sieves);
             family.insert(member);
-            family
+            (name, family)
         };
         members.map(alone).collect()
     }
@@ -102,33 +280,47 @@ impl Installation {
     ) -> StreamVec<'scope, Time, RowChange> {
         let mut builder = OperatorBuilder::new("look through".to_owned(), scope);
         let activator = scope.activator_for(builder.operator_info().address);
-        turns.borrow_mut().insert(turn, activator);
         let (output, results) = builder.new_output();
         let mut output = OutputBuilder::<_, CapacityContainerBuilder<Vec<RowChange>>>::from(output);
-        let Installation { query, families, snapshot, backfill, .. } = self;
+        let Installation { query, graph, patterns, snapshot, backfill, .. } = self;
+        let patterns: Rc<[Pattern]> = patterns.into();
         let nodes: usize = snapshot.shard(common.shard.index).iter().map(|batch| batch.ids.len()).sum();
-        backfill.nodes.fetch_add((nodes * families.len()) as u64, Ordering::Relaxed);
+        backfill.nodes.fetch_add((nodes * patterns.len()) as u64, Ordering::Relaxed);
+        let ticket = Ticket {
+            activator,
+            graph,
+            snapshot: snapshot.clone(),
+            patterns: patterns.clone(),
+            backfill: backfill.clone(),
+            stage: Stage::Waits,
+        };
+        turns.borrow_mut().join(turn, ticket);
         builder.build(move |mut capabilities| {
-            let mut working = capabilities.pop().map(|capability| (Rest::new(snapshot, families), capability));
+            let mut working = capabilities.pop().map(|capability| (Rest::new(snapshot, patterns), capability));
             let mut found: Vec<RowChange> = Vec::new();
             move |_| {
                 let Some((rest, capability)) = &mut working else { return };
-                let is_first = turns.borrow().first_key_value().is_some_and(|(first, _)| *first == turn);
+                let mut turns = turns.borrow_mut();
                 let installed = common.queries.borrow().is_installed(query);
-                if installed && !is_first {
+                if installed && !turns.is_turn(turn) {
                     return;
                 }
-                let done = !installed || rest.work(&common, &backfill, &mut found);
+                let done = if !installed {
+                    true
+                } else if rest.beginnings.is_none() {
+                    rest.beginnings = turns.begin(turn, common.shard.index, &common.symbols);
+                    false
+                } else {
+                    rest.work(&common, &backfill, turns.end(), &mut found)
+                };
                 if !found.is_empty() {
                     output.activate().session(&*capability).give_container(&mut found);
                 }
                 if done {
                     working = None;
-                    turns.borrow_mut().remove(&turn);
+                    turns.leave(turn);
                 }
-                if let Some((_, next)) = turns.borrow().first_key_value() {
-                    next.activate();
-                }
+                turns.pass(turn);
             }
         });
         results
@@ -138,33 +330,32 @@ impl Installation {
 /// How far it is.
 struct Rest {
     snapshot: Snapshot,
-    /// Those that are not done.
-    families: Vec<Family>,
+    patterns: Rc<[Pattern]>,
+    /// Of those that are not done; None before its first turn.
+    beginnings: Option<Vec<Beginnings>>,
     /// Where the last of them stands; none where it has not begun.
-    through: Option<Through>,
+    nodes: Option<Nodes>,
     /// By shard.
     waiting: Vec<Waiting>,
     row: Vec<Value>,
-    /// When other work got its turn.
-    paused: Instant,
 }
 
 impl Rest {
-    fn new(snapshot: Snapshot, families: Vec<Family>) -> Rest {
+    fn new(snapshot: Snapshot, patterns: Rc<[Pattern]>) -> Rest {
         let waiting = (0..snapshot.shards()).map(|_| Waiting::default()).collect();
-        Rest { snapshot, families, through: None, waiting, row: Vec::new(), paused: Instant::now() }
+        Rest { snapshot, patterns, beginnings: None, nodes: None, waiting, row: Vec::new() }
     }
 
-    /// Looks at some nodes of the shard; true when there are no more.
-    fn work(&mut self, common: &Common, backfill: &Backfill, found: &mut Vec<RowChange>) -> bool {
+    /// Looks at some nodes of the shard until a moment; true when there are no more.
+    fn work(&mut self, common: &Common, backfill: &Backfill, end: Instant, found: &mut Vec<RowChange>) -> bool {
         let batches = self.snapshot.shard(common.shard.index);
-        let begin = Instant::now();
-        let end = begin + (begin - self.paused).clamp(AT_ONCE.0, AT_ONCE.1);
-        while let Some(family) = self.families.last() {
+        let left = self.beginnings.get_or_insert_default();
+        while let Some(beginnings) = left.last() {
+            let (_, family) = &self.patterns[left.len() - 1];
             if family.is_over() {
                 return true;
             }
-            let through = self.through.get_or_insert_with(|| Through::begin(batches));
+            let nodes = self.nodes.get_or_insert_with(|| Nodes::begin(beginnings, batches));
             self.row.clear();
             self.row.resize(family.program.width, Value::Null);
             let mut walk = Walk {
@@ -184,29 +375,70 @@ impl Rest {
                 steps: Steps::of(family),
             };
             loop {
-                through.go_on(batches, NODES_BY_CLOCK);
-                let nodes = &through.nodes;
-                for (id, here) in nodes.iter().zip(by_node(&through.found, nodes.len())) {
+                let (ids, places) = nodes.go_on(batches);
+                for (id, here) in ids.iter().zip(by_node(places, ids.len())) {
                     walk_from(&mut walk, *id, &Facts::known(parts(batches, here)), self.snapshot.tick().0, &mut self.row);
                 }
                 walk.go_on();
                 if walk.steps.stopped {
                     return true;
                 }
-                backfill.looked_at.fetch_add(nodes.len() as u64, Ordering::Relaxed);
-                if nodes.len() < NODES_BY_CLOCK {
+                let count = ids.len();
+                if let Nodes::All(_) = nodes {
+                    backfill.look_at(count as u64);
+                }
+                if count == 0 {
                     break;
                 }
-                let now = Instant::now();
-                if now >= end {
-                    self.paused = now;
+                if Instant::now() >= end {
                     return false;
                 }
             }
-            self.through = None;
-            self.families.pop();
+            self.nodes = None;
+            left.pop();
         }
         true
+    }
+}
+
+/// The nodes that a pattern is looked for from.
+enum Nodes {
+    All(Through),
+    /// Of two lists, how far it is in the second once the first is done.
+    Noted {
+        lists: [Rc<Vec<NodeId>>; 2],
+        at: (usize, usize),
+        locator: Locator,
+        found: Vec<Found>,
+    },
+}
+
+impl Nodes {
+    fn begin(beginnings: &Beginnings, batches: &[SharedBatch]) -> Nodes {
+        match beginnings {
+            Some(lists) => Nodes::Noted { lists: lists.clone(), at: (0, 0), locator: Locator::default(), found: Vec::new() },
+            None => Nodes::All(Through::begin(batches)),
+        }
+    }
+
+    /// The next of them, and where they lie; none at the end.
+    fn go_on(&mut self, batches: &[SharedBatch]) -> (&[NodeId], &[Found]) {
+        match self {
+            Nodes::All(through) => {
+                through.go_on(batches, NODES_BY_CLOCK);
+                (&through.nodes, &through.found)
+            }
+            Nodes::Noted { lists, at: (list, next), locator, found } => {
+                if *list == 0 && *next == lists[0].len() {
+                    (*list, *next) = (1, 0);
+                }
+                let nodes = &lists[*list];
+                let ids = &nodes[*next..nodes.len().min(*next + NODES_BY_CLOCK)];
+                *next += ids.len();
+                *found = locator.locate(ids, batches);
+                (ids, found)
+            }
+        }
     }
 }
 

@@ -160,6 +160,12 @@ pub struct Backfill {
     pub done: AtomicBool,
 }
 
+impl Backfill {
+    pub fn look_at(&self, nodes: u64) {
+        self.looked_at.fetch_add(nodes, Ordering::Relaxed);
+    }
+}
+
 /// How often each row is there now. Most queries in mode DistinctId have rows of a single id.
 #[derive(Default)]
 struct Counts {

@@ -629,6 +629,19 @@ impl<'a> Walk<'a, '_> {
 
 /// Puts the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
 pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &Symbols) -> bool {
+    look_by(node, facts, at, row, (family, symbols), |condition, row| family.passes(condition, row))
+}
+
+/// The same, where `passes` says which conditions hold.
+#[inline]
+pub fn look_by(
+    node: usize,
+    facts: &Facts<'_>,
+    at: Time,
+    row: &mut [Value],
+    (family, symbols): (&Family, &Symbols),
+    passes: impl Fn(&Expr, &[Value]) -> bool,
+) -> bool {
     let program = &family.program;
     let view = &program.nodes[node];
     let nothing = at == Time::MAX;
@@ -651,7 +664,7 @@ pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family:
         }
         row[slot] = Value::Map(map.sorted().into());
     }
-    family.admits(node, row) && view.conditions.iter().all(|condition| family.passes(condition, row))
+    family.admits(node, row) && view.conditions.iter().all(|condition| passes(condition, row))
 }
 
 /// What tells an edge from others between the same nodes.

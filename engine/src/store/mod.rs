@@ -30,6 +30,7 @@ mod meta;
 #[cfg(feature = "rocks-db")]
 mod reached;
 mod records;
+pub mod reserved;
 mod restore;
 #[cfg(feature = "rocks-db")]
 mod rocks_db;

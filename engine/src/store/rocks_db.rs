@@ -13,8 +13,10 @@
 //! what is left of one anew: no marks are written over it, which would lie over files of entries and keep RocksDB from moving
 //! those to their last level as they are.
 
+mod runs;
 #[cfg(test)]
 mod tests;
+mod tuning;
 mod whole;
 
 use std::collections::BTreeSet;
@@ -23,22 +25,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
-use rocksdb::compaction_filter::Decision;
-use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode, Env,
-    ErrorKind, FlushOptions, IngestExternalFileOptions, LogLevel, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
-};
+use rocksdb::{ColumnFamily, DB, DBRawIterator, Env, ErrorKind, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::lock::{lock, read, write};
 use weir_model::{Text, Tick};
 
+use self::tuning::{db_options, families};
 use self::whole::{check_end, check_list, check_log, list_of_files};
 use super::ahead;
 use super::directory::Directory;
 use super::entry::LogReader;
 use super::keys::{
     after_prefix, graph_key, log_key, metadata_key, page_key, progress_key, run_key, run_pages, runs_prefix, symbol_key,
-    take_log_key, take_number, take_page_key,
+    take_number, take_page_key,
 };
 use super::meta::{self, EachRecord, Meta};
 use super::reached::{self, Note, Reached};
@@ -46,22 +45,10 @@ use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
 };
-use crate::memory::at_most;
-use crate::scheduling::breathe;
 
 const LOG: &str = "log";
 const PAGES: &str = "pages";
 const META: &str = "meta";
-
-/// Memory for blocks that were read; pages are read in sequence, so more would not help.
-const CACHE_BYTES: usize = 64 << 20;
-
-/// What the log gathers in memory before it goes to a file, up to four times.
-const LOG_BUFFER_BYTES: usize = 64 << 20;
-const LOG_BUFFERS_MAX: i32 = 4;
-
-/// RocksDB's write-ahead log at most, which bounds what a restart has to read.
-const WRITE_AHEAD_BYTES_MAX: u64 = 512 << 20;
 
 /// How much of the log has to be in memory, or in files, for a checkpoint to clear it out.
 const SHORTEN_BYTES_MIN: u64 = 8 << 20;
@@ -70,26 +57,11 @@ const SHORTEN_BYTES_MIN: u64 = 8 << 20;
 const MOVED_TIME_MAX: Duration = Duration::from_millis(100);
 const MOVED_LOOK: Duration = Duration::from_millis(5);
 
-/// RocksDB writes down each file that comes and goes, and begins anew when that has become so long, or six times as long as what there is takes.
-const MANIFEST_BYTES_MAX: usize = 128 << 10;
-
-/// What it has to say, a line for each file of pages among it, goes into another file after so much. The last two are kept.
-const INFO_LOG_BYTES_MAX: usize = 128 << 10;
-
-/// A smaller run is written as keys, along with its record; a larger one as files that RocksDB takes over.
-const SMALL_RUN_BYTES_MAX: usize = 1 << 20;
-const FILE_BYTES_MAX: usize = 64 << 20;
-
-/// A run that is gone is removed key by key if it has no more than this.
-const KEYS_CLEARED_MAX: usize = 256;
 /// So many numbers are left out when not all runs there are could be seen: a number must not be given twice.
 const RUNS_UNSEEN: u64 = 1 << 32;
 
 /// Of whoever goes through a stretch of keys.
 const READ_AHEAD_BYTES: usize = 512 << 10;
-
-/// So much RocksDB's threads read and write at once. While the system copies for them, many of them take no break for anybody else.
-const AT_ONCE_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub struct RocksDbOptions {
@@ -388,74 +360,8 @@ impl RocksDb {
         }
     }
 
-    fn unfinished(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
-        lock(&self.unfinished)
-    }
-
-    /// Gives a run its number. As long as what is given back lives, its pages are left alone though nothing says that it is there.
-    fn begin_run(&self) -> Unfinished<'_> {
-        // The lock is held so that nobody sees a later number before this one is among the unfinished.
-        let mut unfinished = self.unfinished();
-        let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
-        unfinished.insert(id);
-        Unfinished { store: self, id }
-    }
-
-    /// Writes the chunks of a run; a small one goes into the batch that will complete it.
-    fn write_run(&self, graph: GraphId, id: RunId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<RunInfo, StoreError> {
-        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: Default::default(), bytes: 0 };
-        // By part: keys within a file ascend, and files do not overlap.
-        let mut waiting: [Waiting; Part::ALL.len()] = Default::default();
-        let mut files = IncomingFiles { store: self, run: id, paths: Vec::new() };
-        for chunk in run.chunks {
-            let (part, chunk) = chunk?;
-            let number = &mut info.chunks[part as usize];
-            let key = page_key(graph, id, part, *number);
-            *number += 1;
-            info.bytes += chunk.len() as u64;
-            let waiting = &mut waiting[part as usize];
-            waiting.bytes += chunk.len();
-            waiting.chunks.push((key, records::seal(&key, chunk)));
-            if waiting.bytes >= at_most(FILE_BYTES_MAX, 8) {
-                files.write(&std::mem::take(waiting).chunks)?;
-            }
-        }
-        if files.paths.is_empty() && info.bytes <= SMALL_RUN_BYTES_MAX as u64 {
-            for (key, chunk) in waiting.iter().flat_map(|waiting| &waiting.chunks) {
-                batch.put_cf(self.family(PAGES), key, chunk);
-            }
-        } else {
-            for waiting in waiting.iter().filter(|waiting| !waiting.chunks.is_empty()) {
-                files.write(&waiting.chunks)?;
-            }
-            files.hand_over()?;
-        }
-        let key = run_key(graph, id);
-        batch.put_cf(self.family(META), key, records::seal(&key, records::put_run(&info)));
-        Ok(info)
-    }
-
     fn must_be_live(&self, graph: GraphId) -> Result<(), StoreError> {
         if self.read_graphs().live.contains(&graph) { Ok(()) } else { Err(StoreError::NoSuchGraph(graph)) }
-    }
-
-    /// Completes a run. Pages that will never count are removed.
-    fn complete_run(&self, graph: GraphId, run: RunId, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
-        self.complete(graph, batch, sync).inspect_err(|error| {
-            if let StoreError::NoSuchGraph(_) = error {
-                self.clear_run(graph, run);
-                self.rewrite_pages(graph);
-            }
-        })
-    }
-
-    /// Completes a run, unless its graph was dropped while it was written.
-    fn complete(&self, graph: GraphId, batch: WriteBatch, sync: bool) -> Result<(), StoreError> {
-        let graphs = self.read_graphs();
-        if !graphs.live.contains(&graph) {
-            return Err(StoreError::NoSuchGraph(graph));
-        }
-        self.write(batch, sync, "complete a checkpoint")
     }
 
     /// After a cut of the log of a graph, if that is worth a file: the next start has less to read, and what was cut goes.
@@ -521,50 +427,12 @@ impl RocksDb {
         self.db.compact_range_cf(self.family(LOG), None::<&[u8]>, None::<&[u8]>);
     }
 
-    /// Removes the pages of a run that is gone: files of its own at once, what shares a file with others key by key. A mark over the whole range would be
-    /// written to a file and stay there for ever, as long as there are pages below it. What a crash leaves is removed at the next start.
-    fn clear_run(&self, graph: GraphId, run: RunId) {
-        let (from, to) = (run_pages(graph, run), run_pages(graph, RunId(run.0 + 1)));
-        self.free(PAGES, &from, &to);
-        let mut batch = WriteBatch::default();
-        let mut iterator = self.iterate(PAGES, from.to_vec(), to.to_vec());
-        while let Some(key) = iterator.key() {
-            if batch.len() == KEYS_CLEARED_MAX {
-                batch.clear();
-                batch.delete_range_cf(self.family(PAGES), from, to);
-                break;
-            }
-            batch.delete_cf(self.family(PAGES), key);
-            iterator.next();
-        }
-        if !batch.is_empty()
-            && let Err(error) = self.write(batch, false, "remove pages")
-        {
-            tracing::warn!(%error, "disk space is freed at the next start");
-        }
-    }
-
     /// Of a graph that is gone. Files that were never merged, or that hold pages of other graphs, are not freed as a whole, and nothing else would rewrite
     /// them.
     fn rewrite_pages(&self, graph: GraphId) {
         let prefix = graph.0.to_be_bytes();
         if !self.is_damaged.load(Ordering::Relaxed) {
             self.db.compact_range_cf(self.family(PAGES), Some(prefix), Some(after_prefix(&prefix)));
-        }
-    }
-
-    /// Frees the files in which nothing is but marks of pages that were removed key by key: RocksDB would keep one that has a single mark for ever.
-    fn free_between_runs(&self, graph: GraphId) {
-        // Asked first: a run that is not unfinished any more is among the others then.
-        let mut ids = self.unfinished().clone();
-        let Ok(runs) = meta::runs(self, graph) else { return };
-        ids.extend(runs.iter().map(|run| run.id));
-        let mut from = RunId(0);
-        for id in ids {
-            if from < id {
-                self.free(PAGES, &run_pages(graph, from), &run_pages(graph, id));
-            }
-            from = RunId(id.0 + 1);
         }
     }
 
@@ -877,67 +745,6 @@ impl Store for RocksDb {
     }
 }
 
-/// Chunks of a part of a run until there are enough for a file.
-#[derive(Default)]
-struct Waiting {
-    chunks: Vec<([u8; 20], Vec<u8>)>,
-    bytes: usize,
-}
-
-/// A run that is not complete.
-struct Unfinished<'a> {
-    store: &'a RocksDb,
-    id: RunId,
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        self.store.unfinished().remove(&self.id);
-    }
-}
-
-/// Files of a run until RocksDB takes them over; removed when that does not come to be.
-struct IncomingFiles<'a> {
-    store: &'a RocksDb,
-    run: RunId,
-    paths: Vec<PathBuf>,
-}
-
-impl IncomingFiles<'_> {
-    fn write(&mut self, chunks: &[([u8; 20], Vec<u8>)]) -> Result<(), StoreError> {
-        let path = self.store.incoming.join(format!("{}-{}.sst", self.run.0, self.paths.len()));
-        self.paths.push(path.clone());
-        let options = pages_options(&Cache::new_lru_cache(0));
-        let write = || {
-            let mut writer = SstFileWriter::create(&options);
-            writer.open(&path)?;
-            for (key, chunk) in chunks {
-                writer.put(key, chunk)?;
-                breathe();
-            }
-            writer.finish()
-        };
-        write().map_err(|error| StoreError::failed(format!("write pages to {}", path.display()), with_advice(&error)))
-    }
-
-    fn hand_over(self) -> Result<(), StoreError> {
-        let mut options = IngestExternalFileOptions::default();
-        options.set_move_files(true);
-        let store = self.store;
-        let taken = store.db.ingest_external_file_cf_opts(store.family(PAGES), &options, self.paths.clone());
-        taken.map_err(|error| StoreError::failed(format!("add pages to {}", store.options.path.display()), with_advice(&error)))
-    }
-}
-
-impl Drop for IncomingFiles<'_> {
-    fn drop(&mut self) {
-        for path in &self.paths {
-            // Gone already when they were taken over.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
 /// What is damaged, if that is what an error says.
 fn damage(error: &rocksdb::Error) -> Option<String> {
     let text = error.to_string();
@@ -975,88 +782,6 @@ fn open_as_far_as_sound(
     let Ok(db) = open(false) else { return Err(damage) };
     tracing::error!("the store is opened without what is damaged: {damage}");
     Ok((db, Some(damage)))
-}
-
-fn families(begins: &Begins) -> [ColumnFamilyDescriptor; 4] {
-    let cache = Cache::new_lru_cache(at_most(CACHE_BYTES, 32));
-    [
-        ColumnFamilyDescriptor::new("default", Options::default()),
-        ColumnFamilyDescriptor::new(LOG, log_options(&cache, begins)),
-        ColumnFamilyDescriptor::new(PAGES, pages_options(&cache)),
-        ColumnFamilyDescriptor::new(META, meta_options(&cache)),
-    ]
-}
-
-/// `whole`: not without tables that are damaged or missing. What is missing is an error when it is read, otherwise.
-fn db_options(fresh: bool, whole: bool) -> Options {
-    let mut db = Options::default();
-    // Only a new directory: files that are lost must not turn into an empty store.
-    db.create_if_missing(fresh);
-    db.create_missing_column_families(fresh);
-    db.set_paranoid_checks(whole);
-    // An incomplete write at the very end is what a crash leaves; anything else that is wrong is damage. Of the lengths
-    // in the last block of 32 KiB, RocksDB cannot tell the two apart: one that points beyond the end counts as the former.
-    db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
-    db.set_track_and_verify_wals_in_manifest(true);
-    db.set_max_total_wal_size(WRITE_AHEAD_BYTES_MAX);
-    db.set_max_background_jobs(2);
-    db.set_bytes_per_sync(1 << 20);
-    db.set_writable_file_max_buffer_size(AT_ONCE_BYTES);
-    db.set_compaction_readahead_size(AT_ONCE_BYTES as usize);
-    db.set_max_manifest_file_size(MANIFEST_BYTES_MAX);
-    db.set_max_log_file_size(INFO_LOG_BYTES_MAX);
-    db.set_keep_log_file_num(2);
-    db.set_log_level(LogLevel::Warn);
-    db.set_stats_dump_period_sec(0);
-    db.set_stats_persist_period_sec(0);
-    db
-}
-
-fn table_options(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
-    let mut table = BlockBasedOptions::default();
-    table.set_block_cache(cache);
-    table.set_cache_index_and_filter_blocks(true);
-    table.set_block_size(block_bytes);
-    table
-}
-
-// A file that is rewritten is read, and damage that is met then ends all writes to the store: `loaded` says when it may begin.
-
-/// Small entries are not packed, so that files pack them; what is packed already they leave as it is.
-fn log_options(cache: &Cache, begins: &Begins) -> Options {
-    let mut options = Options::default();
-    let begins = begins.clone();
-    options.set_compaction_filter("cut", move |_, key: &[u8], _: &[u8]| {
-        let begins = lock(&begins);
-        let is_cut = take_log_key(key).is_some_and(|(graph, tick)| begins.get(&graph).is_some_and(|begin| tick < *begin));
-        if is_cut { Decision::Remove } else { Decision::Keep }
-    });
-    // A file by itself is moved to the last level as it is.
-    options.set_level_zero_file_num_compaction_trigger(1);
-    options.set_block_based_table_factory(&table_options(cache, 256 << 10));
-    options.set_compression_type(DBCompressionType::Lz4);
-    options.set_disable_auto_compactions(true);
-    options.set_write_buffer_size(at_most(LOG_BUFFER_BYTES, 32));
-    options.set_max_write_buffer_number(LOG_BUFFERS_MAX);
-    options
-}
-
-/// Chunks are packed already.
-fn pages_options(cache: &Cache) -> Options {
-    let mut options = Options::default();
-    options.set_block_based_table_factory(&table_options(cache, 64 << 10));
-    options.set_compression_type(DBCompressionType::None);
-    options.set_disable_auto_compactions(true);
-    options.set_write_buffer_size(8 << 20);
-    options
-}
-
-fn meta_options(cache: &Cache) -> Options {
-    let mut options = Options::default();
-    options.set_block_based_table_factory(&table_options(cache, 16 << 10));
-    options.set_compression_type(DBCompressionType::Lz4);
-    options.set_write_buffer_size(4 << 20);
-    options
 }
 
 /// What RocksDB says, and what can be done about it where that is plain.

@@ -53,6 +53,7 @@ pub const QUERIES: &[&str] = &[
     "MATCH (a)-[:r]->(b) WITH a, count(b) AS c WHERE c > 2 RETURN id(a) AS a, c",
     "MATCH (a)-[:r]->(b) WITH a, count(*) AS c MATCH (a)-[:s]->(d) RETURN id(a) AS a, c, d.x AS x",
     "MATCH (a)-[:r]->(b) WITH a.x AS x, collect(b) AS bs UNWIND bs AS b RETURN x, b.z AS z, size(bs) AS s",
+    "MATCH p = (a:A)-[:r]->(b) UNWIND p AS x RETURN x",
     "MATCH (n) WITH DISTINCT n.x AS x RETURN x",
     "MATCH (n) WITH DISTINCT n.x AS x, n.z AS z WITH x, count(z) AS c RETURN c, collect(x) AS xs",
     "MATCH (n:A) WITH n ORDER BY n.z DESC, id(n) LIMIT 3 RETURN id(n) AS n, n.z AS z",

@@ -15,7 +15,7 @@ use super::bounds::{Bounded, Made};
 use super::each::{Each, Looking};
 use super::looks::Touched;
 use super::{Layout, Row, Stage, Turn, build, holds};
-use crate::evaluate::{Evaluator, Moved, Prepared};
+use crate::evaluate::{Evaluator, Moved, Prepared, unwound};
 use crate::render::aside::Pace;
 use crate::render::program::RenderError;
 use crate::symbols::Symbols;
@@ -237,6 +237,7 @@ impl<'l> Deriving<'l, '_, '_, '_> {
         let none = Rows::new();
         let input = |at: usize| inputs.get(at).and_then(|level| self.levels.get(*level)).map_or(&none, |level| &level.rows);
         let (first, turn) = (input(0), &mut *self.turn);
+        let limits = Limits { turns: self.turns, rows_max: self.left, deadline: self.deadline };
         match stage {
             Stage::Source(number) => {
                 let rows = (self.matches)(*number);
@@ -244,72 +245,35 @@ impl<'l> Deriving<'l, '_, '_, '_> {
             }
             Stage::Unit(width) => vec![(Row((0..*width).map(|_| Value::Null).collect()), Of::Nothing)],
             Stage::Filter { layout, condition, out, .. } => {
-                one_by_one((first, layout), turn, (self.turns, self.left, self.deadline), &mut |row, context, give| {
+                row_by_row((first, layout), turn, &limits, &mut |row, context, give| {
                     if holds(condition, row, context) {
                         give(out.collect(row));
                     }
                 })
             }
-            Stage::Project { layout, items, out, .. } => {
-                one_by_one((first, layout), turn, (self.turns, self.left, self.deadline), &mut |row, context, give| {
-                    let values = items.iter().map(|(_, expr)| expr.evaluate(row, context)).collect::<Result<Vec<_>, _>>();
-                    let Ok(values) = values else { return };
-                    for ((slot, _), value) in items.iter().zip(values) {
-                        row[*slot] = value;
-                    }
-                    give(out.collect(row));
-                })
-            }
+            Stage::Project { layout, items, out, .. } => row_by_row((first, layout), turn, &limits, &mut |row, context, give| {
+                let values = items.iter().map(|(_, expr)| expr.evaluate(row, context)).collect::<Result<Vec<_>, _>>();
+                let Ok(values) = values else { return };
+                for ((slot, _), value) in items.iter().zip(values) {
+                    row[*slot] = value;
+                }
+                give(out.collect(row));
+            }),
             Stage::Unwind { layout, list, into, out, .. } => {
-                one_by_one((first, layout), turn, (self.turns, self.left, self.deadline), &mut |row, context, give| {
-                    let elements = match list.evaluate(row, context) {
-                        Err(_) | Ok(Value::Null) => return,
-                        Ok(Value::List(items)) => items.to_vec(),
-                        Ok(Value::Path(path)) => crate::evaluate::path_elements(&path),
-                        Ok(other) => vec![other],
-                    };
-                    for element in elements {
+                row_by_row((first, layout), turn, &limits, &mut |row, context, give| {
+                    let Ok(list) = list.evaluate(row, context) else { return };
+                    for element in unwound(list) {
                         row[*into] = element;
                         give(out.collect(row));
                     }
                 })
             }
-            Stage::Distinct { layout, out, .. } => {
-                let mut numbers: FxHashMap<&Row, usize> = FxHashMap::default();
-                let mut found: Vec<(&Row, Vec<u32>)> = Vec::new();
-                for ((row, _), number) in first.iter().zip(0..) {
-                    let at = *numbers.entry(row).or_insert(found.len());
-                    match found.get_mut(at) {
-                        Some((_, of)) => of.push(number),
-                        None => found.push((row, vec![number])),
-                    }
-                }
-                let shown = |row: &Row, turn: &mut Turn| {
-                    layout.spread(row, &mut turn.row);
-                    out.collect(&turn.row)
-                };
-                found.into_iter().map(|(row, of)| (shown(row, turn), Of::Many(of))).collect()
-            }
+            Stage::Distinct { layout, out, .. } => distinct(first, (layout, out), turn),
             Stage::Union(..) => {
                 let left = first.iter().zip(0..).map(|((row, _), number)| (row.clone(), Of::One(number)));
                 left.chain(input(1).iter().zip(0..).map(|((row, _), number)| (row.clone(), Of::Right(number)))).collect()
             }
-            Stage::Each(each) => {
-                let mut known: FxHashMap<&Row, Vec<Row>> = FxHashMap::default();
-                let mut found = Rows::new();
-                for ((row, _), number) in first.iter().zip(0..) {
-                    if found.len() > self.left || Instant::now() >= self.deadline {
-                        break;
-                    }
-                    let rows = known.entry(row).or_insert_with(|| {
-                        let seen = each.look(row, turn);
-                        self.turns.set(self.turns.get().min(seen.turn.unwrap_or(Clock::NEVER)));
-                        seen.found
-                    });
-                    found.extend(rows.iter().map(|row| (row.clone(), Of::One(number))));
-                }
-                found
-            }
+            Stage::Each(each) => asked(first, each, turn, &limits),
             Stage::Group(group) => {
                 let groups = group.derive(first.iter().map(|(row, _)| row), turn);
                 groups.into_iter().map(|(row, of)| (row, Of::Many(of))).collect()
@@ -328,25 +292,71 @@ impl<'l> Deriving<'l, '_, '_, '_> {
     }
 }
 
+/// How far one stage goes.
+struct Limits<'d> {
+    /// Gets when time alone changes a row.
+    turns: &'d Cell<i64>,
+    rows_max: usize,
+    deadline: Instant,
+}
+
+impl Limits<'_> {
+    /// With so many rows there are more than may be, or it is too late for another.
+    fn is_over(&self, rows: usize) -> bool {
+        rows > self.rows_max || Instant::now() >= self.deadline
+    }
+}
+
 /// Makes rows of the one whose values are given.
 type Make<'m> = &'m mut dyn FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row));
 
-/// What comes of each row, until there are more than may be.
-fn one_by_one(
-    (rows, layout): (&Rows, &Layout),
-    turn: &mut Turn,
-    (turns, most, deadline): (&Cell<i64>, usize, Instant),
-    make: Make<'_>,
-) -> Rows {
+/// What comes of each row, as far as the limits go.
+fn row_by_row((rows, layout): (&Rows, &Layout), turn: &mut Turn, limits: &Limits<'_>, make: Make<'_>) -> Rows {
     let mut found = Rows::new();
     for ((row, _), number) in rows.iter().zip(0..) {
-        if found.len() > most || Instant::now() >= deadline {
+        if limits.is_over(found.len()) {
             break;
         }
         layout.spread(row, &mut turn.row);
         turn.context.begin();
-        let context = At { context: turn.context, clock: Clock::watched(turn.now, turns) };
+        let context = At { context: turn.context, clock: Clock::watched(turn.now, limits.turns) };
         make(&mut turn.row, &context, &mut |row| found.push((row, Of::One(number))));
+    }
+    found
+}
+
+/// Each row once, in the order in which they first came.
+fn distinct(rows: &Rows, (layout, out): (&Layout, &Layout), turn: &mut Turn) -> Rows {
+    let mut numbers: FxHashMap<&Row, usize> = FxHashMap::default();
+    let mut found: Vec<(&Row, Vec<u32>)> = Vec::new();
+    for ((row, _), number) in rows.iter().zip(0..) {
+        let at = *numbers.entry(row).or_insert(found.len());
+        match found.get_mut(at) {
+            Some((_, of)) => of.push(number),
+            None => found.push((row, vec![number])),
+        }
+    }
+    let mut shown = |row: &Row| {
+        layout.spread(row, &mut turn.row);
+        out.collect(&turn.row)
+    };
+    found.into_iter().map(|(row, of)| (shown(row), Of::Many(of))).collect()
+}
+
+/// What the graph answers for each row; of equal ones it is asked once.
+fn asked(rows: &Rows, each: &Each, turn: &mut Turn, limits: &Limits<'_>) -> Rows {
+    let mut known: FxHashMap<&Row, Vec<Row>> = FxHashMap::default();
+    let mut found = Rows::new();
+    for ((row, _), number) in rows.iter().zip(0..) {
+        if limits.is_over(found.len()) {
+            break;
+        }
+        let answer = known.entry(row).or_insert_with(|| {
+            let seen = each.look(row, turn);
+            limits.turns.set(limits.turns.get().min(seen.turn.unwrap_or(Clock::NEVER)));
+            seen.found
+        });
+        found.extend(answer.iter().map(|row| (row.clone(), Of::One(number))));
     }
     found
 }

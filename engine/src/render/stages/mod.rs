@@ -37,7 +37,7 @@ use super::program::RenderError;
 use super::results::{Row, RowChange};
 use crate::alarm::Alarm;
 use crate::arrangement::Published;
-use crate::evaluate::{Evaluator, Moved, Prepared, Watched};
+use crate::evaluate::{Evaluator, Moved, Prepared, Watched, unwound};
 use crate::symbols::Symbols;
 
 /// Rows, and how many more of each there are.
@@ -349,13 +349,7 @@ impl Stage {
             Stage::Unwind { input, layout, list, into, out, timed } => {
                 let changes = input.step(turn);
                 each_row(changes, layout, turn, timed, |row, context, each| {
-                    let elements = match list.evaluate(row, context)? {
-                        Value::Null => return Ok(()),
-                        Value::List(items) => items.to_vec(),
-                        Value::Path(path) => crate::evaluate::path_elements(&path),
-                        other => vec![other],
-                    };
-                    for element in elements {
+                    for element in unwound(list.evaluate(row, context)?) {
                         row[*into] = element;
                         if each(out.collect(row)).is_break() {
                             break;

@@ -3,6 +3,8 @@ use std::fs;
 use weir_model::{Mutations, NodeId, Symbol, Value};
 
 use super::super::conformance::{self, append, entry, read_log};
+use super::runs::SMALL_RUN_BYTES_MAX;
+use super::tuning::MANIFEST_BYTES_MAX;
 use super::*;
 
 fn open(path: &Path) -> RocksDb {
