@@ -199,6 +199,7 @@ impl State {
                     standing.end();
                 }
                 self.graphs.remove(&graph);
+                self.turns.borrow().rouse();
             }
             Command::Apply(entry) => {
                 let (entries, further) = join(entry, commands);
@@ -219,6 +220,7 @@ impl State {
                 {
                     standing.common.queries.borrow_mut().remove(number);
                 }
+                self.turns.borrow().rouse();
             }
             Command::BeginIndex { graph, definition, began } => {
                 if let Some(graph) = self.graphs.get_mut(&graph) {

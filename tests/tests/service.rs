@@ -499,7 +499,7 @@ const WRONG: &[Wrong] = &[
         "",
         308,
         Some("text/html; charset=UTF-8"),
-        "The request, and all future requests should be repeated using <a href=\"http://…",
+        "The request, and all future requests should be repeated using <a href=\"/api/v1/admin/build-info\">this URI</a>.",
     ),
     // Bodies.
     (

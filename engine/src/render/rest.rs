@@ -125,6 +125,11 @@ impl Queue {
         }
     }
 
+    /// Whoever is not wanted any more leaves, whether it is its turn or not.
+    pub fn rouse(&self) {
+        self.tickets.values().for_each(|ticket| ticket.activator.activate());
+    }
+
     fn leave(&mut self, turn: u64) {
         let Some(ticket) = self.tickets.remove(&turn) else { return };
         self.step_out(turn);
@@ -156,10 +161,12 @@ impl Queue {
     fn begin(&mut self, turn: u64, shard: usize, symbols: &Arc<Symbols>) -> Option<Vec<Beginnings>> {
         let ticket = self.tickets.get_mut(&turn)?;
         if let Stage::Begins(beginnings) = &mut ticket.stage {
-            let beginnings = std::mem::take(beginnings);
+            let mut beginnings = std::mem::take(beginnings);
             let noted = beginnings.iter().all(Option::is_some);
             ticket.stage = Stage::Works { noted };
             if !noted {
+                // What it does not keep others may note.
+                beginnings.fill(None);
                 self.noted -= 1;
                 self.work_through(turn);
             }
@@ -193,12 +200,12 @@ impl Queue {
         }
     }
 
-    /// Those of a graph that wait look through it together; false where there is only one.
+    /// Those of a graph that wait look through it together. False where there is only one, and nobody whom it would have to wait for.
     fn begin_survey(&mut self, graph: GraphId, shard: usize, symbols: &Arc<Symbols>) -> bool {
         let is_over = |ticket: &Ticket| ticket.patterns.iter().any(|(_, family)| family.is_over());
         let waits = |ticket: &Ticket| ticket.graph == graph && matches!(ticket.stage, Stage::Waits) && !is_over(ticket);
         let waiting: Vec<u64> = self.ring.iter().copied().filter(|turn| self.tickets.get(turn).is_some_and(waits)).collect();
-        if waiting.len() < 2 {
+        if waiting.len() < 2 && (self.whole.is_empty() || waiting.is_empty()) {
             return false;
         }
         let of_ticket = |turn: &u64| self.tickets.get(turn).map(|ticket| (&ticket.snapshot, &*ticket.patterns));
@@ -222,9 +229,10 @@ impl Queue {
             let Stage::Surveyed { numbers, told } = &ticket.stage else { continue };
             let begins: Vec<Beginnings> = numbers.iter().map(|number| beginnings[*number].clone()).collect();
             ticket.backfill.look_at((looked_at - told) * begins.len() as u64);
-            // These are all looked at once more.
-            let anywhere = begins.iter().filter(|begins| begins.is_none()).count() as u64;
-            ticket.backfill.nodes.fetch_add(looked_at * anywhere, Ordering::Relaxed);
+            if begins.iter().any(Option::is_none) {
+                // All of it is looked at once more.
+                ticket.backfill.nodes.fetch_add(looked_at * begins.len() as u64, Ordering::Relaxed);
+            }
             ticket.stage = Stage::Begins(begins);
             self.noted += 1;
         }
@@ -301,11 +309,11 @@ impl Installation {
             move |_| {
                 let Some((rest, capability)) = &mut working else { return };
                 let mut turns = turns.borrow_mut();
-                let installed = common.queries.borrow().is_installed(query);
-                if installed && !turns.is_turn(turn) {
+                let is_over = !common.queries.borrow().is_installed(query) || rest.is_over();
+                if !is_over && !turns.is_turn(turn) {
                     return;
                 }
-                let done = if !installed {
+                let done = if is_over {
                     true
                 } else if rest.beginnings.is_none() {
                     rest.beginnings = turns.begin(turn, common.shard.index, &common.symbols);
@@ -344,6 +352,10 @@ impl Rest {
     fn new(snapshot: Snapshot, patterns: Rc<[Pattern]>) -> Rest {
         let waiting = (0..snapshot.shards()).map(|_| Waiting::default()).collect();
         Rest { snapshot, patterns, beginnings: None, nodes: None, waiting, row: Vec::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.patterns.iter().any(|(_, family)| family.is_over())
     }
 
     /// Looks at some nodes of the shard until a moment; true when there are no more.

@@ -221,6 +221,9 @@ impl Program {
 
     fn note(&mut self, id: NodeId, room: &mut Room) {
         let Some(nodes) = &mut self.nodes else { return };
+        if nodes.last() == Some(&id) {
+            return;
+        }
         if nodes.len() < room.each && room.left > 0 {
             room.left -= 1;
             nodes.push(id);
