@@ -426,6 +426,16 @@ fn all_asked<'s>(
     all
 }
 
+/// Of the one row that a query has, whether each pattern that was asked of the graph for it was found.
+fn found_for_one_row(graph: &Graph, text: &str) -> Vec<bool> {
+    let plan = compile(StandingMode::AnyQuery, text);
+    let staged = Staged::new(graph, &plan).unwrap();
+    let (moment, at) = graph.moment(None).unwrap();
+    let worked = graph.work(&staged, &[], moment.view(), at);
+    assert_eq!(worked.rows().len(), 1);
+    all_asked(graph, &staged, &worked, moment.view(), &[]).iter().map(|answered| answered.found).collect()
+}
+
 /// Of an anti-pattern it is told whether it is found with a node, and what is missing.
 #[test]
 fn nodes_within_a_subquery_are_asked_for() {
@@ -463,13 +473,8 @@ fn subqueries_within_subqueries_are_told_for_their_rows() {
         record.set_edge(node(2), symbol("s"), node(3), 0, true);
     });
     let text = "MATCH (a:A) WHERE EXISTS { MATCH (a)-[:r]->(b) WHERE EXISTS { (b)-[:s]->(c) } } RETURN id(a) AS a";
-    let plan = compile(StandingMode::AnyQuery, text);
-    let staged = Staged::new(&graph, &plan).unwrap();
-    let (moment, at) = graph.moment(None).unwrap();
-    let worked = graph.work(&staged, &[], moment.view(), at);
-    assert_eq!(worked.rows().len(), 1);
-    let asked = all_asked(&graph, &staged, &worked, moment.view(), &[]);
-    assert!(!asked.is_empty() && asked.iter().all(|answered| answered.found), "all of it is found, each time it is told");
+    let found = found_for_one_row(&graph, text);
+    assert!(!found.is_empty() && found.iter().all(|found| *found), "all of it is found, each time it is told");
     engine.shutdown().unwrap();
 }
 
@@ -483,13 +488,8 @@ fn what_is_bound_to_nothing_is_not_found() {
         record.set_edge(node(2), symbol("s"), node(3), 0, true);
     });
     let text = "MATCH (a:A) OPTIONAL MATCH (a)-[:r]->(b) WITH a, b WHERE NOT EXISTS { (b)-[:s]->(c) } RETURN id(a) AS a";
-    let plan = compile(StandingMode::AnyQuery, text);
-    let staged = Staged::new(&graph, &plan).unwrap();
-    let (moment, at) = graph.moment(None).unwrap();
-    let worked = graph.work(&staged, &[], moment.view(), at);
-    assert_eq!(worked.rows().len(), 1);
-    let asked = all_asked(&graph, &staged, &worked, moment.view(), &[]);
-    assert!(asked.len() > 1 && asked.iter().all(|answered| !answered.found), "neither of the patterns is found");
+    let found = found_for_one_row(&graph, text);
+    assert!(found.len() > 1 && found.iter().all(|found| !found), "neither of the patterns is found");
     engine.shutdown().unwrap();
 }
 

@@ -202,8 +202,8 @@ impl Queue {
 
     /// Those of a graph that wait look through it together. False where there is only one, and nobody whom it would have to wait for.
     fn begin_survey(&mut self, graph: GraphId, shard: usize, symbols: &Arc<Symbols>) -> bool {
-        let is_over = |ticket: &Ticket| ticket.patterns.iter().any(|(_, family)| family.is_over());
-        let waits = |ticket: &Ticket| ticket.graph == graph && matches!(ticket.stage, Stage::Waits) && !is_over(ticket);
+        let waits =
+            |ticket: &Ticket| ticket.graph == graph && matches!(ticket.stage, Stage::Waits) && !are_over(&ticket.patterns);
         let waiting: Vec<u64> = self.ring.iter().copied().filter(|turn| self.tickets.get(turn).is_some_and(waits)).collect();
         if waiting.len() < 2 && (self.whole.is_empty() || waiting.is_empty()) {
             return false;
@@ -309,7 +309,7 @@ impl Installation {
             move |_| {
                 let Some((rest, capability)) = &mut working else { return };
                 let mut turns = turns.borrow_mut();
-                let is_over = !common.queries.borrow().is_installed(query) || rest.is_over();
+                let is_over = !common.queries.borrow().is_installed(query) || are_over(&rest.patterns);
                 if !is_over && !turns.is_turn(turn) {
                     return;
                 }
@@ -352,10 +352,6 @@ impl Rest {
     fn new(snapshot: Snapshot, patterns: Rc<[Pattern]>) -> Rest {
         let waiting = (0..snapshot.shards()).map(|_| Waiting::default()).collect();
         Rest { snapshot, patterns, beginnings: None, nodes: None, waiting, row: Vec::new() }
-    }
-
-    fn is_over(&self) -> bool {
-        self.patterns.iter().any(|(_, family)| family.is_over())
     }
 
     /// Looks at some nodes of the shard until a moment; true when there are no more.
@@ -452,6 +448,11 @@ impl Nodes {
             }
         }
     }
+}
+
+/// Whether their query has ended by itself.
+fn are_over(patterns: &[Pattern]) -> bool {
+    patterns.iter().any(|(_, family)| family.is_over())
 }
 
 fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u64, row: &mut [Value]) {

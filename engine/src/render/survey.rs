@@ -234,3 +234,97 @@ impl Program {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weir_cypher_compiler::{Options as CompileOptions, StandingMode, compile_standing};
+    use weir_model::{IdScheme, Mutations};
+
+    use super::super::Maintained;
+    use super::super::aside::Pace;
+    use super::super::family::Member;
+    use super::super::rest::Installation;
+    use super::*;
+    use crate::store::InMemory;
+    use crate::{Engine, Graph, Options};
+
+    fn node(n: u64) -> NodeId {
+        NodeId::new(0, n)
+    }
+
+    fn patterns(text: &str, graph: &Graph) -> Vec<Pattern> {
+        let standing = compile_standing(text, StandingMode::AnyQuery, &CompileOptions::default()).expect("it compiles");
+        let maintained = Maintained::new(&standing.plan, graph.symbols(), IdScheme::default()).expect("it can be maintained");
+        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
+        let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
+            let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
+            let member = Member { query: 0, source, since: 0, constants, ending, pace: pace.clone() };
+            (pattern.name.clone(), pattern.program.clone(), member)
+        });
+        Installation::patterns(members)
+    }
+
+    fn apply(graph: &Graph, change: impl FnOnce(&mut Mutations)) -> Snapshot {
+        let mut record = Mutations::default();
+        change(&mut record);
+        graph.apply(record, 1).expect("it is applied");
+        graph.wait_visible().expect("it is there");
+        graph.published().snapshot()
+    }
+
+    /// Of a thousand nodes in a row, two of which change after the first query is there.
+    #[test]
+    fn what_fits_and_what_has_changed_is_noted() {
+        let store = Arc::new(InMemory::default());
+        let engine = Engine::open(store, Options { workers: 1, ..Options::default() }).expect("it opens");
+        engine.start().expect("it starts");
+        let graph = engine.default_graph();
+        let symbol = |name: &str| graph.symbols().intern(name);
+        let older = apply(&graph, |record| {
+            for n in 0..1000 {
+                record.set_label(node(n), symbol(if n < 20 { "Few" } else { "Many" }), true);
+                record.set_property(node(n), symbol("i"), &Value::Integer(n as i64));
+            }
+            (0..30).for_each(|n| record.set_edge(node(n), symbol("r"), node(n + 1), 0, true));
+        });
+        let newer = apply(&graph, |record| {
+            record.set_label(node(500), symbol("Many"), false);
+            record.set_property(node(600), symbol("i"), &Value::Integer(-1));
+        });
+        let texts = [
+            "MATCH (n:Many) WHERE n.i = 77 RETURN id(n) AS n",
+            "MATCH (n:Many) WHERE n.i = 99 RETURN id(n) AS n",
+            "MATCH (n:Nobody) RETURN id(n) AS n",
+            "MATCH (n:Few) RETURN id(n) AS n",
+            "MATCH (a:Many)-[:r]->(b) RETURN id(a) AS a",
+            "MATCH (a)-[:r]-(b) RETURN id(a) AS a",
+            "MATCH (n:Few) WHERE 1 / (n.i - 5) = 0 AND n.i % 2 = 7 RETURN id(n) AS n",
+            "MATCH (n:Many) RETURN id(n) AS n",
+        ];
+        let waiting: Vec<Vec<Pattern>> = texts.iter().map(|text| patterns(text, &graph)).collect();
+        let seen = |number: usize| if number == 0 { &older } else { &newer };
+        let waiting = waiting.iter().enumerate().map(|(number, patterns)| (seen(number), patterns.as_slice()));
+        let (mut survey, numbers) = Survey::begin(waiting, (0, graph.parts().symbols.clone())).expect("somebody waits");
+        while !survey.work(Instant::now() + Duration::from_micros(10)) {}
+        assert_eq!(survey.looked_at, 1000);
+        assert_eq!(numbers[0], numbers[1], "they differ in a constant alone");
+        let beginnings = survey.into_beginnings();
+        let noted = |number: usize| {
+            beginnings[numbers[number][0]].as_ref().map(|[fit, changed]| {
+                assert_eq!(**changed, [node(500), node(600)]);
+                fit.to_vec()
+            })
+        };
+        let nodes = |numbers: std::ops::Range<u64>| Some(numbers.map(node).collect::<Vec<_>>());
+        assert_eq!(noted(0), Some(vec![node(77), node(99)]));
+        assert_eq!(noted(2), nodes(0..0));
+        assert_eq!(noted(3), nodes(0..20));
+        assert_eq!(noted(4), nodes(20..30));
+        assert_eq!(noted(5), nodes(0..30), "either end may be first");
+        assert_eq!(noted(6), nodes(5..6), "what has no value there, the query is to be told of");
+        assert_eq!(noted(7), None, "too many to note");
+        engine.shutdown().expect("it ends");
+    }
+}

@@ -52,16 +52,22 @@ fn the_file_is_for_its_user_alone() {
     assert!(!path.exists());
 }
 
+/// A store with twenty entries of one graph.
+fn filled(path: &Path) -> (MapDb, GraphId) {
+    let store = open(path).unwrap();
+    let graph = store.create_graph("a", b"").unwrap();
+    for n in 0..20 {
+        append(&store, &[entry(graph, n * 100, 100)]);
+    }
+    (store, graph)
+}
+
 /// What is on the disk while the store is open is what a crash would leave.
 #[test]
 fn what_was_committed_survives_a_crash() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("graph.weir");
-    let store = open(&path).unwrap();
-    let graph = store.create_graph("a", b"").unwrap();
-    for n in 0..20 {
-        append(&store, &[entry(graph, n * 100, 100)]);
-    }
+    let (_store, graph) = filled(&path);
     let copy = temporary.path().join("copy");
     std::fs::copy(&path, &copy).unwrap();
     assert_eq!(read_log(&open(&copy).unwrap(), graph, 0).unwrap().len(), 20);
@@ -127,11 +133,7 @@ fn one_that_is_only_read_is_left_as_it_is() {
     let (path, copy) = (temporary.path().join("graph.weir"), temporary.path().join("copy"));
     let to_read = |path: &Path| MapDb::open_to_read(MapDbOptions::new(path));
     assert!(to_read(&path).is_err() && !path.exists());
-    let store = open(&path).unwrap();
-    let graph = store.create_graph("a", b"").unwrap();
-    for n in 0..20 {
-        append(&store, &[entry(graph, n * 100, 100)]);
-    }
+    let (store, graph) = filled(&path);
     std::fs::copy(&path, &copy).unwrap();
     assert!(matches!(to_read(&path), Err(StoreError::Locked { .. })));
     drop(store);
@@ -159,11 +161,7 @@ fn one_that_is_only_read_is_left_as_it_is() {
 fn a_flipped_byte_is_noticed_or_of_no_consequence() {
     let temporary = tempfile::tempdir().unwrap();
     let path = temporary.path().join("graph.weir");
-    let store = open(&path).unwrap();
-    let graph = store.create_graph("a", b"").unwrap();
-    for n in 0..20 {
-        append(&store, &[entry(graph, n * 100, 100)]);
-    }
+    let (store, graph) = filled(&path);
     let expected = read_log(&store, graph, 0).unwrap();
     drop(store);
     let bytes = std::fs::read(&path).unwrap();
