@@ -46,6 +46,7 @@ test: tools-build ## run every test
 check: tools-build tools-check ## formatting, lints, licences and, with internet, security advisories
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path benchmarks/rivals/drasi/Cargo.toml
+	@! git grep -nP '^(?=.{131})\s*//[/!]? (?! )' -- '*.rs' || { echo 'comments are at most 130 characters wide, like code'; exit 1; }
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo deny check bans licenses sources
 	@if cargo deny fetch db >/dev/null 2>&1; then \

@@ -47,8 +47,8 @@ pub struct App {
 }
 
 impl App {
-    /// Opens the store and brings back the graph and the standing queries that were there. From here on reads are answered; `start` does the
-    /// rest. `recipe_directories` may be read besides those of the configuration.
+    /// Opens the store and brings back the graph and the standing queries that were there. From here on reads are answered;
+    /// `start` does the rest. `recipe_directories` may be read besides those of the configuration.
     pub fn open(settings: Settings, recipe_directories: &[PathBuf], startup: &Arc<Startup>) -> Result<Arc<App>, String> {
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
         let files = file_policy(&settings, recipe_directories)?;
@@ -248,8 +248,8 @@ fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<Fi
     Ok(policy.except(settings.store.path()))
 }
 
-/// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be written
-/// to, on a disk that is full or mounted read-only. Says why it cannot be.
+/// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be
+/// written to, on a disk that is full or mounted read-only. Says why it cannot be.
 pub(crate) fn open_to_read(settings: &StoreSettings) -> Result<(Arc<dyn Store>, Option<String>), String> {
     must_be_there(settings)?;
     let reason = match open(settings) {

@@ -1,5 +1,5 @@
-//! Live events for browsers and SSE clients: one sender, any number of listeners, none of which can hold up the sender. And the results of a standing query,
-//! for those who follow it, which have places to come back to.
+//! Live events for browsers and SSE clients: one sender, any number of listeners, none of which can hold up the sender. And the
+//! results of a standing query, for those who follow it, which have places to come back to.
 
 use std::convert::Infallible;
 use std::pin::Pin;

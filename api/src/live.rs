@@ -67,7 +67,8 @@ impl LiveState {
         (self.matches.load(Ordering::Relaxed), self.cancellations.load(Ordering::Relaxed))
     }
 
-    /// What has to be sent of the graphs: nothing where it is what was sent last, and the texts of queries only where those differ.
+    /// What has to be sent of the graphs: nothing where it is what was sent last, and the texts of queries only where those
+    /// differ.
     fn news(&self, graphs: Vec<Json>) -> Option<Json> {
         let mut told = lock(&self.told);
         if told.as_ref() == Some(&graphs) {

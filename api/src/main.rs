@@ -7,8 +7,8 @@ use weir_engine::memory::Allocator;
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// Of each thread that is started, unless somebody has said otherwise. Those who read and run queries go as deep as these are nested; memory is taken
-/// for as much as is used.
+/// Of each thread that is started, unless somebody has said otherwise. Those who read and run queries go as deep as these are
+/// nested; memory is taken for as much as is used.
 const STACK_BYTES: &str = "8388608";
 const STACK_VARIABLE: &str = "RUST_MIN_STACK";
 

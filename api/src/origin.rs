@@ -1,8 +1,8 @@
 //! Which pages may do more than look: open web sockets, change something, run queries.
 //!
-//! A browser keeps from a page what other servers answer, and still asks them for it: it opens a web socket wherever the page likes, and
-//! sends a text, which may be a query. It only says where the page is from, and leaves the rest to the server. Clients that are no
-//! browsers say nothing, and are not asked.
+//! A browser keeps from a page what other servers answer, and still asks them for it: it opens a web socket wherever the page
+//! likes, and sends a text, which may be a query. It only says where the page is from, and leaves the rest to the server. Clients
+//! that are no browsers say nothing, and are not asked.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -26,7 +26,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(60);
 /// Where the host stands that was asked; behind a proxy, in the second. No page can set them.
 const HOSTS: [&str; 2] = ["host", "x-forwarded-host"];
 
-/// What browsers say of a request whose page was had from where the request goes, by whatever name a proxy passes it on. No page can set it.
+/// What browsers say of a request whose page was had from where the request goes, by whatever name a proxy passes it on. No page
+/// can set it.
 const SITE: &str = "sec-fetch-site";
 const OF_HERE: &str = "same-origin";
 

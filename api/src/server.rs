@@ -240,15 +240,16 @@ pub async fn serve(
     }
 }
 
-/// The next connection, as soon as there is a place for it. The place goes with the connection, also where that becomes a web socket.
+/// The next connection, as soon as there is a place for it. The place goes with the connection, also where that becomes a web
+/// socket.
 async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
     let (stream, remote) = listener.accept().await?;
     Ok((stream, remote, place))
 }
 
-/// Ends the connection of a client that acknowledges nothing of what it is sent, or takes none of it. Whoever listens to events is never
-/// heard, so nothing else tells that he is gone, and by itself the system waits for a quarter of an hour.
+/// Ends the connection of a client that acknowledges nothing of what it is sent, or takes none of it. Whoever listens to events
+/// is never heard, so nothing else tells that he is gone, and by itself the system waits for a quarter of an hour.
 #[cfg(target_os = "linux")]
 fn leave_when_gone(stream: &TcpStream, patience: Duration) {
     let patience = patience.saturating_mul(SILENCES_MAX).max(GONE_AFTER_MIN);

@@ -31,7 +31,8 @@ use crate::{ask, cli, demo, live, log, metrics, open_files, server, shell, tools
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// The exit code of a weir that was asked to end and could not do so in good order. What starts weir again when it fails is to leave it then.
+/// The exit code of a weir that was asked to end and could not do so in good order. What starts weir again when it fails is to
+/// leave it then.
 const UNFINISHED: u8 = 4;
 
 /// The exit code where the configuration is wrong, as where the command line is: starting again mends neither.
@@ -392,8 +393,8 @@ impl Signals {
     }
 }
 
-/// While there is nothing yet that could end in order. Who does not watch for these signals is ended by the kernel, except for the first process
-/// of a container, which does it itself.
+/// While there is nothing yet that could end in order. Who does not watch for these signals is ended by the kernel, except for
+/// the first process of a container, which does it itself.
 fn end_at_once_on_signals() -> Result<Option<JoinHandle<()>>, String> {
     if !getpid().is_init() {
         return Ok(None);

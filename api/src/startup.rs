@@ -1,5 +1,5 @@
-//! The time before weir is ready: how far its start is, and what requests are answered meanwhile. Reading a large graph takes a while,
-//! and whoever watches over weir must be able to tell that from its being dead.
+//! The time before weir is ready: how far its start is, and what requests are answered meanwhile. Reading a large graph takes a
+//! while, and whoever watches over weir must be able to tell that from its being dead.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};

@@ -1,4 +1,5 @@
-//! A directory of this process alone, which goes with whoever holds it; and when the process was killed, with the next one that makes one.
+//! A directory of this process alone, which goes with whoever holds it; and when the process was killed, with the next one that
+//! makes one.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

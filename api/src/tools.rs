@@ -1,5 +1,5 @@
-//! `weir check`, `weir backup`, `weir restore`: a store as a whole, while no weir works with it; a backup also of a weir that runs. Where the store is, the
-//! configuration says, as for the service.
+//! `weir check`, `weir backup`, `weir restore`: a store as a whole, while no weir works with it; a backup also of a weir that
+//! runs. Where the store is, the configuration says, as for the service.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! What a standing query costs that is installed on a graph of some size: how long it looks through what is there, and how much of the
-//! machine it leaves to ingest.
+//! What a standing query costs that is installed on a graph of some size: how long it looks through what is there, and how much
+//! of the machine it leaves to ingest.
 
 use std::error::Error;
 use std::fs::File;

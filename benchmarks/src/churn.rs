@@ -1,9 +1,10 @@
-//! The pass `procs-churn`: processes start as in `procs`, and earlier ones change, move to another parent and go; the chain of four must
-//! report what begins and what ends.
+//! The pass `procs-churn`: processes start as in `procs`, and earlier ones change, move to another parent and go; the chain of
+//! four must report what begins and what ends.
 //!
 //! What must come out is counted from outside, by a table of processes that is brought up to date event by event.
 //!
-//! `procs-churn-ingest` is the same as a stream brings it: lines of JSON, one query that tells what each of them says, and a store.
+//! `procs-churn-ingest` is the same as a stream brings it: lines of JSON, one query that tells what each of them says, and a
+//! store.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! The passes `decode-*`: records of some three hundred bytes, from bytes in memory to values, on one thread. What a stream does with a record
-//! before its query, without the source: each format has the same event.
+//! The passes `decode-*`: records of some three hundred bytes, from bytes in memory to values, on one thread. What a stream does
+//! with a record before its query, without the source: each format has the same event.
 
 use std::error::Error;
 use std::sync::Arc;

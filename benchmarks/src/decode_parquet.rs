@@ -1,5 +1,5 @@
-//! The pass `decode-parquet`: rows of a file, as a query needs them that asks for three of the columns, on one thread. The same events as the
-//! other decoders read, without their lists and parts.
+//! The pass `decode-parquet`: rows of a file, as a query needs them that asks for three of the columns, on one thread. The same
+//! events as the other decoders read, without their lists and parts.
 
 use std::error::Error;
 use std::fs::File;

@@ -20,8 +20,8 @@ fn node(n: u64) -> NodeId {
     NodeId::new(mix(n), n)
 }
 
-/// A node with `--events` edges that come in gets one more, of either direction, and the chain of four that may run through it has no
-/// match by it. Each change comes with a match elsewhere, and is timed until that is received.
+/// A node with `--events` edges that come in gets one more, of either direction, and the chain of four that may run through it
+/// has no match by it. Each change comes with a match elsewhere, and is timed until that is received.
 pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let mut star = Star::new(settings)?;
     star.grow(settings.events)?;

@@ -1,5 +1,5 @@
-//! `large`: a graph of --events edges and half as many nodes with five properties each: what it takes of disk and of memory, part by
-//! part, and how long it takes from opening its store to the first new match.
+//! `large`: a graph of --events edges and half as many nodes with five properties each: what it takes of disk and of memory, part
+//! by part, and how long it takes from opening its store to the first new match.
 //!
 //! A process of its own fills the store (`large-fill`), another holds the parts in memory (`large-memory`).
 

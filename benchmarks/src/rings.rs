@@ -1,9 +1,11 @@
-//! The pass `rings`: payments between accounts, some of which pay and are paid very often; cycles of three and of four in which every
-//! amount is over a limit. `rings-floor` is the same written by hand in differential dataflow, `rings-latency` the same paced; `rings-count`
-//! reports accounts with some cycles of three, and `rings-not` those cycles of three in which nothing is paid back.
+//! The pass `rings`: payments between accounts, some of which pay and are paid very often; cycles of three and of four in which
+//! every amount is over a limit. `rings-floor` is the same written by hand in differential dataflow, `rings-latency` the same
+//! paced; `rings-count` reports accounts with some cycles of three, and `rings-not` those cycles of three in which nothing is
+//! paid back.
 //!
-//! A payment is an edge with an amount; another one between the same two accounts takes its place, and one that was not renewed ends
-//! after a while. What must come out is counted from outside, by looking for the cycles through each edge that begins or ends to count.
+//! A payment is an edge with an amount; another one between the same two accounts takes its place, and one that was not renewed
+//! ends after a while. What must come out is counted from outside, by looking for the cycles through each edge that begins or
+//! ends to count.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};

@@ -1,5 +1,5 @@
-//! The binary `weir` as those who operate it see it: how soon it is ready, what it takes while nothing happens, and an answer of a
-//! million rows as a client takes it, or leaves it.
+//! The binary `weir` as those who operate it see it: how soon it is ready, what it takes while nothing happens, and an answer of
+//! a million rows as a client takes it, or leaves it.
 
 use std::error::Error;
 use std::fs;

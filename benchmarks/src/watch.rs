@@ -165,8 +165,8 @@ const TIMED: Duration = Duration::from_secs(3);
 /// Between one installation and the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Single changes of a graph of `--events` that `--queries` watch, timed until their match is received, while one more query after
-/// another is installed and dropped.
+/// Single changes of a graph of `--events` that `--queries` watch, timed until their match is received, while one more query
+/// after another is installed and dropped.
 pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     while_installing(settings, "installing", |graph, number| install(graph, number, &local(number), Start::Now))
 }

@@ -63,8 +63,8 @@ fn is_told(message: &str, value: &Json) -> bool {
     }
 }
 
-/// What is said of a value of another kind than its option takes. What may be a secret that was put at the wrong place is not told: texts,
-/// what lists and objects hold, and where an object belongs anything.
+/// What is said of a value of another kind than its option takes. What may be a secret that was put at the wrong place is not
+/// told: texts, what lists and objects hold, and where an object belongs anything.
 pub fn wrong_type(given: &Json, expected: &str) -> String {
     let kind = match given {
         Json::Array(items) if !items.is_empty() => "an array",

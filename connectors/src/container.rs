@@ -2,8 +2,8 @@
 //!
 //!     ByteStream ─> header ─> block ─ undo its codec ─ pass over a datum ─> frame
 //!
-//! A position is where a block begins and how many of its records are out. The header is read again from the beginning of the file, so
-//! the stream is always opened there.
+//! A position is where a block begins and how many of its records are out. The header is read again from the beginning of the
+//! file, so the stream is always opened there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -195,7 +195,8 @@ impl ContainerReader {
     fn record(&mut self, batch: &mut Frames) -> Result<(), ConnectorError> {
         let (Some(header), Some(block)) = (&self.header, &mut self.block) else { return Ok(()) };
         let rest = &block.bytes[block.at..];
-        // What is broken is one record that fails, with all that is behind it in its block: nobody knows where the next one begins.
+        // What is broken is one record that fails, with all that is behind it in its block: nobody knows where the next one
+        // begins.
         let (length, broken) = match header.decoder.length(rest) {
             Ok(length) => (length, false),
             Err(_) => (rest.len(), true),

@@ -1,5 +1,6 @@
 //! Crew: threads for whatever work comes next. One without work waits a while before it goes, so work that comes now and then, in
-//! thousands of places, starts no thread each time; where all are at work one more is started, so none waits for what stands still.
+//! thousands of places, starts no thread each time; where all are at work one more is started, so none waits for what stands
+//! still.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};

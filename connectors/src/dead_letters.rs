@@ -35,7 +35,8 @@ pub enum LetterForm {
 /// The destinations, at work.
 pub struct DeadLetters {
     boxes: Vec<LetterBox>,
-    /// Grows with what is sent, also from one life of the process to the next: there are destinations that remember how far they got.
+    /// Grows with what is sent, also from one life of the process to the next: there are destinations that remember how far they
+    /// got.
     mark: u64,
 }
 
@@ -75,8 +76,8 @@ impl DeadLetters {
         self.boxes.push(LetterBox { delivery, form, schema, retries: 0, reached });
     }
 
-    /// Sends so many to every destination and waits until all have them. False: stopped before. An error: one will not take them, ever.
-    /// `late` is told why a destination has not taken them yet.
+    /// Sends so many to every destination and waits until all have them. False: stopped before. An error: one will not take them,
+    /// ever. `late` is told why a destination has not taken them yet.
     pub fn send(
         &mut self,
         number: usize,

@@ -18,9 +18,9 @@ const RESULTS_MAX: usize = 1000;
 
 /// One running instance, driven by its `Delivery`, by one thread at a time.
 ///
-/// What the caller may rely on: `position` covers exactly the results of all calls of `write` that returned and are not
-/// named as left, but for those that it holds; a destination opened at a position continues behind it. What it gives up: after an error that is not
-/// retryable the destination is not asked again.
+/// What the caller may rely on: `position` covers exactly the results of all calls of `write` that returned and are not named as
+/// left, but for those that it holds; a destination opened at a position continues behind it. What it gives up: after an error
+/// that is not retryable the destination is not asked again.
 pub trait Destination: Send {
     /// Writes results, in order; with them, everything before the mark `upper` is written. An error means that none of them
     /// counts as written: they come again, unless the output ends.
@@ -31,7 +31,8 @@ pub trait Destination: Send {
         RESULTS_MAX
     }
 
-    /// Before the first `write`: one that takes many requests looks at this between two of them, and leaves the rest once it is true.
+    /// Before the first `write`: one that takes many requests looks at this between two of them, and leaves the rest once it is
+    /// true.
     fn ends_by(&mut self, _stop: &Arc<AtomicBool>) {}
 
     /// Called now and then while there is nothing to write, until it rests.
@@ -54,8 +55,8 @@ pub trait Destination: Send {
         Position::default()
     }
 
-    /// Everything before this mark counts as written, of what `write` has taken up to `upper`. What is held back until later counts when this, or
-    /// the same after an `idle`, says so.
+    /// Everything before this mark counts as written, of what `write` has taken up to `upper`. What is held back until later
+    /// counts when this, or the same after an `idle`, says so.
     fn settled(&self, upper: u64) -> u64 {
         upper
     }
@@ -117,8 +118,8 @@ pub struct DestinationContext {
     pub hosts: HostPolicy,
 }
 
-/// Opens a destination. One that lacks a value that is kept elsewhere is opened when that is there; results wait until then. `whose` is what
-/// it is called where it is told of.
+/// Opens a destination. One that lacks a value that is kept elsewhere is opened when that is there; results wait until then.
+/// `whose` is what it is called where it is told of.
 pub fn open(
     config: &Arc<dyn DestinationConfig>,
     whose: &str,

@@ -144,8 +144,8 @@ async fn in_time<T>(connecting: impl Future<Output = Result<T, String>>) -> Resu
 }
 
 impl Certificates {
-    /// What is wrong with them in a definition: a secret at a place that is shown, and options that change nothing, as the connection is not
-    /// encrypted, which `way` mends.
+    /// What is wrong with them in a definition: a secret at a place that is shown, and options that change nothing, as the
+    /// connection is not encrypted, which `way` mends.
     pub fn check(&self, encrypted: bool, way: &str) -> Result<(), ConnectorError> {
         let shown = [
             ("certificateAuthorities", self.certificate_authorities.as_deref()),

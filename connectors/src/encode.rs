@@ -160,7 +160,8 @@ fn of_v2(value: &Value) -> Value {
     }
 }
 
-/// A time of day as ISO formatters have it, maybe behind a date and before an offset: with seconds, and as much of a fraction as there is.
+/// A time of day as ISO formatters have it, maybe behind a date and before an offset: with seconds, and as much of a fraction as
+/// there is.
 fn with_seconds(mut text: String) -> String {
     let minutes = text.find('T').map_or(0, |date| date + 1) + "00:00".len();
     if !text[minutes..].starts_with(':') {

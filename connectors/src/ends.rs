@@ -1,5 +1,5 @@
-//! Both ends of a connection in a protocol that is spoken here: what comes, put together until something is whole, and what is said.
-//! Knows no protocol.
+//! Both ends of a connection in a protocol that is spoken here: what comes, put together until something is whole, and what is
+//! said. Knows no protocol.
 
 use std::io;
 use std::sync::Arc;
@@ -79,7 +79,8 @@ pub struct Writer {
 impl Incoming {
     /// What comes next; none when the time is over, and then what has come of it stays.
     ///
-    /// `parse` says what stands at the beginning, and how long it is; none while it is not whole. It refuses what would be too long.
+    /// `parse` says what stands at the beginning, and how long it is; none while it is not whole. It refuses what would be too
+    /// long.
     pub async fn next<T>(
         &mut self,
         deadline: Instant,
@@ -115,7 +116,8 @@ impl Writer {
     pub async fn send(&self, bytes: &[u8]) -> Result<(), String> {
         let sending = async {
             let mut slot = self.half.lock().await;
-            // Words that were cut off, by an error or the end of the time, must not be followed by others: together they could mean something else.
+            // Words that were cut off, by an error or the end of the time, must not be followed by others: together they could
+            // mean something else.
             let mut half = slot.take().ok_or(io::ErrorKind::BrokenPipe)?;
             half.write_all(bytes).await?;
             half.flush().await?;

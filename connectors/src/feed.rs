@@ -56,8 +56,8 @@ pub struct Inlet {
     _end: Knell,
 }
 
-/// Rings for the end of the task. The last of the fields, which go in their order: the channel is closed by then. Who goes to rest before that is
-/// called, and who does later sees that it is closed.
+/// Rings for the end of the task. The last of the fields, which go in their order: the channel is closed by then. Who goes to
+/// rest before that is called, and who does later sees that it is closed.
 struct Knell(Bell);
 
 impl Drop for Knell {
@@ -148,7 +148,8 @@ impl Inlet {
         }
     }
 
-    /// A connection stands. It works when it has brought a record, or has lasted for a while: whoever lets us in may still throw us out.
+    /// A connection stands. It works when it has brought a record, or has lasted for a while: whoever lets us in may still throw
+    /// us out.
     pub fn connected(&self) {
         let mut known = self.known();
         if !matches!(*known, Known::Nothing) {

@@ -4,8 +4,9 @@
 //!                                         ├─> FrameReader ─ decode ─> values
 //!     http: https: URL  ─ thread ─> chunks┘
 //!
-//! Unlike a source it has no position and no acknowledgement: it is read once, from the beginning, for as long as the query
-//! wants rows. Files obey the policy of file streams, web servers that of outgoing requests. Whoever asks a web server waits no longer than the bounds here.
+//! Unlike a source it has no position and no acknowledgement: it is read once, from the beginning, for as long as the query wants
+//! rows. Files obey the policy of file streams, web servers that of outgoing requests. Whoever asks a web server waits no longer
+//! than the bounds here.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -174,8 +175,8 @@ fn open(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Box<dy
     }
 }
 
-/// A path or URL as it is told: without a password, and of a web server without the query, where tokens are kept. What is no URL may be
-/// one with a mistake in its password.
+/// A path or URL as it is told: without a password, and of a web server without the query, where tokens are kept. What is no URL
+/// may be one with a mistake in its password.
 pub(crate) fn shown(location: &str) -> String {
     match (is_file(location), Url::parse(location)) {
         (true, _) => location.to_owned(),

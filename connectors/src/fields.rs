@@ -1,4 +1,5 @@
-//! Fields of a message that lie one behind the other, numbers with their greatest byte first. What texts look like is for each protocol to add.
+//! Fields of a message that lie one behind the other, numbers with their greatest byte first. What texts look like is for each
+//! protocol to add.
 
 /// What is left of them, taken off from the front. None where there is not enough.
 #[derive(Clone, Debug)]

@@ -122,7 +122,8 @@ pub struct CypherProtobuf {
     /// http, https or file, or the path of a file. Not with `schemaRegistry`.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
-    /// The message the records are: its full name, or the end of it where no other message of the set ends so. Goes with `schemaUrl`.
+    /// The message the records are: its full name, or the end of it where no other message of the set ends so. Goes with
+    /// `schemaUrl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
     /// The registry whose schemas the records name; they say themselves which message of it they are.
@@ -282,7 +283,8 @@ impl FileFormat {
         }
     }
 
-    /// Of what is read at any place once it is whole. Of Parquet, which says itself how it is written, nothing is undone to the whole.
+    /// Of what is read at any place once it is whole. Of Parquet, which says itself how it is written, nothing is undone to the
+    /// whole.
     pub fn check_of_file(&self, charset: Charset, decoders: &[RecordDecoder]) -> Result<(), ConnectorError> {
         if matches!(self, FileFormat::CypherParquet(_)) {
             let refused = |field: &str| {

@@ -43,7 +43,8 @@ pub enum Progress {
 pub struct Frames {
     bytes: Vec<u8>,
     ranges: Vec<Range<usize>>,
-    /// What the source says of each frame besides, where anybody wants to know (`Origin`); fewer than frames where it says nothing more.
+    /// What the source says of each frame besides, where anybody wants to know (`Origin`); fewer than frames where it says
+    /// nothing more.
     origins: Vec<Range<usize>>,
     origin_bytes: Vec<u8>,
     /// Counts from 0 over the whole stream: the number of the first frame.

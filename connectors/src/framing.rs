@@ -3,8 +3,8 @@
 //!
 //!     ByteStream ─ read ─> buffer ─ cut ─> Frames
 //!
-//! A position is the offset in the stream of bytes as it is cut: behind decompression and decoding of character sets. Within a list of JSON there
-//! follows how many lists are not closed.
+//! A position is the offset in the stream of bytes as it is cut: behind decompression and decoding of character sets. Within a
+//! list of JSON there follows how many lists are not closed.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
 
-/// Read at once: at first, and at most where so much is there. Room is filled with zeros before it is read into, and most streams are short.
+/// Read at once: at first, and at most where so much is there. Room is filled with zeros before it is read into, and most streams
+/// are short.
 const READ_BYTES_MIN: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
 
@@ -83,7 +84,8 @@ impl ByteStream for Skipped {
 pub enum Framing {
     /// A newline, with a carriage return before it or not.
     Lines,
-    /// The brace that closes an object. Between objects there may be brackets, commas and white space; a list that began has to end.
+    /// The brace that closes an object. Between objects there may be brackets, commas and white space; a list that began has to
+    /// end.
     JsonObjects,
     /// A newline outside quotes. Empty rows are no records.
     CsvRows(CsvCharacters),
@@ -107,7 +109,8 @@ pub struct FrameReader {
     /// Rows of CSV that are cut, where all of the stream is.
     rows: Option<u64>,
     ended: bool,
-    /// The stream had nothing, and nothing in the buffer is whole. A limit of records a second may leave whole ones there for long.
+    /// The stream had nothing, and nothing in the buffer is whole. A limit of records a second may leave whole ones there for
+    /// long.
     dry: bool,
     /// What comes after the records that were before it.
     failure: Option<ConnectorError>,

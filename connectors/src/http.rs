@@ -95,7 +95,8 @@ pub(crate) fn without_query(field: &str, url: &Url) -> Result<(), ConnectorError
     }
 }
 
-/// The headers that a definition gives. Those whose values are kept elsewhere are looked up, unless only what is `known` is looked at.
+/// The headers that a definition gives. Those whose values are kept elsewhere are looked up, unless only what is `known` is
+/// looked at.
 pub(crate) fn headers(given: &BTreeMap<String, Secret>, known: bool) -> Result<HeaderMap, ConnectorError> {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -124,7 +125,8 @@ pub(crate) fn shown(url: &Url) -> String {
     format!("{}://{}{}", url.scheme(), url.authority().rsplit('@').next().unwrap_or_default(), url.path())
 }
 
-/// An address as it is told to whoever asks for a definition: without its password, and without the values of its query, of which any may be a token.
+/// An address as it is told to whoever asks for a definition: without its password, and without the values of its query, of which
+/// any may be a token.
 pub(crate) fn without_password(text: &str) -> String {
     let Ok(mut url) = Url::parse(text) else { return text.to_owned() };
     // An error says that an address of this kind has none.
@@ -228,7 +230,8 @@ fn bare_builder() -> ClientBuilder {
 const H2: &[u8] = b"h2";
 const HTTP_1: &[u8] = b"http/1.1";
 
-/// For clients of which every stream has one of its own: what all of them trust, the authorities of the machine, is there once. It is 300 KB.
+/// For clients of which every stream has one of its own: what all of them trust, the authorities of the machine, is there once.
+/// It is 300 KB.
 fn sharing_trust(protocols: &[&[u8]]) -> ClientBuilder {
     static TRUST: OnceLock<ClientConfig> = OnceLock::new();
     let builder = bare_builder();

@@ -23,7 +23,8 @@ pub trait Unacknowledged: Default + Send + 'static {
     /// That somebody is there is said so often.
     const ALIVE: Duration;
 
-    /// The words that acknowledge some messages whose records are durable, which all are up to this number. None where there are none left.
+    /// The words that acknowledge some messages whose records are durable, which all are up to this number. None where there are
+    /// none left.
     fn acknowledge(&mut self, durable: u64) -> Vec<u8>;
 
     /// Those words were sent.

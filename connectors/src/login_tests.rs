@@ -154,8 +154,8 @@ impl Ends {
     }
 }
 
-/// Secrets, by what their files are called in the directory of their server: at first they are not there, then wrong, then right. Who looks at the files
-/// when it begins only begins again for that.
+/// Secrets, by what their files are called in the directory of their server: at first they are not there, then wrong, then right.
+/// Who looks at the files when it begins only begins again for that.
 fn by_reference(
     directory: &Path,
     secrets: &[(&str, &str)],

@@ -1,5 +1,5 @@
-//! On call: work behind a bounded queue that has a thread, of the crew, only while something is there. Thousands of outputs that have little
-//! to do are then thousands of values, and not of threads.
+//! On call: work behind a bounded queue that has a thread, of the crew, only while something is there. Thousands of outputs that
+//! have little to do are then thousands of values, and not of threads.
 //!
 //!     post ─> queue ─> take, take, …, nothing there ─> rests ─ post ─> take, …
 //!                                                      └ what takes no time is done by whoever posts it

@@ -1,4 +1,5 @@
-//! What a result is on its way out where that can be chosen: text, or a record by a schema, alone or behind the number it has in a registry.
+//! What a result is on its way out where that can be chosen: text, or a record by a schema, alone or behind the number it has in
+//! a registry.
 
 use std::sync::Arc;
 
@@ -37,8 +38,8 @@ pub struct ProtobufOutput {
     /// http, https or file, or the path of a file. Without one the schema is the newest of `subject` in `schemaRegistry`.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
-    /// The message a result becomes: its full name, or the end of it where no other message of the set ends so. Of a registry's schema the
-    /// first, when not given.
+    /// The message a result becomes: its full name, or the end of it where no other message of the set ends so. Of a registry's
+    /// schema the first, when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
     /// The registry that has the schema. The number that it has there then stands before each message.
@@ -52,8 +53,8 @@ pub struct ProtobufOutput {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AvroOutput {
-    /// Where the schema is found: a URL with http, https or file, or the path of a file. With `schemaRegistry` it is registered there;
-    /// without one the schema is the newest of `subject` there.
+    /// Where the schema is found: a URL with http, https or file, or the path of a file. With `schemaRegistry` it is registered
+    /// there; without one the schema is the newest of `subject` there.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
     /// The registry of the schema. The number that it has there then stands before each datum.
@@ -105,7 +106,8 @@ impl RecordSchema {
 }
 
 impl OutputFormat {
-    /// The schema that results are written by, if there is one: fetched from where the definition says. `usual` is the subject where none is given.
+    /// The schema that results are written by, if there is one: fetched from where the definition says. `usual` is the subject
+    /// where none is given.
     pub fn schema(
         &self,
         usual: Option<String>,

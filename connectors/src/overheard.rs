@@ -1,8 +1,10 @@
-//! What others say in the protocols that are spoken here, listened to without a connection to them: for tests that feed bytes nobody would send.
+//! What others say in the protocols that are spoken here, listened to without a connection to them: for tests that feed bytes
+//! nobody would send.
 //!
 //!     bytes ─> Said, which takes whatever is answered ─> the connection of the protocol ─> messages
 //!
-//! What is listened to is what runs: the same login, the same readers, the same meaning of a message. Only sockets and patience are missing.
+//! What is listened to is what runs: the same login, the same readers, the same meaning of a message. Only sockets and patience
+//! are missing.
 
 use std::io;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! Destinations that publish results over a connection of their own: in order, some before the first answer is waited for. The connection stays
-//! until something goes wrong; then the next write makes another one.
+//! Destinations that publish results over a connection of their own: in order, some before the first answer is waited for. The
+//! connection stays until something goes wrong; then the next write makes another one.
 //!
 //! What a result is made into, and what is answered, is for the protocol.
 

@@ -1,5 +1,5 @@
-//! Real servers for tests, started by `tests/services/` in temporary directories on loopback, and ended with the test; and what tests do with them.
-//! Where one cannot be had, the test says loudly what it leaves out.
+//! Real servers for tests, started by `tests/services/` in temporary directories on loopback, and ended with the test; and what
+//! tests do with them. Where one cannot be had, the test says loudly what it leaves out.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -256,7 +256,8 @@ impl Lz4 {
         Ok(())
     }
 
-    /// How long the part is that begins there, where enough of it has come to know: a header, a block with its length, the end of a frame.
+    /// How long the part is that begins there, where enough of it has come to know: a header, a block with its length, the end of
+    /// a frame.
     fn part(&mut self, at: usize) -> Result<Option<usize>, String> {
         let raw = &self.raw[at..];
         let Some((word, rest)) = raw.split_first_chunk::<4>() else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! Schemas that a definition or a query names by their place: fetched when a stream is made or started or a query runs, and kept, since the
-//! next one comes soon.
+//! Schemas that a definition or a query names by their place: fetched when a stream is made or started or a query runs, and kept,
+//! since the next one comes soon.
 
 use std::collections::VecDeque;
 use std::fs;

@@ -4,9 +4,10 @@
 //!     "password": {"env": "WEIR_SECRET_REDIS"}        a variable of weir's environment
 //!     "password": {"file": "/run/secrets/redis"}      what a file holds
 //!
-//! Of a reference only the reference is stored and shown. It is looked up whenever the value is needed, so that a file that has another
-//! content counts from the next connection on. Whoever may define a stream could have any value sent to a server of theirs, so only those are
-//! read that the policy allows (`secrets` of the configuration). There is one policy for the process, as there is one environment.
+//! Of a reference only the reference is stored and shown. It is looked up whenever the value is needed, so that a file that has
+//! another content counts from the next connection on. Whoever may define a stream could have any value sent to a server of
+//! theirs, so only those are read that the policy allows (`secrets` of the configuration). There is one policy for the process,
+//! as there is one environment.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -35,7 +36,8 @@ pub const USUAL_VARIABLES: &str = "WEIR_SECRET_*";
 /// Where secrets lie in containers.
 pub const USUAL_DIRECTORY: &str = "/run/secrets";
 
-/// A value that is used and stored, and never shown: wherever a definition is written down it is masked, but within `with_secrets`.
+/// A value that is used and stored, and never shown: wherever a definition is written down it is masked, but within
+/// `with_secrets`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Secret {
     Plain(String),
@@ -267,7 +269,8 @@ impl JsonSchema for Open {
     }
 }
 
-/// References have names of their own: a generator of clients that knew objects within unions only by where they stand would lose them.
+/// References have names of their own: a generator of clients that knew objects within unions only by where they stand would lose
+/// them.
 fn schema(generator: &mut SchemaGenerator, plain: Json) -> Schema {
     json_schema!({
         "oneOf": [plain, generator.subschema_for::<EnvironmentReference>(), generator.subschema_for::<FileReference>()],
@@ -351,8 +354,8 @@ impl SecretPolicy {
         })
     }
 
-    /// The file itself, if it is named directly in an allowed directory and does not lead out of that: mounted secrets are links to what lies
-    /// deeper there.
+    /// The file itself, if it is named directly in an allowed directory and does not lead out of that: mounted secrets are links
+    /// to what lies deeper there.
     fn file(&self, path: &Path) -> Result<PathBuf, String> {
         let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
         let allowed = |directory: &PathBuf| fs::canonicalize(directory).ok().filter(|found| Some(found) == parent.as_ref());

@@ -36,14 +36,14 @@ pub trait Source: Send {
         Ok(())
     }
 
-    /// Nothing has come for a while. True: nobody need ask the source until it makes the call, which it does when something has come, when it has
-    /// ended, and when there is other trouble than before. False: somebody has to go on asking.
+    /// Nothing has come for a while. True: nobody need ask the source until it makes the call, which it does when something has
+    /// come, when it has ended, and when there is other trouble than before. False: somebody has to go on asking.
     fn rest(&mut self, _call: Call) -> bool {
         false
     }
 
-    /// Nobody asks for more at the moment: the stream is paused, or the graph has no room. Says after how long it wants to be told so again; None: never.
-    /// What goes wrong meanwhile is told by the next `next`.
+    /// Nobody asks for more at the moment: the stream is paused, or the graph has no room. Says after how long it wants to be
+    /// told so again; None: never. What goes wrong meanwhile is told by the next `next`.
     fn hold(&mut self) -> Option<Duration> {
         None
     }
@@ -105,7 +105,8 @@ pub trait SourceConfig: Send + Sync {
         }
     }
 
-    /// A record that failed as it is told to others: its bytes alone, or under a name beside what the source knows of it (`Frames::origin`).
+    /// A record that failed as it is told to others: its bytes alone, or under a name beside what the source knows of it
+    /// (`Frames::origin`).
     fn frame(&self, bytes: &[u8], _origin: &[u8]) -> Value {
         Value::Bytes(bytes.into())
     }

@@ -101,7 +101,8 @@ pub enum Wanted {
     Dataflow,
 }
 
-/// Takes EXPLAIN, EXPLAIN STANDING or PROFILE off. The query keeps its place in the text, so that errors in it are found where they are.
+/// Takes EXPLAIN, EXPLAIN STANDING or PROFILE off. The query keeps its place in the text, so that errors in it are found where
+/// they are.
 pub fn wanted(text: &str) -> (Wanted, Cow<'_, str>) {
     let Some((wanted, rest)) = [("EXPLAIN", Wanted::Plan), ("PROFILE", Wanted::Profile)]
         .into_iter()

@@ -496,7 +496,8 @@ fn ways_to_begin() {
     // An anchor is better than any of them.
     check("MATCH (a:A)-[:R]->(b:B) WHERE id(a) = $that RETURN b", &["seek 0 by $that; expand edge 0 from 0"]);
     check("MATCH (a:A)-[:R]->(b), (c) WHERE id(c) = a.x RETURN b", &["scan 0; seek 2 by #0.x; expand edge 0 from 0"]);
-    // What leads to a node in the first order leads to it in all; what tests one there is the same anchor, which takes more than `=`.
+    // What leads to a node in the first order leads to it in all; what tests one there is the same anchor, which takes more than
+    // `=`.
     check("MATCH (a:A)-[:R]->(b:B) WHERE id(b) = a.x RETURN b", &["scan 0; seek 1 by #0.x; expand edge 0 from 0"]);
     check(
         "MATCH (a:A)-[:R]->(b:B {k: 1}) WHERE id(b) = a.x RETURN a",

@@ -73,8 +73,8 @@ impl Alarms {
         lock(&self.state)
     }
 
-    /// Waits for moments that have come, and lets the workers of each graph get `pass` its earliest; then they say what they wait for next.
-    /// Returns when the alarms are stopped.
+    /// Waits for moments that have come, and lets the workers of each graph get `pass` its earliest; then they say what they wait
+    /// for next. Returns when the alarms are stopped.
     pub fn watch(&self, mut pass: impl FnMut(GraphId, Tick)) {
         // By query: one that is slow to say what it waits for next keeps no other from its moment.
         let mut passed: BTreeMap<(GraphId, u32), u64> = BTreeMap::new();

@@ -2,8 +2,9 @@
 //!
 //!     tick ─ result ─ output writes ─> tick ─ result ─ output writes ─> …
 //!
-//! A commit that an output makes on a result notes its cause with its tick, so that the results of that tick know how many outputs have written in a
-//! row before them. Records and queries of clients note nothing. Whoever hands out results asks for the causes at once; only the newest are known.
+//! A commit that an output makes on a result notes its cause with its tick, so that the results of that tick know how many
+//! outputs have written in a row before them. Records and queries of clients note nothing. Whoever hands out results asks for the
+//! causes at once; only the newest are known.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

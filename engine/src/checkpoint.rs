@@ -44,7 +44,8 @@ const FACTS_AT_REST: usize = FACTS_BETWEEN / 10;
 const REST: Duration = Duration::from_secs(2);
 const HARDLY_ANYTHING: usize = 10 * ENTRY_WEIGHT;
 
-/// Between one look at what is delivered that found nothing to move, and the next: with thousands of standing queries it is no small one.
+/// Between one look at what is delivered that found nothing to move, and the next: with thousands of standing queries it is no
+/// small one.
 const AFTER_IN_VAIN: Duration = Duration::from_secs(1);
 
 /// A start reads so many chunks at a time: few enough for all threads to have some until the end.
@@ -90,8 +91,8 @@ impl Checkpoints {
     }
 }
 
-/// Makes a checkpoint if enough has gathered, as far as it is delivered. At rest, and as the last one before the end, it is worth making for
-/// less: it frees disk and saves the next start the replay.
+/// Makes a checkpoint if enough has gathered, as far as it is delivered. At rest, and as the last one before the end, it is worth
+/// making for less: it frees disk and saves the next start the replay.
 pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
     let store = &graph.parts().store;
     let is_logged = store.durable() || graph.parts().retention.journal;
@@ -246,8 +247,8 @@ fn read_chunk(store: &dyn Store, graph: GraphId, run: &RunInfo, number: u64) -> 
     Ok(chunk)
 }
 
-/// The graph as of its checkpoint and what of the log after it is given, one batch a shard. `log` is what needs no replay: all results of it were
-/// delivered, so it becomes pages as a checkpoint would have made them, but in memory.
+/// The graph as of its checkpoint and what of the log after it is given, one batch a shard. `log` is what needs no replay: all
+/// results of it were delivered, so it becomes pages as a checkpoint would have made them, but in memory.
 pub fn load_base(
     store: &dyn Store,
     graph: GraphId,

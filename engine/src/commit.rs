@@ -37,8 +37,8 @@ const REPLAYED_BEHIND_MAX: usize = 256;
 /// How long anyone waits for the workers before it is called a failure.
 pub const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is written beside a transaction is remembered in so much memory, and not in more than one of so many parts of the limit. Of a
-/// transaction that takes longer it is not known whether it lost a race, so it is tried again as if it had.
+/// What is written beside a transaction is remembered in so much memory, and not in more than one of so many parts of the limit.
+/// Of a transaction that takes longer it is not known whether it lost a race, so it is tried again as if it had.
 const RECENT_BYTES_MAX: usize = 256 << 20;
 const RECENT_PARTS: u64 = 16;
 
@@ -126,8 +126,8 @@ pub struct Change {
 }
 
 impl Committer {
-    /// `replaying`: nothing is committed before `end_replay`. It is so from the beginning, for whoever works for a standing query may want to commit as soon
-    /// as there is the query, and the workers would be handed what is new before what is replayed.
+    /// `replaying`: nothing is committed before `end_replay`. It is so from the beginning, for whoever works for a standing query
+    /// may want to commit as soon as there is the query, and the workers would be handed what is new before what is replayed.
     pub fn new(
         graph: GraphId,
         parts: &Parts,
@@ -163,9 +163,10 @@ impl Committer {
         self.append(&mut self.lock(), Change { records: 1, ..Change::default() })
     }
 
-    /// A transaction: evaluated until what it read is unchanged when it is committed, so often at most, and then under the lock. It is told the tick of
-    /// what it sees, and where the graph stands once that is locked. None where there is nothing to commit. After an error nothing has happened:
-    /// whoever is told that the workers or the log are late tries again, so nothing may fail with that once the change is appended.
+    /// A transaction: evaluated until what it read is unchanged when it is committed, so often at most, and then under the lock.
+    /// It is told the tick of what it sees, and where the graph stands once that is locked. None where there is nothing to
+    /// commit. After an error nothing has happened: whoever is told that the workers or the log are late tries again, so nothing
+    /// may fail with that once the change is appended.
     pub fn transact(
         &self,
         tries: usize,
@@ -225,8 +226,8 @@ impl Committer {
         self.wait_applied(sent)
     }
 
-    /// Has whoever committed wait for the workers. However late they are it is no failure of a commit, which has happened: called one, it
-    /// would be made again.
+    /// Has whoever committed wait for the workers. However late they are it is no failure of a commit, which has happened: called
+    /// one, it would be made again.
     fn slow_down(&self, until: Option<Tick>) {
         let Some(upper) = until else { return };
         if !self.published.wait(upper, self.patience) && self.published.dropped().is_none() {
@@ -361,7 +362,8 @@ impl Committer {
         }
     }
 
-    /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output comes or goes meanwhile.
+    /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output
+    /// comes or goes meanwhile.
     pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) {
         let mut state = self.lock();
         if state.progress_noted.is_none_or(|at| at.elapsed() >= interval) {

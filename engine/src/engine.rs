@@ -139,16 +139,16 @@ pub struct Parts {
 }
 
 impl Engine {
-    /// Opens a store: its graphs are loaded up to their checkpoints. Standing queries that were there before are
-    /// installed next (`Start::Resume`), then `start` replays what the log holds beyond. Nothing is committed to them before that.
+    /// Opens a store: its graphs are loaded up to their checkpoints. Standing queries that were there before are installed next
+    /// (`Start::Resume`), then `start` replays what the log holds beyond. Nothing is committed to them before that.
     pub fn open(store: Arc<dyn Store>, options: Options) -> Result<Engine, EngineError> {
         Engine::open_watched(store, options, Arc::default())
     }
 
     /// The same; `loading` says meanwhile how far it is, and `start` goes on with it.
     ///
-    /// Damage in one graph is no reason to do without the others: it is set aside, as it is, and the rest is opened. Damage in the
-    /// default graph, or in what all share, is an error.
+    /// Damage in one graph is no reason to do without the others: it is set aside, as it is, and the rest is opened. Damage in
+    /// the default graph, or in what all share, is an error.
     pub fn open_watched(store: Arc<dyn Store>, mut options: Options, loading: Arc<Loading>) -> Result<Engine, EngineError> {
         memory::tend();
         options.retention.journal &= store.remembers();
@@ -213,7 +213,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// From here on reads are answered with everything that was committed, while `start` has yet to lead the standing queries there.
+    /// From here on reads are answered with everything that was committed, while `start` has yet to lead the standing queries
+    /// there.
     pub fn open_reads(&self) -> Result<(), EngineError> {
         self.all().iter().try_for_each(Graph::look_ahead)
     }
@@ -362,7 +363,8 @@ impl Engine {
         self.drop_stored(graph.id(), name).map(|()| true)
     }
 
-    /// Drops what the store has of a graph that nobody can reach. Where that fails the name stays taken, and it can be dropped again.
+    /// Drops what the store has of a graph that nobody can reach. Where that fails the name stays taken, and it can be dropped
+    /// again.
     fn drop_stored(&self, id: GraphId, name: &str) -> Result<(), EngineError> {
         let dropped = self.shared.parts.store.drop_graph(id);
         let mut damaged = write(&self.shared.damaged);
@@ -428,8 +430,8 @@ impl Engine {
         self.shared.parts.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Ends: what was committed is applied, logged and, as far as results are delivered, put into pages. Where something fails the rest is done all the
-    /// same; gives the first error.
+    /// Ends: what was committed is applied, logged and, as far as results are delivered, put into pages. Where something fails
+    /// the rest is done all the same; gives the first error.
     pub fn shutdown(&self) -> Result<(), EngineError> {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return Ok(());

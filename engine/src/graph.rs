@@ -1,7 +1,7 @@
 //! The `graph` operator: a worker's shard of one graph, as a trace that standing queries import.
 //!
-//! Each entry of the log, or several small ones together, becomes one immutable batch of its net change. The batch goes into the trace, through it to the
-//! standing queries, and with the rest of the spine it is published for readers on other threads.
+//! Each entry of the log, or several small ones together, becomes one immutable batch of its net change. The batch goes into the
+//! trace, through it to the standing queries, and with the rest of the spine it is published for readers on other threads.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

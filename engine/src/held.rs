@@ -3,9 +3,10 @@
 //!     results ─ pauses ─┬─ of the graph at rest ─> held ─ asked for, at a tick ─┐
 //!                       └─ later ones, but the end of what is held ─────────────┴─> on
 //!
-//! What is held lies where results are handed out, by row, and only becomes less. Like the sum of a pause it is kept with the tick up to which
-//! it holds: each checkpoint has it, and what is replayed from that tick on is taken off. That tick is never behind where an output stands,
-//! for what comes again for that output is told by what was held then. Being asked for is a tick of its own, in the log before it is answered.
+//! What is held lies where results are handed out, by row, and only becomes less. Like the sum of a pause it is kept with the
+//! tick up to which it holds: each checkpoint has it, and what is replayed from that tick on is taken off. That tick is never
+//! behind where an output stands, for what comes again for that output is told by what was held then. Being asked for is a tick
+//! of its own, in the log before it is answered.
 
 use std::collections::hash_map::Entry;
 use std::sync::MutexGuard;
@@ -83,8 +84,8 @@ impl Rows {
         }
     }
 
-    /// Whether a row that comes or goes is told, and whether it is one of these. One that ends before it was told ends silently. Of equal rows those
-    /// that were told end first: whoever was told that one came is told that one went.
+    /// Whether a row that comes or goes is told, and whether it is one of these. One that ends before it was told ends silently.
+    /// Of equal rows those that were told end first: whoever was told that one came is told that one went.
     fn hear(&mut self, row: &Row, positive: bool) -> (bool, bool) {
         let Some(count) = self.0.get_mut(row) else { return (true, false) };
         match positive {
@@ -319,8 +320,8 @@ pub fn only_wanted(batch: &mut ResultBatch, cancellations: bool) {
 }
 
 impl StandingQuery {
-    /// Reports the matches that were there when it was installed, and still are: at a tick of its own, which is in the log when this returns. Called again
-    /// it finds nothing left to report. False when there is nothing.
+    /// Reports the matches that were there when it was installed, and still are: at a tick of its own, which is in the log when
+    /// this returns. Called again it finds nothing left to report. False when there is nothing.
     pub fn propagate(&self) -> Result<bool, EngineError> {
         let (graph, state) = (self.graph(), self.state());
         {
@@ -352,7 +353,8 @@ impl StandingQuery {
         self.state().held().is_awaited = true;
     }
 
-    /// Does something that gives a tick, before which nothing is found meanwhile; what is held before that tick is then to be taken over.
+    /// Does something that gives a tick, before which nothing is found meanwhile; what is held before that tick is then to be
+    /// taken over.
     pub fn mark_held(&self, act: impl FnOnce() -> Result<Tick, EngineError>) -> Result<Tick, EngineError> {
         let mut held = self.state().held();
         held.marked = None;

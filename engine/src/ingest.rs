@@ -19,8 +19,8 @@ use crate::view::View;
 /// How often a batch is tried before it is evaluated under the lock of the graph.
 const TRIES: usize = 2;
 
-/// What comes to a stream within this time of its last record goes into one batch, where it has so few. A commit costs some 80 µs of
-/// processor time whatever is in it.
+/// What comes to a stream within this time of its last record goes into one batch, where it has so few. A commit costs some 80 µs
+/// of processor time whatever is in it.
 const GATHERED: Duration = Duration::from_micros(300);
 const FEW: usize = 128;
 
@@ -66,8 +66,8 @@ impl Ingester {
         Ok(self.ingest_while(records, progress, &|| true)?.expect("it is not given up"))
     }
 
-    /// The same by whoever has waited for room, as long as it is to go on, which is asked before each record. None where it was given up: then nothing has
-    /// happened.
+    /// The same by whoever has waited for room, as long as it is to go on, which is asked before each record. None where it was
+    /// given up: then nothing has happened.
     pub fn ingest_while(
         &mut self,
         records: &[Value],

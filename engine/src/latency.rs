@@ -210,8 +210,8 @@ impl Latency {
         }
     }
 
-    /// An output has delivered what comes before `upper`; of what comes before `from` it had said so. All have delivered what comes
-    /// before `by_all`.
+    /// An output has delivered what comes before `upper`; of what comes before `from` it had said so. All have delivered what
+    /// comes before `by_all`.
     pub(crate) fn delivered(&self, from: Tick, upper: Tick, by_all: Tick) {
         let mut underway = lock(&self.underway);
         if underway.is_empty() {

@@ -3,9 +3,9 @@
 //!     results ─ before a pause ─────────────────────────────────> on
 //!             ─ during it ─ summed up by row ─ its last tick ─> what came and went more often
 //!
-//! A pause is a stretch of ticks. The sum is as large as the difference between the answers at its ends, however long it is. With the
-//! tick up to which it holds, it is kept like the frontier of an output: in the log, and in each checkpoint. So the log need not
-//! be kept for the length of a pause, and after a restart the sum goes on where it stood.
+//! A pause is a stretch of ticks. The sum is as large as the difference between the answers at its ends, however long it is. With
+//! the tick up to which it holds, it is kept like the frontier of an output: in the log, and in each checkpoint. So the log need
+//! not be kept for the length of a pause, and after a restart the sum goes on where it stood.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
@@ -243,7 +243,8 @@ impl Pauses {
         let ends = self.stretches.drain(..count).filter_map(|stretch| stretch.until).next_back();
         self.told -= count;
         if let Some(end) = ends {
-            // Of a pause that has not been told of, the sum begins with it. That there is none is known as of the last end, and so better than what was kept before that.
+            // Of a pause that has not been told of, the sum begins with it. That there is none is known as of the last end, and
+            // so better than what was kept before that.
             let tick = self.stretches.front().map_or(end, |next| next.from);
             self.kept = Kept { tick, ..Kept::default() };
         }
@@ -270,8 +271,8 @@ impl Pauses {
     }
 }
 
-/// The first results of a query that some output had not got before a restart: all that there was before a tick, summed up again. Nothing of it
-/// is kept, for the log is needed from there on as long as that is so.
+/// The first results of a query that some output had not got before a restart: all that there was before a tick, summed up again.
+/// Nothing of it is kept, for the log is needed from there on as long as that is so.
 pub(crate) struct First {
     until: Tick,
     net: Net,
@@ -320,7 +321,8 @@ impl StandingQuery {
         Ok(true)
     }
 
-    /// The end of a pause is a tick of its own: at it comes the difference between what there is and what there was. False when there is no pause.
+    /// The end of a pause is a tick of its own: at it comes the difference between what there is and what there was. False when
+    /// there is no pause.
     pub fn resume(&self) -> Result<bool, EngineError> {
         let has_ended = self.end_pause()?;
         if has_ended {
@@ -421,7 +423,8 @@ impl StandingQuery {
         }
         // What is held goes on from where it is kept with what comes of a pause, and not with what came in it.
         let forgotten = pauses.forget(delivered.into_iter().chain(held.kept_from()).min());
-        // The log does not have what was there when the query was installed: without it in the sum, the next start replays all that led to it.
+        // The log does not have what was there when the query was installed: without it in the sum, the next start replays all
+        // that led to it.
         let is_rest = taken && is_rest;
         let at_once = pauses.keep(is_rest) && is_rest;
         state.has_pauses.store(!pauses.is_empty(), Ordering::SeqCst);
@@ -468,8 +471,8 @@ impl StandingQuery {
 }
 
 impl StandingState {
-    /// For checkpoints: the sum of the pause of a query, as it is kept; or that the last pause is over, for a checkpoint may let go of the log that
-    /// says so, or be made before that is in it.
+    /// For checkpoints: the sum of the pause of a query, as it is kept; or that the last pause is over, for a checkpoint may let
+    /// go of the log that says so, or be made before that is in it.
     pub(crate) fn kept_pause(&self, query: QueryId) -> Option<Delivered> {
         let pauses = self.pauses();
         pauses.is_recorded.then(|| kept(query, &pauses))

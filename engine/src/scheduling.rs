@@ -43,9 +43,9 @@ thread_local! {
     static WORKING: Cell<Option<(Instant, bool)>> = const { Cell::new(None) };
 }
 
-/// As long as it lives its thread does work that nobody waits for, and rests in between as long as it worked: on a machine with few cores others,
-/// weir's own and strangers, have their turn within a fraction of a millisecond. Left to the system they have it with the next tick of its clock,
-/// which may be 4 ms away.
+/// As long as it lives its thread does work that nobody waits for, and rests in between as long as it worked: on a machine with
+/// few cores others, weir's own and strangers, have their turn within a fraction of a millisecond. Left to the system they have
+/// it with the next tick of its clock, which may be 4 ms away.
 pub struct Breath(());
 
 impl Breath {

@@ -11,8 +11,8 @@ pub struct Sorter<T> {
 }
 
 impl<T: Copy + Default + Ord> Sorter<T> {
-    /// Puts each item into one of about as many bins as there are items, and sorts those: nothing is left to do there if the keys are
-    /// spread evenly, as hashes are, or ticks. If they are not, it is an ordinary sort. Greater items have no smaller key.
+    /// Puts each item into one of about as many bins as there are items, and sorts those: nothing is left to do there if the keys
+    /// are spread evenly, as hashes are, or ticks. If they are not, it is an ordinary sort. Greater items have no smaller key.
     pub fn sort(&mut self, items: &mut Vec<T>, key: impl Fn(&T) -> u64) {
         let (Some(first), Some(last)) = (items.iter().map(&key).min(), items.iter().map(&key).max()) else { return };
         if items.len() <= FEW {

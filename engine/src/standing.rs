@@ -17,7 +17,7 @@ use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 
 use crate::command::{Command, Install};
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::handle::{DURABLE_PATIENCE, Graph};
 use crate::held::Held;
 use crate::inbox::Inbox;
 use crate::latency::Latency;
@@ -73,10 +73,13 @@ pub struct StandingQuery {
     in_vain: AtomicU32,
 }
 
-/// How often a thread that waits for results looks whether there is progress without any; and longer by this for each standing query, so
-/// that a thread a query is no load.
+/// How often a thread that waits for results looks whether there is progress without any; and longer by this for each standing
+/// query, so that a thread a query is no load.
 const PROGRESS_LOOK: Duration = Duration::from_millis(1);
 const PROGRESS_LOOK_BY_QUERY: Duration = Duration::from_micros(50);
+
+/// So long is waited for results to be durable by who looks at many queries. Mostly they are within a sync of the log.
+const LOOK_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Each look in vain doubles the time to the next, so often at most.
 const PROGRESS_LOOK_DOUBLED_MAX: u32 = 6;
@@ -157,8 +160,8 @@ impl StandingState {
     /// Whether what there is at `installed` is news.
     fn baseline(&self, standing: &Standing, delivered: &FxHashMap<Text, (Tick, Position)>, installed: Tick) -> Baseline {
         let is_told = standing.start != Start::Resume || self.held().wants_rest() || self.has_first.load(Ordering::Relaxed);
-        // What is not in the sum of a pause is not known either, however far the outputs are: these are told nothing of it, and get past it.
-        // What an empty graph answers comes at the very first tick.
+        // What is not in the sum of a pause is not known either, however far the outputs are: these are told nothing of it, and
+        // get past it. What an empty graph answers comes at the very first tick.
         let mut ends = delivered.values().map(|(tick, _)| *tick).chain(self.pauses().summed_to());
         if !is_told && ends.all(|tick| tick >= installed.max(Tick(1))) { Baseline::Known } else { Baseline::Report }
     }
@@ -308,8 +311,9 @@ impl Graph {
         Some(Begun { tick, is_awaited: ends.any(|end| end < tick) })
     }
 
-    /// Forgets what the store knows of the delivery of queries that are not installed, and of outputs that they do not have: those were on the way to be made or
-    /// deleted when the process was killed, and each start would replay the log from where they stood. For when all queries have been installed again.
+    /// Forgets what the store knows of the delivery of queries that are not installed, and of outputs that they do not have:
+    /// those were on the way to be made or deleted when the process was killed, and each start would replay the log from where
+    /// they stood. For when all queries have been installed again.
     pub fn forget_delivery_to_nobody(&self) {
         let installed = self.standing_now();
         let outputs =
@@ -381,14 +385,15 @@ impl StandingQuery {
         self.cancellations
     }
 
-    /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is neither
-    /// within the limit, or when somebody rouses whoever waits; an error when the query was dropped or the log has failed.
+    /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is
+    /// neither within the limit, or when somebody rouses whoever waits; an error when the query was dropped or the log has
+    /// failed.
     pub fn next(&self, limit: Duration) -> Result<Option<ResultBatch>, EngineError> {
         if limit.is_zero() {
-            return self.look();
+            return self.look(LOOK_PATIENCE);
         }
         if let Some(batch) = self.undurable().take() {
-            return self.hand_over(batch).map(Some);
+            return self.hand_over(batch, DURABLE_PATIENCE).map(Some);
         }
         let deadline = Instant::now() + limit;
         loop {
@@ -408,8 +413,8 @@ impl StandingQuery {
                 }
             };
             let found = match batch {
-                Some(batch) => Some(self.hand_over(batch)?),
-                None => self.look()?,
+                Some(batch) => Some(self.hand_over(batch, DURABLE_PATIENCE)?),
+                None => self.look(DURABLE_PATIENCE)?,
             };
             if found.is_some() {
                 return Ok(found);
@@ -421,28 +426,34 @@ impl StandingQuery {
         }
     }
 
-    /// As `next`, without waiting. Some look at thousands of queries, one after another, most of which have nothing: it costs no look at the clock.
-    fn look(&self) -> Result<Option<ResultBatch>, EngineError> {
+    /// As `next`, without waiting for results; for those that are there to be durable, no longer than this. Progress is told as
+    /// far as that is. Some look at thousands of queries, one after another, most of which have nothing: it costs no look at the
+    /// clock.
+    fn look(&self, patience: Duration) -> Result<Option<ResultBatch>, EngineError> {
         // What came of everything before this has been sent by now, so if there is nothing, nothing came of it.
         let upper = self.answered();
         let received = self.undurable().take().map_or_else(|| self.results.try_recv(), Ok);
         let batch = match received {
             Ok(batch) => batch,
             Err(TryRecvError::Disconnected) => return Err(EngineError::StandingGone),
-            Err(TryRecvError::Empty) if upper.0 > self.seen.load(Ordering::Relaxed) => {
+            Err(TryRecvError::Empty) if upper.0 <= self.seen.load(Ordering::Relaxed) => return Ok(None),
+            Err(TryRecvError::Empty) => {
+                let upper = upper.min(self.graph.durable());
+                if upper.0 <= self.seen.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
                 ResultBatch { upper, columns: self.columns.clone(), rows: Vec::new(), found: None }
             }
-            Err(TryRecvError::Empty) => return Ok(None),
         };
-        self.hand_over(batch).map(Some)
+        self.hand_over(batch, patience).map(Some)
     }
 
     fn undurable(&self) -> MutexGuard<'_, Option<ResultBatch>> {
         lock(&self.undurable)
     }
 
-    fn hand_over(&self, mut batch: ResultBatch) -> Result<ResultBatch, EngineError> {
-        if let Err(error) = self.graph.wait_durable(batch.upper) {
+    fn hand_over(&self, mut batch: ResultBatch, patience: Duration) -> Result<ResultBatch, EngineError> {
+        if let Err(error) = self.graph.wait_durable_for(patience, batch.upper) {
             // Whoever asks again gets it, and none behind it before.
             *self.undurable() = Some(batch);
             return Err(error);
@@ -463,7 +474,8 @@ impl StandingQuery {
         let _ = self.bell.0.try_send(());
     }
 
-    /// Nobody waits for results from here on; `wake` is called when there are the next, once. False, and it is not, when some wait already.
+    /// Nobody waits for results from here on; `wake` is called when there are the next, once. False, and it is not, when some
+    /// wait already.
     pub fn rest(&self, wake: impl FnOnce() + Send + 'static) -> bool {
         self.state.inbox.rest(wake)
     }
@@ -561,7 +573,8 @@ impl StandingQuery {
         self.state.needs_from()
     }
 
-    /// An output that gets the results of a tick and later ones: a new one, or one that goes on where another stood. Durable when this returns.
+    /// An output that gets the results of a tick and later ones: a new one, or one that goes on where another stood. Durable when
+    /// this returns.
     pub fn put_output(&self, output: &str, from: Tick, position: Position) -> Result<(), EngineError> {
         self.set_delivered(output, from, position, true);
         self.graph.committer().log_delivered()?;
@@ -573,8 +586,8 @@ impl StandingQuery {
         self.delivered(FOLLOWED)
     }
 
-    /// Those who follow the query may ask for the results of a tick and later ones, also after a crash, once that is in the log; `at_once` it is when this
-    /// returns. `rows` as in `set_delivered`.
+    /// Those who follow the query may ask for the results of a tick and later ones, also after a crash, once that is in the log;
+    /// `at_once` it is when this returns. `rows` as in `set_delivered`.
     pub fn keep_followed(&self, from: Tick, note: Position, (rows, at_once): (bool, bool)) -> Result<(), EngineError> {
         if at_once {
             return self.put_output(FOLLOWED, from, note);

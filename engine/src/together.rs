@@ -1,10 +1,10 @@
 //! Together: small writes of many clients in one entry of the log.
 //!
-//! A commit costs a handful of wake-ups, of the worker, the log and whoever waits, however little it holds. So one thread
-//! takes the writes that wait, evaluates them one after another, each seeing those before it, and commits them at once;
-//! while it waits for that to be durable the next ones gather. Each is a transaction with a tick of its own, as the records
-//! of an ingest batch are. One that takes long or holds much is given back, for its caller to run alone: the others do not wait for it,
-//! and what it holds counts there.
+//! A commit costs a handful of wake-ups, of the worker, the log and whoever waits, however little it holds. So one thread takes
+//! the writes that wait, evaluates them one after another, each seeing those before it, and commits them at once; while it waits
+//! for that to be durable the next ones gather. Each is a transaction with a tick of its own, as the records of an ingest batch
+//! are. One that takes long or holds much is given back, for its caller to run alone: the others do not wait for it, and what it
+//! holds counts there.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -83,9 +83,9 @@ impl Graph {
         }
     }
 
-    /// Commits writes in their order, each of which sees those before it, at once. Says how many: the next one takes long, and is to run alone.
-    /// The first that fails ends it, too; the error says which one that is, if it is of one. What has run is durable when this returns, and
-    /// the next read shows it.
+    /// Commits writes in their order, each of which sees those before it, at once. Says how many: the next one takes long, and is
+    /// to run alone. The first that fails ends it, too; the error says which one that is, if it is of one. What has run is
+    /// durable when this returns, and the next read shows it.
     pub fn write_in_order(&self, queries: &[Arc<Prepared>]) -> Result<usize, (Option<usize>, EngineError)> {
         let asked: Vec<Asked> = queries.iter().map(|query| Asked { query, parameters: &[] }).collect();
         let mut outcomes = commit(self, &asked, true).map_err(|error| (None, error))?;

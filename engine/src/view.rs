@@ -80,7 +80,8 @@ pub trait View {
         found
     }
 
-    /// Those of `edges` that lead to `other`. Where they can be looked up, it costs what there are between the two, not all that the node has.
+    /// Those of `edges` that lead to `other`. Where they can be looked up, it costs what there are between the two, not all that
+    /// the node has.
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         self.edges(node, direction, kinds, &mut |half| {
             if half.other == other {
@@ -104,8 +105,8 @@ pub trait View {
         self.nodes(&mut |node| !self.has_label(node, label) || each(node));
     }
 
-    /// These nodes will be asked for next, for their edges, too, or only for labels and properties. Whoever has to wait for memory may wait
-    /// for all of it at once.
+    /// These nodes will be asked for next, for their edges, too, or only for labels and properties. Whoever has to wait for
+    /// memory may wait for all of it at once.
     fn expect(&self, _: &[NodeId], _edges: bool) {}
 
     /// How many `labelled` would list, where that is known without listing them.

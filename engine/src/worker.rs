@@ -111,9 +111,9 @@ struct State {
     installations: u64,
 }
 
-/// Ends the process with a worker that panics: without it nothing that is committed is applied any more, and whoever waits for it gets nothing but the
-/// end of patience. All that was acknowledged is in the log, and the next start goes on from there. It ends at once, as destructors would wait for the
-/// worker, and not by a signal that looks like a lack of memory.
+/// Ends the process with a worker that panics: without it nothing that is committed is applied any more, and whoever waits for it
+/// gets nothing but the end of patience. All that was acknowledged is in the log, and the next start goes on from there. It ends
+/// at once, as destructors would wait for the worker, and not by a signal that looks like a lack of memory.
 struct EndWith {
     worker: usize,
 }
@@ -137,6 +137,7 @@ fn run(worker: &mut Worker, commands: &Receiver<Command>) {
     // Dropped first.
     let _end = EndWith { worker: worker.index() };
     loop {
+        state.turns.borrow_mut().begin_round();
         match next.take().map_or_else(|| commands.try_recv(), Ok) {
             Ok(command) => {
                 match state.obey(worker, command, commands) {
@@ -247,8 +248,8 @@ impl State {
         ControlFlow::Continue(None)
     }
 
-    /// Ends the dataflow of standing queries if the last has gone. Only now: the arrangement lets go of who listened to it when its
-    /// next batch comes, so where nothing is written, those made and dropped meanwhile would each leave something.
+    /// Ends the dataflow of standing queries if the last has gone. Only now: the arrangement lets go of who listened to it when
+    /// its next batch comes, so where nothing is written, those made and dropped meanwhile would each leave something.
     fn apply(&mut self, entries: Vec<Arc<Entry>>) {
         let Some(id) = entries.first().map(|entry| entry.graph) else { return };
         if self.standing.get(&id).is_some_and(|standing| standing.numbers.is_empty())
@@ -348,6 +349,7 @@ impl State {
                 tracing::error!(worker = worker.index(), "this worker ends without having applied what it was sent");
                 break;
             }
+            self.turns.borrow_mut().begin_round();
             worker.step();
         }
         self.standing.drain().for_each(|(_, standing)| standing.end());

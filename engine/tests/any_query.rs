@@ -384,8 +384,8 @@ fn a_query_that_costs_too_much_holds_up_nobody() {
     }
 }
 
-/// Only rows that a change concerns look again for the nodes that have a value; where labels and properties alone do not decide it, what one
-/// of them scans for is kept for the others of its tick.
+/// Only rows that a change concerns look again for the nodes that have a value; where labels and properties alone do not decide
+/// it, what one of them scans for is kept for the others of its tick.
 #[test]
 fn parts_that_a_value_joins_are_not_scanned_row_by_row() {
     let watched = [
@@ -556,8 +556,8 @@ fn what_fails_for_a_node_fails_until_it_changes() {
     engine.shutdown().unwrap();
 }
 
-/// All rows look at one node. Those that look for an edge between two nodes, or at labels and properties, do not look again when it gets
-/// another edge.
+/// All rows look at one node. Those that look for an edge between two nodes, or at labels and properties, do not look again when
+/// it gets another edge.
 #[test]
 fn an_edge_of_a_node_of_many_concerns_few_of_those_who_look_at_it() {
     const FOLLOWERS: u64 = 20_000;

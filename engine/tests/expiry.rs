@@ -421,7 +421,8 @@ fn many_at_once_end_in_slices() {
     drop(engine);
 }
 
-/// A stream of sessions, as fast as it goes or as many a second as `WEIR_EXPIRY_RATE` says, each of which ends half a second later.
+/// A stream of sessions, as fast as it goes or as many a second as `WEIR_EXPIRY_RATE` says, each of which ends half a second
+/// later.
 #[test]
 fn lateness_under_load() {
     let given = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

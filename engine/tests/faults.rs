@@ -1,4 +1,5 @@
-//! Faults below the store, in a simulated file, from a printed seed: each run ends in a graph that is right, or in a clear refusal.
+//! Faults below the store, in a simulated file, from a printed seed: each run ends in a graph that is right, or in a clear
+//! refusal.
 //!
 //! What the simulated disk may do, once a run, at a moment of the seed's choosing:
 //!
@@ -139,8 +140,8 @@ impl StorageBackend for File {
     }
 }
 
-/// Where redb says which of its last two transactions is the newer: a changed bit there takes the newer one back, and nothing in the
-/// file could tell. `docs/storage.md` says so.
+/// Where redb says which of its last two transactions is the newer: a changed bit there takes the newer one back, and nothing in
+/// the file could tell. `docs/storage.md` says so.
 const HEADER_BYTES: usize = 320;
 
 /// What a run came to.
@@ -268,8 +269,8 @@ fn each_fault_ends_in_a_right_graph_or_in_a_refusal() {
     let (from, to) = if let Some((Ok(from), Ok(to))) = range { (from, to) } else { (1, 120) };
     // Panics of redb are expected, and their texts would drown those that are not.
     let mut tally = Tally::default();
-    // In the first of them all runs of a graph are gone, and its log is not. In the others pages of the last transaction are changed after a
-    // crash, which redb would take for one that was cut off.
+    // In the first of them all runs of a graph are gone, and its log is not. In the others pages of the last transaction are
+    // changed after a crash, which redb would take for one that was cut off.
     let met: &[u64] = if given.is_none() { &[1238, 2728, 3134, 3203, 4755, 6208, 8168] } else { &[] };
     for seed in (from..to).chain(met.iter().copied()) {
         run(seed, &mut tally);

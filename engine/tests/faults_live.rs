@@ -1,9 +1,9 @@
 //! Faults below RocksDB while it runs, from a printed seed: each run ends in a graph that is right, or in a clear refusal.
 //!
-//! Records are written, with checkpoints, merges and ends in between, until a fault of the disk strikes (`disk::Fault`). Then weir starts on
-//! what is left, while the disk misreads, is full, or gives no more files; and once more when the disk is sound. Each of the starts is
-//! refused or holds a prefix of what was committed, now and in its past. The last is never refused, for no byte was changed. With
-//! `sync_all_writes`, or where power was not lost, all that was acknowledged is there.
+//! Records are written, with checkpoints, merges and ends in between, until a fault of the disk strikes (`disk::Fault`). Then
+//! weir starts on what is left, while the disk misreads, is full, or gives no more files; and once more when the disk is sound.
+//! Each of the starts is refused or holds a prefix of what was committed, now and in its past. The last is never refused, for no
+//! byte was changed. With `sync_all_writes`, or where power was not lost, all that was acknowledged is there.
 //!
 //! `WEIR_FAULT_SEEDS=from..to` runs a longer campaign.
 

@@ -1,6 +1,6 @@
-//! Faults in the files of RocksDB, from a printed seed: what opens is the graph as it was at some moment of what was committed, now
-//! and in its past, or it is refused. A directory is written by an engine that ends as a killed process does, and copied; then, of
-//! one of its files,
+//! Faults in the files of RocksDB, from a printed seed: what opens is the graph as it was at some moment of what was committed,
+//! now and in its past, or it is refused. A directory is written by an engine that ends as a killed process does, and copied;
+//! then, of one of its files,
 //!
 //! - the end is missing (a torn write), or is zeros;
 //! - some bits have changed;

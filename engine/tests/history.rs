@@ -714,7 +714,8 @@ fn bring(graph: &Graph, batches: std::ops::Range<u64>, brought: &mut Vec<Brought
     graph.wait_durable(graph.next()).unwrap();
 }
 
-/// Each tick is known to be of its batch, those between batches of none; but of some of the first nothing may be known any more. Says of how many.
+/// Each tick is known to be of its batch, those between batches of none; but of some of the first nothing may be known any more.
+/// Says of how many.
 fn brought_is_known(graph: &Graph, brought: &[Brought]) -> usize {
     // With the one after each, which is of a query, of the next batch, or of nothing.
     let ticks: BTreeSet<Tick> = brought.iter().flat_map(|(at, count, ..)| (at.0..=at.0 + count).map(Tick)).collect();

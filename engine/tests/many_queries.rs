@@ -210,7 +210,8 @@ fn queries_that_come_and_go_report_what_is_so() {
     }
 }
 
-/// Of a graph that is there, many are installed at once. They look through it together while it changes, and some go before they have.
+/// Of a graph that is there, many are installed at once. They look through it together while it changes, and some go before they
+/// have.
 #[test]
 fn queries_that_are_installed_at_once_find_what_was_there() {
     const MANY_NODES: u64 = 3000;

@@ -243,7 +243,8 @@ fn sum(to: &mut Rows, rows: Rows) {
     to.retain(|_, count| *count != 0);
 }
 
-/// Queries are installed before record `first` and hold back what there is, while they are asked for it, paused, and the process ends, in any order.
+/// Queries are installed before record `first` and hold back what there is, while they are asked for it, paused, and the process
+/// ends, in any order.
 fn holds_back(seed: u64, cancellations: bool, first: usize) {
     let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
     let records = random_records(seed, 240, &scratch.default_graph());
@@ -426,8 +427,8 @@ fn checkpoints_go_on_during_a_pause() {
     graph.drop_standing(query.id());
 }
 
-/// A query that begins as of a moment tells of what has come and gone since then, whether it is `restarted` before it has looked through the graph or
-/// not.
+/// A query that begins as of a moment tells of what has come and gone since then, whether it is `restarted` before it has looked
+/// through the graph or not.
 fn begins_as_of_a_moment(seed: u64, cancellations: bool, restarted: bool) {
     let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
     let records = random_records(seed, 160, &scratch.default_graph());
@@ -554,8 +555,9 @@ fn labelled(graph: &Graph, is_there: bool) -> Mutations {
     record
 }
 
-/// An aggregate without keys has a row of the empty graph, too. Its output may be past what the log knows of the sum: then it was told nothing of that row,
-/// which the sum lacks all the same. It was taken for known, and the end of the sum cancelled what nobody had been told of.
+/// An aggregate without keys has a row of the empty graph, too. Its output may be past what the log knows of the sum: then it was
+/// told nothing of that row, which the sum lacks all the same. It was taken for known, and the end of the sum cancelled what
+/// nobody had been told of.
 #[test]
 fn what_the_sum_lacks_is_found_again_however_far_the_output_is() {
     for text in ["MATCH (n:A) RETURN max(n.x) AS m", "MATCH (n:B) RETURN count(*) AS m UNION MATCH (n:A) RETURN max(n.x) AS m"] {
@@ -639,7 +641,8 @@ fn what_the_sum_lacks_of_a_checkpoint_is_found_again() {
     assert_eq!(found, [Rows::from([(vec![Value::Integer(2)], -1)])]);
 }
 
-/// Whoever takes results works from the installation on. The end of the sum was committed then, and reached the workers before the ticks that were replayed.
+/// Whoever takes results works from the installation on. The end of the sum was committed then, and reached the workers before
+/// the ticks that were replayed.
 #[test]
 fn nothing_is_committed_before_the_log_has_been_replayed() {
     const TEXT: &str = "MATCH (n:A) RETURN max(n.x) AS m";

@@ -1,5 +1,5 @@
-//! The end of a pause and the log that says so: whatever a checkpoint lets go of, and whatever of the log is lost after it, a query is not paused again by a restart,
-//! and tells nothing twice.
+//! The end of a pause and the log that says so: whatever a checkpoint lets go of, and whatever of the log is lost after it, a
+//! query is not paused again by a restart, and tells nothing twice.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 #![cfg(feature = "rocks-db")]
@@ -23,7 +23,8 @@ use weir_model::{Mutations, NodeId, Position, QueryId, Text, Tick};
 
 const OUTPUT: &str = "file";
 
-/// A store of which, from some tick on, entries of the log never reach the disk: as when the process is killed before they do. It says they are there.
+/// A store of which, from some tick on, entries of the log never reach the disk: as when the process is killed before they do. It
+/// says they are there.
 struct Losing {
     store: RocksDb,
     /// The next entry that says something of a pause is lost, and all after it.
@@ -186,8 +187,8 @@ impl Life {
     }
 }
 
-/// Ends a pause in which two nodes came, and lets everything be delivered. `lost`: the entry that says that the pause is over, and all after it, never
-/// reach the disk. Then a checkpoint lets go of the log, the process is killed, and nothing comes again.
+/// Ends a pause in which two nodes came, and lets everything be delivered. `lost`: the entry that says that the pause is over,
+/// and all after it, never reach the disk. Then a checkpoint lets go of the log, the process is killed, and nothing comes again.
 fn ends(lost: bool) {
     let directory = tempfile::tempdir().unwrap();
     let life = live(directory.path(), Start::WholeGraph);

@@ -109,7 +109,8 @@ fn run(seed: u64) {
         }
         let upper = ticks.last().unwrap().next();
         graph.wait_durable(upper).unwrap();
-        // Some outputs are up to date, some have stopped noting where they are somewhere on the way, some never began; in some lives none is behind.
+        // Some outputs are up to date, some have stopped noting where they are somewhere on the way, some never began; in some
+        // lives none is behind.
         let none_behind = ticks.len() == records.len() || random.below(2) == 0;
         for (query, file) in queries.iter().zip(&mut files) {
             let stop = match random.below(3) {
@@ -175,8 +176,8 @@ fn nothing_is_lost_and_nothing_is_repeated() {
     }
 }
 
-/// However often the process ends before an output has them, the first results are the same again: all that there was when the query came, at the tick before
-/// it, and then what came of each record.
+/// However often the process ends before an output has them, the first results are the same again: all that there was when the
+/// query came, at the tick before it, and then what came of each record.
 #[test]
 fn first_results_are_of_the_graph_that_there_was() {
     const BEFORE: usize = 120;
@@ -247,8 +248,8 @@ fn first_results_are_of_the_graph_that_there_was() {
     }
 }
 
-/// After the end of a process, what all outputs have of the log is read as if a checkpoint had taken it in. Where there were no results to deliver, an
-/// entry takes along how far that is known of those before it.
+/// After the end of a process, what all outputs have of the log is read as if a checkpoint had taken it in. Where there were no
+/// results to deliver, an entry takes along how far that is known of those before it.
 #[test]
 fn what_was_delivered_is_not_replayed() {
     for (what, loaded) in [("everything", 100), ("nothing", 0), ("progress", 99)] {

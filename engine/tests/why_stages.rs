@@ -1,5 +1,5 @@
-//! Why, against the oracle: each row of the answer of a query with stages is found, the facts that are named make it, and it is there since the tick at which
-//! it came; of each row that is not there it is told where it stops.
+//! Why, against the oracle: each row of the answer of a query with stages is found, the facts that are named make it, and it is
+//! there since the tick at which it came; of each row that is not there it is told where it stops.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 

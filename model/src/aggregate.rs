@@ -1,8 +1,8 @@
 //! Aggregates: one `Accumulator` folds the values of a group.
 //!
 //! Nulls are skipped by all but `count(*)`. DISTINCT goes by identity (`Value::same`): 1 and 1.0 are two values. What an
-//! accumulator holds is constant in size except for `collect`, the percentiles and DISTINCT. Sums, averages and deviations of numbers
-//! are exact until they are given out, so the order of the rows does not matter.
+//! accumulator holds is constant in size except for `collect`, the percentiles and DISTINCT. Sums, averages and deviations of
+//! numbers are exact until they are given out, so the order of the rows does not matter.
 
 use rustc_hash::FxHashSet;
 

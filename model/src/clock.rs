@@ -28,7 +28,8 @@ impl<'a> Clock<'a> {
         Clock { millis, turns: None }
     }
 
-    /// As `at`; the first moment after it at which a condition turns that was looked at is put into the cell, if it is before what is there.
+    /// As `at`; the first moment after it at which a condition turns that was looked at is put into the cell, if it is before
+    /// what is there.
     pub fn watched(millis: i64, turns: &'a Cell<i64>) -> Clock<'a> {
         Clock { millis, turns: Some(turns) }
     }

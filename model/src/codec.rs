@@ -7,8 +7,8 @@
 //!     6 text in the arena: length in the upper 4 bytes of a, offset in b
 //!     7 any other value in the arena, self-describing (`encode`): length and offset as above
 //!
-//! A float that is no number is always the same one: which of the many NaNs a computation gives depends on the processor, and equal graphs
-//! have equal bytes. Stores of before hold others, so they are made the same when they are read, too.
+//! A float that is no number is always the same one: which of the many NaNs a computation gives depends on the processor, and
+//! equal graphs have equal bytes. Stores of before hold others, so they are made the same when they are read, too.
 //!
 //! Payloads that point into an arena only mean something beside it; `relocate` moves one from arena to arena.
 

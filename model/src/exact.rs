@@ -1,5 +1,5 @@
-//! Exact: sums of numbers that are rounded once, at the end. They do not depend on the order in which numbers come, and what was added
-//! can be taken away again as if it had never been.
+//! Exact: sums of numbers that are rounded once, at the end. They do not depend on the order in which numbers come, and what was
+//! added can be taken away again as if it had never been.
 //!
 //! A number is a row of digits of 32 bits from the least that counts to the greatest. Numbers that are summed up are mostly of
 //! similar sizes, so such a row is short, however far apart the numbers are that floats can be.
@@ -12,7 +12,8 @@ use crate::value::Value;
 pub struct Exact {
     /// The place of the first digit, which counts 2^(32 · low).
     low: i32,
-    /// Each at least -2^31 and less than 2^31, so that a number and its negative are alike, and carrying ends soon. The first and the last are not 0.
+    /// Each at least -2^31 and less than 2^31, so that a number and its negative are alike, and carrying ends soon. The first and
+    /// the last are not 0.
     digits: Vec<i32>,
 }
 

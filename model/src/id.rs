@@ -141,7 +141,8 @@ impl IdScheme {
     }
 }
 
-/// As the configuration says it (`id.type` and what belongs to it). Two schemes with one text make the same ids and show them alike.
+/// As the configuration says it (`id.type` and what belongs to it). Two schemes with one text make the same ids and show them
+/// alike.
 impl fmt::Display for IdScheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, namespace) = match self {

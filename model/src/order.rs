@@ -115,8 +115,8 @@ impl Value {
         }
     }
 
-    /// As `order`, with ties told apart: 1 before 1.0. So which of several values is the least or the greatest does not depend on which
-    /// came first.
+    /// As `order`, with ties told apart: 1 before 1.0. So which of several values is the least or the greatest does not depend on
+    /// which came first.
     pub fn order_fully(&self, other: &Value) -> Ordering {
         self.order(other).then_with(|| structural(self, other))
     }

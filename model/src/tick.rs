@@ -15,7 +15,8 @@ impl Tick {
     pub const ZERO: Tick = Tick(0);
     pub const MAX: Tick = Tick(u64::MAX);
 
-    /// The first tick of a millisecond since 1970. One that no tick can have is later than all of them: an overflow would make it one of the past.
+    /// The first tick of a millisecond since 1970. One that no tick can have is later than all of them: an overflow would make it
+    /// one of the past.
     pub fn at_millis(millis: u64) -> Tick {
         Tick(millis.saturating_mul(1 << Self::SEQUENCE_BITS))
     }

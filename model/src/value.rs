@@ -97,7 +97,8 @@ impl Map {
         self.entries.iter()
     }
 
-    /// By key. Maps are equal whatever the order of their entries, so whoever lists them where that can be told must not depend on it.
+    /// By key. Maps are equal whatever the order of their entries, so whoever lists them where that can be told must not depend
+    /// on it.
     pub fn in_order(&self) -> Vec<&(Text, Value)> {
         let mut entries: Vec<&(Text, Value)> = self.entries.iter().collect();
         if !entries.is_sorted_by(|(x, _), (y, _)| x <= y) {

@@ -1,5 +1,5 @@
-//! A server that stands in for Amazon's, started by `services/aws.sh` in a temporary directory on loopback, and ended with the test.
-//! Where it cannot be had, the test says loudly what it leaves out.
+//! A server that stands in for Amazon's, started by `services/aws.sh` in a temporary directory on loopback, and ended with the
+//! test. Where it cannot be had, the test says loudly what it leaves out.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -104,7 +104,8 @@ impl Amazon {
         User { arn: element(&user, "Arn"), key: element(&key, "AccessKeyId"), secret: element(&key, "SecretAccessKey") }
     }
 
-    /// Makes a role that `principal` takes on by this operation of STS, and that may do what is `allowed`. Says what it is called.
+    /// Makes a role that `principal` takes on by this operation of STS, and that may do what is `allowed`. Says what it is
+    /// called.
     pub fn create_role(&self, name: &str, principal: Json, operation: &str, allowed: &[&str]) -> String {
         let trust = policy(json!({"Principal": principal, "Action": format!("sts:{operation}")}));
         let role = self.iam("CreateRole", &[("RoleName", name), ("AssumeRolePolicyDocument", &trust)]);

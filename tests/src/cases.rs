@@ -1,5 +1,5 @@
-//! Requests with what they must be answered: one weir for all cases of a test, which run in their order, and hold what the OpenAPI
-//! documents promise.
+//! Requests with what they must be answered: one weir for all cases of a test, which run in their order, and hold what the
+//! OpenAPI documents promise.
 
 use serde_json::{Value as Json, json};
 

@@ -1,5 +1,5 @@
-//! A stand-in for Elasticsearch: it takes `_bulk` as the real one describes it, strictly, keeps documents by their ids, and fails as it is
-//! told to. It is no Elasticsearch: it knows no mappings but one, no shards and no search.
+//! A stand-in for Elasticsearch: it takes `_bulk` as the real one describes it, strictly, keeps documents by their ids, and fails
+//! as it is told to. It is no Elasticsearch: it knows no mappings but one, no shards and no search.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufReader, Write};

@@ -1,5 +1,5 @@
-//! Servers that weir listens to in tests: of events, of web sockets and of reactive streams. They speak the protocols themselves and break
-//! off when they are told to.
+//! Servers that weir listens to in tests: of events, of web sockets and of reactive streams. They speak the protocols themselves
+//! and break off when they are told to.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

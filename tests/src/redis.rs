@@ -1,5 +1,5 @@
-//! A real Redis for tests: started by `services/redis.sh` in a temporary directory on loopback, and ended with the test. Where it cannot be had, the
-//! test says loudly what it leaves out.
+//! A real Redis for tests: started by `services/redis.sh` in a temporary directory on loopback, and ended with the test. Where it
+//! cannot be had, the test says loudly what it leaves out.
 
 use std::fs;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! A registry of schemas, started by `services/schema-registry.sh` in a temporary directory on loopback, and ended with the test. Where it cannot
-//! be had, the test says loudly what it leaves out.
+//! A registry of schemas, started by `services/schema-registry.sh` in a temporary directory on loopback, and ended with the test.
+//! Where it cannot be had, the test says loudly what it leaves out.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What tests of sources and outputs share: records that count themselves, numbers that go out and may come in again, definitions put together.
+//! What tests of sources and outputs share: records that count themselves, numbers that go out and may come in again, definitions
+//! put together.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -77,8 +77,8 @@ const FAULTS: [(&str, &str, &str, &[&str]); 5] = [
 ];
 
 impl Toxiproxy {
-    /// Does to connections what a network can do, one thing after another, for `WEIR_FAULT_SECONDS` each. `during` adds something while it does, and
-    /// `after` waits for it; both are told what it is.
+    /// Does to connections what a network can do, one thing after another, for `WEIR_FAULT_SECONDS` each. `during` adds something
+    /// while it does, and `after` waits for it; both are told what it is.
     pub fn each_fault(&self, name: &str, mut during: impl FnMut(&str), mut after: impl FnMut(&str)) {
         let seconds = std::env::var("WEIR_FAULT_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1.5);
         let last = Duration::from_secs_f64(seconds);

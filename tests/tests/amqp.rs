@@ -45,8 +45,8 @@ fn messages_go_out_and_come_in_across_kills_of_either_side() {
     let Some(server) = Server::start("rabbitmq.sh", 4, "queues of RabbitMQ") else { return };
     declare(&server, "events");
     add(&server, "events", 0..3_000);
-    // The tool waits for no confirmation: what a server that stops has not given to the queue is gone, up to 400 messages, and what it has
-    // not written when it is killed, too.
+    // The tool waits for no confirmation: what a server that stops has not given to the queue is gone, up to 400 messages, and
+    // what it has not written when it is killed, too.
     wait_until("the queue has them", PATIENCE, || server.ask("messages", "events") == "3000");
     server.restart();
     let home = Home::new();

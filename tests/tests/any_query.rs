@@ -319,7 +319,8 @@ fn a_query_that_makes_more_than_memory_holds_ends_alone() {
     assert_eq!(weir.rows("MATCH (n:A) RETURN count(n)"), [json!([7])]);
 }
 
-/// Where all know each other a chain of eight has tens of millions of matches from each node. Everything stood still until memory was gone.
+/// Where all know each other a chain of eight has tens of millions of matches from each node. Everything stood still until memory
+/// was gone.
 #[test]
 fn a_pattern_that_leads_too_far_ends_its_query_alone() {
     let home = Home::new();

@@ -104,8 +104,8 @@ fn roles_are_taken_on_by_way_of_profiles_and_with_tokens_in_files() {
         weir.stop();
     }
 
-    // The user alone may not, nor may one whose key is in the environment: it comes before any profile, as in Amazon's own programs, so
-    // that nobody asks for the role.
+    // The user alone may not, nor may one whose key is in the environment: it comes before any profile, as in Amazon's own
+    // programs, so that nobody asks for the role.
     let queue = amazon.create_queue("refused");
     let environment = [&own[..], &[("AWS_PROFILE", "environment")]].concat();
     for variables in [&[("AWS_PROFILE", "carrier")][..], &environment] {

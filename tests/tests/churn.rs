@@ -1,5 +1,6 @@
-//! Churn: payments that come and end by themselves for as long as one likes, rings of three found and taken back, and nothing grows.
-//! `make churn SECONDS=3600` runs it for an hour and asks for flat memory, disk and latency; here it runs for a short while.
+//! Churn: payments that come and end by themselves for as long as one likes, rings of three found and taken back, and nothing
+//! grows. `make churn SECONDS=3600` runs it for an hour and asks for flat memory, disk and latency; here it runs for a short
+//! while.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Every option of sources, formats, destinations and places of dead letters that the OpenAPI documents know stands on a page for those who use
-//! connectors. A name that several of them have is looked for once; what is said of it is not read.
+//! Every option of sources, formats, destinations and places of dead letters that the OpenAPI documents know stands on a page for
+//! those who use connectors. A name that several of them have is looked for once; what is said of it is not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

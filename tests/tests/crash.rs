@@ -4,8 +4,8 @@
 //!     records ─ file ─> weir (killed, started, killed, …) ─> graph, files of results
 //!        └──── the naive calculation ────────────────────────> graph, results record by record      must be equal
 //!
-//! Meanwhile clients write over HTTP, and an operator creates and deletes standing queries and takes backups: what was acknowledged is
-//! so after each start.
+//! Meanwhile clients write over HTTP, and an operator creates and deletes standing queries and takes backups: what was
+//! acknowledged is so after each start.
 //!
 //! `WEIR_CRASH_KILLS` says how often (50), `WEIR_CRASH_SEED` when and with which records (the clock).
 
@@ -238,8 +238,8 @@ fn touched(processes: &[Process], id: usize) -> Vec<usize> {
     (0..processes.len()).filter(|place| *place == id || reaches(place)).collect()
 }
 
-/// Three edges in a row. A pattern in mode DistinctId, unlike an ad-hoc MATCH, may walk one edge twice, but no node is a neighbour of its own: a
-/// cycle of two is a chain, a self loop is none.
+/// Three edges in a row. A pattern in mode DistinctId, unlike an ad-hoc MATCH, may walk one edge twice, but no node is a
+/// neighbour of its own: a cycle of two is a chain, a self loop is none.
 fn chain(processes: &[Process], a: usize) -> Option<String> {
     let b = processes[a].parent?;
     let c = processes[b].parent?;
@@ -434,7 +434,8 @@ fn files(home: &Home) -> BTreeMap<&'static str, Vec<Json>> {
     QUERIES.iter().map(|(name, ..)| (*name, lines(name))).collect()
 }
 
-/// What the file that is put aside holds, in all its parts. Of one that is there in both forms one is enough: weir may have ended between the two.
+/// What the file that is put aside holds, in all its parts. Of one that is there in both forms one is enough: weir may have ended
+/// between the two.
 fn rotated(home: &Home, name: &str) -> String {
     let entries = std::fs::read_dir(home.file("rotated")).expect("the directory");
     let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));

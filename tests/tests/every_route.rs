@@ -1,6 +1,6 @@
-//! Every row of the table of routes. Its errors and parameters are tried from the table and the OpenAPI documents themselves: a row that
-//! is added is tried here without a word more. What it answers when all is well stands in `every-route.txt`, and a row that is not there
-//! fails the test; what stands behind it is in `routes.rs`, `wire.rs` and their like.
+//! Every row of the table of routes. Its errors and parameters are tried from the table and the OpenAPI documents themselves: a
+//! row that is added is tried here without a word more. What it answers when all is well stands in `every-route.txt`, and a row
+//! that is not there fails the test; what stands behind it is in `routes.rs`, `wire.rs` and their like.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Whoever follows the results of a standing query: over server-sent events and both web sockets, coming back after a broken connection and after weir
-//! was killed. What a file has got, exactly once and in order, is what they must have been told.
+//! Whoever follows the results of a standing query: over server-sent events and both web sockets, coming back after a broken
+//! connection and after weir was killed. What a file has got, exactly once and in order, is what they must have been told.
 
 use std::time::Duration;
 

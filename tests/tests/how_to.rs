@@ -1,5 +1,5 @@
-//! `docs/how-to.md` as a reader would follow it: the commands of each part, typed into a shell in an empty directory beside a weir that
-//! has just been started there, print what the page says.
+//! `docs/how-to.md` as a reader would follow it: the commands of each part, typed into a shell in an empty directory beside a
+//! weir that has just been started there, print what the page says.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Streams that have nothing to do, with the real binary: hundreds of them are no threads, hardly any memory and no work; and what comes for one of
-//! them is there at once.
+//! Streams that have nothing to do, with the real binary: hundreds of them are no threads, hardly any memory and no work; and
+//! what comes for one of them is there at once.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Of the service, over what it has without streams: each stream of old had two.
 const THREADS_MAX: u64 = 60;
-/// What a stream may keep. It is 60 to 70 once the allocator has given back what threads had, which takes it longer on a machine that has other things
-/// to do; of old it was 200 and, of files, 1,200.
+/// What a stream may keep. It is 60 to 70 once the allocator has given back what threads had, which takes it longer on a machine
+/// that has other things to do; of old it was 200 and, of files, 1,200.
 const KILOBYTES_PER_STREAM_MAX: u64 = 400;
 /// Of a core, all streams together. Two threads for each that look 20 times a second were a multiple.
 const PROCESSOR_PART_MAX: f64 = 0.05;
@@ -146,8 +146,8 @@ fn streams_from_kafka_rest_keep_their_groups_and_wake_at_once() {
     weir.stop();
 }
 
-/// On which nothing comes for half a minute, streams from Kafka have one client together; and what comes for one of them is there at once, and once.
-/// `WEIR_IDLE_STREAMS=1000` does it with so many.
+/// On which nothing comes for half a minute, streams from Kafka have one client together; and what comes for one of them is there
+/// at once, and once. `WEIR_IDLE_STREAMS=1000` does it with so many.
 #[test]
 fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
     /// Those of one client.

@@ -198,7 +198,8 @@ fn the_end_of_a_topic_is_not_that_of_another() {
         broker.create_topic(topic, 1);
     }
     produce(&broker, "short", 0, 0..10);
-    // In many parts, of which each answer of the broker has one: the end of the short topic is told when little of this one is read.
+    // In many parts, of which each answer of the broker has one: the end of the short topic is told when little of this one is
+    // read.
     (0..15).for_each(|part| produce(&broker, "long", 0, 1_000 + part * 10..1_010 + part * 10));
     let weir = Home::new().start(&[]);
     let more = |more: Json| with(json!({"autoOffsetReset": "earliest", "endingOffset": 100}), more);
@@ -997,7 +998,8 @@ fn a_partition_that_is_not_there_is_named_and_waited_for() {
     weir.stop();
 }
 
-/// A stream on which nothing comes for half a minute has no client and is not in its group. What changes meanwhile it sees all the same.
+/// A stream on which nothing comes for half a minute has no client and is not in its group. What changes meanwhile it sees all
+/// the same.
 #[test]
 fn what_changes_while_streams_have_no_client_is_seen() {
     let mut broker = match Broker::start(true, "streams that have no client, and what changes meanwhile") {

@@ -1,7 +1,7 @@
 //! Graphs that were left behind by weirs of the past, each in its format: opened, asked, gone on with and checked.
 //!
-//! `tests/kept` has a directory for each format and store. `WEIR_KEEP=tests/kept/NAME cargo test -p weir-tests --test kept -- --ignored`
-//! writes one with the weir that is built, which is done when the format changes; what is in it is said by `fill`.
+//! `tests/kept` has a directory for each format and store. `WEIR_KEEP=tests/kept/NAME cargo test -p weir-tests --test kept --
+//! --ignored` writes one with the weir that is built, which is done when the format changes; what is in it is said by `fill`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,8 +41,8 @@ fn person(k: u64) -> String {
     format!("id(n) = idFrom('person', {k})")
 }
 
-/// People, some of whom know the next; values; a standing query with results; a checkpoint. Then a log behind it, with changes, removals
-/// and a stream that is under way, and a kill.
+/// People, some of whom know the next; values; a standing query with results; a checkpoint. Then a log behind it, with changes,
+/// removals and a stream that is under way, and a kill.
 fn fill(home: &Home, arguments: &[&str]) {
     let weir = home.start(arguments);
     let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": ADULTS});

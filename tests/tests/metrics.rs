@@ -122,6 +122,18 @@ fn latency_is_measured_by_stage() {
         assert!(p50 <= p99 && p99 <= most && of(stage, "meanMillis") <= most, "{latency}");
     }
     assert!(of("whole", "maxMillis") >= of("delivered", "maxMillis") && of("whole", "maxMillis") < 60_000.0, "{latency}");
+    let figures = weir.get("/api/v1/admin/metrics").expect(200).json();
+    let figure = |kind: &str, name: &str| {
+        let found = figures[kind].as_array().into_iter().flatten().find(|figure| figure["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name} among {kind}: {figures}")).clone()
+    };
+    assert_eq!(figure("counters", "standing-queries.consumption.timed")["count"], 52, "{figures}");
+    let timer = figure("timers", "standing-queries.queue-time.timed");
+    let millis = |name: &str| timer[name].as_f64().unwrap_or_else(|| panic!("no {name}: {timer}"));
+    let grows = ["min", "10", "20", "q1", "median", "q3", "80", "90", "99", "max"];
+    assert!(millis("min") > 0.0 && grows.map(millis).is_sorted(), "{timer}");
+    assert!((millis("min")..=millis("max")).contains(&millis("mean")) && millis("oneMinuteRate") >= 0.0, "{timer}");
+    assert_eq!(millis("max"), of("delivered", "maxMillis"), "{timer}");
     let samples = samples(&weir.get("/metrics").expect(200).text());
     let find = |name: &str, part: &str| {
         let found = samples.iter().find(|(known, labels, _)| known == name && labels.contains(part));

@@ -1,5 +1,6 @@
-//! What a network does to connections, to connectors that have no test file of their own for it: over HTTP, web sockets, reactive streams, and
-//! Amazon's. Records are read and results arrive, each at least once, whatever was cut, reset, delayed, slowed, stalled or half open meanwhile.
+//! What a network does to connections, to connectors that have no test file of their own for it: over HTTP, web sockets, reactive
+//! streams, and Amazon's. Records are read and results arrive, each at least once, whatever was cut, reset, delayed, slowed,
+//! stalled or half open meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

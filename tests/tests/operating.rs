@@ -293,8 +293,8 @@ fn the_binary_says_what_it_is() {
     assert!(say(&["completions", "bash"]).contains("--recipe-value") && say(&["completions", "fish"]).contains("recipe-value"));
 }
 
-/// Writes, standing queries and streams come to a namespace while it is dropped: each happens or is refused, nobody waits, and the next one of
-/// its name has nothing of them.
+/// Writes, standing queries and streams come to a namespace while it is dropped: each happens or is refused, nobody waits, and
+/// the next one of its name has nothing of them.
 #[test]
 fn a_namespace_is_dropped_while_things_begin_in_it() {
     let home = Home::new();

@@ -1,4 +1,5 @@
-//! Changes of tables in and results into tables, with the real binary and a real PostgreSQL, across kills of both and faults between them.
+//! Changes of tables in and results into tables, with the real binary and a real PostgreSQL, across kills of both and faults
+//! between them.
 
 use std::time::Duration;
 

@@ -57,7 +57,8 @@ fn wait_idle(weir: &Weir, limit: Duration) {
 
 // ---- bounds
 
-/// What lies within each other as deep as it may is answered, wherever queries are taken; what lies deeper is refused. Nothing ends the process.
+/// What lies within each other as deep as it may is answered, wherever queries are taken; what lies deeper is refused. Nothing
+/// ends the process.
 #[test]
 fn the_deepest_queries_there_are_end_no_thread() {
     let weir = start(&[]);

@@ -1,5 +1,5 @@
-//! Schemas of a registry, with the real binary, a real broker of Kafka and a real registry: records that others wrote are read by the schemas
-//! they name, and results are written so that they can be read again.
+//! Schemas of a registry, with the real binary, a real broker of Kafka and a real registry: records that others wrote are read by
+//! the schemas they name, and results are written so that they can be read again.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Routes of v1, and those that are alike in all three families, against the real binary: their success, their errors, their
-//! parameters. Those of v2 alone are in `routes_v2.rs`; what the recording holds of v1 is replayed in `wire.rs`, and what is wrong with
-//! any row is tried in `every_route.rs`.
+//! parameters. Those of v2 alone are in `routes_v2.rs`; what the recording holds of v1 is replayed in `wire.rs`, and what is
+//! wrong with any row is tried in `every_route.rs`.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Secrets that are kept elsewhere: in variables of the environment and in files, with the real binary, a real Redis and a server that
-//! says what it was sent.
+//! Secrets that are kept elsewhere: in variables of the environment and in files, with the real binary, a real Redis and a server
+//! that says what it was sent.
 
 use std::fs;
 use std::io::{BufReader, Write};

@@ -224,8 +224,8 @@ fn items_of(step: &Json) -> Vec<(String, Json)> {
 #[derive(Default)]
 struct Net {
     standing: BTreeMap<(String, String), i64>,
-    /// Of each result id the data that stand with it, in one order: the recorded cancellations do not say which they take back, and the rows
-    /// of one result may be sent side by side.
+    /// Of each result id the data that stand with it, in one order: the recorded cancellations do not say which they take back,
+    /// and the rows of one result may be sent side by side.
     data: BTreeMap<(String, String), Vec<String>>,
     /// In mode DistinctId results have ids that follow from their data.
     ids: BTreeMap<String, String>,

@@ -452,6 +452,7 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
     const QUERIES: u32 = 200;
     let home = Home::new();
     let weir = home.start(&[]);
+    weir.rows("UNWIND range(1, 50000) AS i MATCH (n) WHERE id(n) = idFrom('many', i) SET n.x = i");
     let threads_before = weir.threads_named("");
     for n in 0..QUERIES {
         let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": format!("MATCH (n) WHERE n.age = {n} RETURN n.name AS name")});
@@ -460,6 +461,7 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
         let outputs = json!({"file": if n % 2 == 0 { greeted } else { file }});
         weir.post(&format!("/api/v1/query/standing/age-{n}"), &json!({"pattern": pattern, "outputs": outputs})).expect(201);
     }
+    assert_eq!(weir.threads_named("results "), 0, "also while they look through the graph");
     // Those that have nothing to do go.
     let waits = Instant::now();
     while weir.threads_named("") > threads_before + 4 {

@@ -1,5 +1,5 @@
-//! What becomes of ingest streams while outputs hold them back, while what they need is away, when too many of their records fail, and of what is known
-//! of them when weir starts again.
+//! What becomes of ingest streams while outputs hold them back, while what they need is away, when too many of their records
+//! fail, and of what is known of them when weir starts again.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -1,4 +1,5 @@
-//! `weir check`, `weir backup`, `weir restore`, `weir export` and `weir import` as operators use them: the real binary, on the stores of one that ran.
+//! `weir check`, `weir backup`, `weir restore`, `weir export` and `weir import` as operators use them: the real binary, on the
+//! stores of one that ran.
 
 use std::fs;
 use std::io::Read;
@@ -167,8 +168,8 @@ fn a_graph_written_as_text_and_read_again_is_the_same() {
     }
 }
 
-/// Statements are committed many at a time, and each sees all before it, those that run alone among them. Those before the first that is
-/// wrong, or fails, have run, and no other.
+/// Statements are committed many at a time, and each sees all before it, those that run alone among them. Those before the first
+/// that is wrong, or fails, have run, and no other.
 #[test]
 fn statements_run_in_their_order_until_one_fails() {
     let home = Home::new();

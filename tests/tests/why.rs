@@ -1,5 +1,5 @@
-//! Why a standing query has a result or has none, and how its dataflow is drawn: over HTTP in every family, and in the command line,
-//! against the real binary.
+//! Why a standing query has a result or has none, and how its dataflow is drawn: over HTTP in every family, and in the command
+//! line, against the real binary.
 
 use std::process::Command;
 use std::time::Duration;

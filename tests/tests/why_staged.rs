@@ -1,4 +1,5 @@
-//! Why a standing query with stages has a result or has none, told stage by stage: one example of each construct, against the real binary.
+//! Why a standing query with stages has a result or has none, told stage by stage: one example of each construct, against the
+//! real binary.
 
 use std::time::Duration;
 

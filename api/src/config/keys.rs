@@ -110,7 +110,7 @@ pub const KEYS: &[Key] = &[
     key("webserver-advertise.path", Text, "", "what its paths begin with there"),
     key("webserver-advertise.use-tls", Boolean, "", "whether it is `https` there"),
     key("store.type", Text, "rocks-db", "`rocks-db`, `map-db`, `in-memory` or `empty`: see [storage.md](storage.md)"),
-    key("store.filepath", Text, "", "where the data lie; without it `WEIR_DATA`, then `QUINE_DATA`, then `graph.weir-data`"),
+    key("store.filepath", Text, "", "where the data lie; without it those of `rocks-db` lie at `WEIR_DATA`, `QUINE_DATA` or `graph.weir-data`"),
     key("store.path", Text, "", "the same; one file, or one command line, that says both and not the same is refused"),
     refused("store.write-ahead-log", Boolean, "true", "the log is what makes weir's commits durable: it cannot be left out"),
     key("store.sync-all-writes", Boolean, "false", "whether every commit waits for the disk"),

@@ -228,8 +228,8 @@ impl Reading<'_> {
         Some(path.into())
     }
 
-    /// `store.path` is another name of `store.filepath`: it takes its place where a stronger source has it. Where both stand in one,
-    /// nothing says which is meant.
+    /// `store.path` is another name of `store.filepath`: it takes its place where a stronger source has it. Where both stand in
+    /// one, nothing says which is meant.
     fn take_other_store_path(&mut self) {
         let is_null = |value: &Value| matches!(value.kind, Written::Null);
         let Some(other) = self.values.remove(OTHER_STORE_PATH).filter(|(_, value)| !is_null(value)) else { return };

@@ -2,7 +2,8 @@
 //!
 //!     -Dkey=value  over  WEIR_… of the environment  over  file (HOCON)  over  defaults of the table in `keys`
 //!
-//! Owns the three roots and the check against the table; `meaning` knows what the values are for. Does not open or start anything.
+//! Owns the three roots and the check against the table; `meaning` knows what the values are for. Does not open or start
+//! anything.
 
 pub mod hocon;
 pub mod keys;
@@ -194,8 +195,9 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What is wrong with the values of one source, whether they are in force or not: an option that happens to be laid over it must not
-    /// decide whether a file is accepted. The sign for a secret is none of that, for an option may well bring the secret.
+    /// What is wrong with the values of one source, whether they are in force or not: an option that happens to be laid over it
+    /// must not decide whether a file is accepted. The sign for a secret is none of that, for an option may well bring the
+    /// secret.
     fn mistakes(mut self) -> Vec<String> {
         let wrong = KEYS.iter().filter_map(|key| self.converted(key)?.err());
         let wrong: Vec<String> = wrong.collect();
@@ -299,8 +301,8 @@ impl<'a> Reading<'a> {
         self.default(path)
     }
 
-    /// What was written, as JSON, or what is wrong with it. None without anything, and of `null`: it takes a key back to its default,
-    /// which for optional keys is absence.
+    /// What was written, as JSON, or what is wrong with it. None without anything, and of `null`: it takes a key back to its
+    /// default, which for optional keys is absence.
     fn converted(&self, key: &Key) -> Option<Result<Json, String>> {
         let (name, value) = self.values.get(key.path).filter(|(_, value)| !matches!(value.kind, Written::Null))?;
         Some(convert(value, key.kind).map_err(|expected| {

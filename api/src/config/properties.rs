@@ -1,4 +1,5 @@
-//! Properties of Java that command lines of the reference service hold besides the keys of the configuration: what each means here.
+//! Properties of Java that command lines of the reference service hold besides the keys of the configuration: what each means
+//! here.
 
 use super::{ROOTS, hocon};
 

@@ -265,8 +265,8 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// Sends them to every destination and waits until all have them. False: stopped before. An error: one will not take them, ever.
-    /// `late` is told why a destination has not taken them yet.
+    /// Sends them to every destination and waits until all have them. False: stopped before. An error: one will not take them,
+    /// ever. `late` is told why a destination has not taken them yet.
     pub fn send(
         &mut self,
         config: &dyn SourceConfig,
@@ -319,8 +319,8 @@ impl Letter<'_> {
         config: &dyn SourceConfig,
         ids: IdScheme,
     ) -> Result<Vec<u8>, String> {
-        // What was decoded may be anything, and what its source knows of a record may be other than the schema has it. Where they do not fit, the
-        // record itself is there.
+        // What was decoded may be anything, and what its source knows of a record may be other than the schema has it. Where they
+        // do not fit, the record itself is there.
         let full = |origin: &[u8], decoded: Option<&Value>| {
             let frame = config.frame(self.bytes, origin);
             match (envelope, &frame) {

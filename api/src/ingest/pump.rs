@@ -4,16 +4,17 @@
 //!       ^                                                                        │
 //!       └─────────────────────── durable(position) <── positions committed ──────┘
 //!
-//! Where nothing comes for a while both threads go, if the source can call when something does; what they knew stays behind (`Resting`), and the call
-//! starts them again. Thousands of streams that have nothing to do are then thousands of values.
+//! Where nothing comes for a while both threads go, if the source can call when something does; what they knew stays behind
+//! (`Resting`), and the call starts them again. Thousands of streams that have nothing to do are then thousands of values.
 //!
-//! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before
-//! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load, for which they are
-//! given a moment to gather; but not more than take effect in a moment (`Pace`), since a pause or an end comes between two of them.
+//! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before it has
+//! had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load, for
+//! which they are given a moment to gather; but not more than take effect in a moment (`Pace`), since a pause or an end comes
+//! between two of them.
 //!
-//! Records that are undone or transformed may become far larger than what was read. As many as may be held at once are a batch then, and the rest are
-//! others. Between them the source stands where it stood before all of them, as it says nothing else: after a kill there they come again. So less is
-//! read at once where records are large.
+//! Records that are undone or transformed may become far larger than what was read. As many as may be held at once are a batch
+//! then, and the rest are others. Between them the source stands where it stood before all of them, as it says nothing else:
+//! after a kill there they come again. So less is read at once where records are large.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -102,7 +103,8 @@ impl Lost {
     }
 }
 
-/// How many records a batch may have. It grows while batches are quick, up to what sources give at once, and shrinks with the first that is not.
+/// How many records a batch may have. It grows while batches are quick, up to what sources give at once, and shrinks with the
+/// first that is not.
 struct Pace(AtomicUsize);
 
 impl Pace {
@@ -323,7 +325,8 @@ fn read(
     Ok((Ended::Stopped, Some(source)))
 }
 
-/// Gives a batch to the committing thread. While there is no room for it the source is looked after as in a pause. False: that thread has ended.
+/// Gives a batch to the committing thread. While there is no room for it the source is looked after as in a pause. False: that
+/// thread has ended.
 fn hand_over(
     stream: &Stream,
     batches: &Sender<Batch>,
@@ -363,8 +366,8 @@ struct Read<'a> {
     received: Instant,
 }
 
-/// Gives what was read as one batch, or as many as its values want. Says what they came to, as far as that was measured; None when the stream is to
-/// end before that, or nobody takes them any more.
+/// Gives what was read as one batch, or as many as its values want. Says what they came to, as far as that was measured; None
+/// when the stream is to end before that, or nobody takes them any more.
 fn pass_on(
     stream: &Stream,
     read: &Read<'_>,
@@ -389,7 +392,8 @@ fn pass_on(
     }
 }
 
-/// How many records may be read at once after so many whose values came to so many bytes: half of what may be held, so that others need not be cut.
+/// How many records may be read at once after so many whose values came to so many bytes: half of what may be held, so that
+/// others need not be cut.
 fn room_after(records: usize, bytes: usize, before: usize) -> usize {
     if records == 0 {
         return before;
@@ -398,8 +402,8 @@ fn room_after(records: usize, bytes: usize, before: usize) -> usize {
     fit.clamp(1, before.saturating_mul(2))
 }
 
-/// What was read, from one record on, decoded and transformed, as much as may be held at once, with its bytes where they were measured. None when the
-/// stream is to end before that.
+/// What was read, from one record on, decoded and transformed, as much as may be held at once, with its bytes where they were
+/// measured. None when the stream is to end before that.
 fn decoded(
     stream: &Stream,
     read: &Read<'_>,
@@ -455,7 +459,8 @@ impl Resting {
     }
 }
 
-/// Waits while the stream is paused, and tells the source meanwhile what becomes durable: somebody may wait for that. False when it is to end.
+/// Waits while the stream is paused, and tells the source meanwhile what becomes durable: somebody may wait for that. False when
+/// it is to end.
 fn may_go_on(
     stream: &Stream,
     source: &mut RecordStream,
@@ -564,8 +569,8 @@ fn commit(
     too_many.map_or(Ok(all), |reason| Err(Failed::for_good(reason)))
 }
 
-/// Tries again where the workers or the log are late, which may pass: a disk was slow, the machine was suspended. What fails so has not
-/// happened. None where `attempt` says so, or the stream is to end.
+/// Tries again where the workers or the log are late, which may pass: a disk was slow, the machine was suspended. What fails so
+/// has not happened. None where `attempt` says so, or the stream is to end.
 fn in_time<T>(stream: &Stream, mut attempt: impl FnMut() -> Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
     let mut pause = LATE_PAUSE;
     loop {
@@ -621,8 +626,8 @@ fn set_ineffective_aside(
     Ok(told)
 }
 
-/// None where the stream is to end without the batch. A pause breaks off what takes long; it is begun anew afterwards. After an error nothing has
-/// happened.
+/// None where the stream is to end without the batch. A pause breaks off what takes long; it is begun anew afterwards. After an
+/// error nothing has happened.
 fn take_effect(
     stream: &Stream,
     ingester: &mut Ingester,

@@ -23,8 +23,8 @@ use crate::procedures::Procedures;
 use crate::wire::family::Family;
 use crate::wire::v2;
 
-/// A stream that shall end still commits what it has read, for so long: not every source can give it again. A batch that takes longer, also when the
-/// stream is paused, is broken off between two records.
+/// A stream that shall end still commits what it has read, for so long: not every source can give it again. A batch that takes
+/// longer, also when the stream is paused, is broken off between two records.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// For so long a pause is not answered while a batch takes effect, or a record of it.
@@ -147,7 +147,8 @@ pub(super) struct State {
     ended_after: Option<Duration>,
     failed_records: u64,
     kept: Vec<KeptRecord>,
-    /// Those of them, by number, that ended the stream and are before no position: they are counted, and come again when it is started again.
+    /// Those of them, by number, that ended the stream and are before no position: they are counted, and come again when it is
+    /// started again.
     coming_again: BTreeSet<u64>,
 }
 
@@ -366,7 +367,8 @@ impl Stream {
         }
     }
 
-    /// The keys of a record that its query looks at. Whoever is told of records that fail gets all of them, and so does a transformation.
+    /// The keys of a record that its query looks at. Whoever is told of records that fail gets all of them, and so does a
+    /// transformation.
     fn wanted(&self) -> Option<Arc<[Text]>> {
         let query = self.config.query().filter(|_| !self.errors.tells() && !self.transformation.is_some())?;
         Some(self.query.plan.keys_asked(query.parameter)?.into_iter().collect())
@@ -472,7 +474,8 @@ impl Stream {
         state.unwrap_or_else(|e| e.into_inner()).stopping.is_none()
     }
 
-    /// Waits while the stream is paused, so long at most, and no longer than until there is news. None while it is paused, and false when it is to end.
+    /// Waits while the stream is paused, so long at most, and no longer than until there is news. None while it is paused, and
+    /// false when it is to end.
     pub(super) fn may_go_on_within(&self, time_max: Duration, is_news: impl Fn() -> bool) -> Option<bool> {
         let waited = self.changed.wait_timeout_while(self.lock(), time_max, |state| state.holds() && !is_news());
         let state = waited.unwrap_or_else(|e| e.into_inner()).0;
@@ -499,7 +502,8 @@ impl Stream {
         room
     }
 
-    /// Waits while the stream is paused; then a batch may take effect, until `committed`. False when it is to end without that batch.
+    /// Waits while the stream is paused; then a batch may take effect, until `committed`. False when it is to end without that
+    /// batch.
     pub(super) fn may_commit(&self) -> bool {
         let state = self.changed.wait_while(self.lock(), |state| state.holds());
         let mut state = state.unwrap_or_else(|e| e.into_inner());

@@ -109,7 +109,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Puts what records become in their places; takes out those that fail, with their numbers, and those that are left for later.
+    /// Puts what records become in their places; takes out those that fail, with their numbers, and those that are left for
+    /// later.
     #[cfg(feature = "javascript")]
     pub fn apply(
         &mut self,

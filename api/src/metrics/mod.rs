@@ -1,7 +1,7 @@
 //! Figures of a running weir, read when somebody asks: as JSON in the names clients know, and for Prometheus.
 //!
-//! Nothing but the time that the store takes is counted for the sake of these: streams, standing queries and outputs count for themselves, the operating system
-//! for the process.
+//! Nothing but the time that the store takes is counted for the sake of these: streams, standing queries and outputs count for
+//! themselves, the operating system for the process.
 
 mod process;
 mod prometheus;
@@ -15,11 +15,12 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_engine::{DEFAULT_GRAPH, RESULTS_WAITING_MAX};
+use weir_engine::{DEFAULT_GRAPH, RESULTS_WAITING_MAX, Stage};
 
 use crate::app::App;
 use crate::clock;
 use crate::ingest::{Status, Stream};
+use crate::outputs::Figures;
 use crate::standing::Query;
 use crate::wire::standing::Output;
 use crate::wire::v2;
@@ -28,6 +29,7 @@ pub use self::process::{Process, memory_bytes_total};
 pub use self::prometheus::text;
 pub use self::reporters::ReporterSettings;
 pub use self::timed_store::{StoreTimers, TimedStore};
+use self::timer::of_histogram;
 
 /// What clients look for about each shard.
 const NEVER: [&str; 9] = [
@@ -85,6 +87,7 @@ fn directory_bytes(path: &Path) -> u64 {
 pub fn to_json(app: &App) -> Json {
     let mut counters = JsonMap::new();
     let mut gauges = JsonMap::new();
+    let mut timers = Vec::from(app.store_timers.all().map(|(name, timer)| timer.to_json(&format!("persistor.{name}"))));
     let graphs = graphs(app);
     for graph in &graphs {
         let prefix = if graph.name == DEFAULT_GRAPH { String::new() } else { format!("{}.", graph.name) };
@@ -93,11 +96,7 @@ pub fn to_json(app: &App) -> Json {
             counters.insert(format!("{prefix}ingest.{}.bytes", stream.name), stream.ingested_bytes().into());
         }
         for query in &graph.queries {
-            let dropped: u64 = query.outputs().iter().map(|output| output.counters.dropped.load(Ordering::Relaxed)).sum();
-            // Cancellations are results, too.
-            counters.insert(format!("{prefix}standing-queries.results.{}", query.name), query.result_count().into());
-            counters.insert(format!("{prefix}standing-queries.cancellations.{}", query.name), query.cancellation_count().into());
-            counters.insert(format!("{prefix}standing-queries.dropped.{}", query.name), dropped.into());
+            of_query(&prefix, query, &mut counters, &mut timers);
         }
         // Nodes do not sleep, and wait for no place, so none of these ever happens.
         let shards = app.settings.effective["shard-count"].as_u64().unwrap_or_default().min(1024);
@@ -124,9 +123,28 @@ pub fn to_json(app: &App) -> Json {
     json!({
         "atTime": clock::instant(SystemTime::now()),
         "counters": counters.into_iter().map(|entry| named(entry, "count")).collect::<Vec<_>>(),
-        "timers": app.store_timers.all().map(|(name, timer)| timer.to_json(&format!("persistor.{name}"))),
+        "timers": timers,
         "gauges": gauges.into_iter().map(|entry| named(entry, "value")).collect::<Vec<_>>(),
     })
+}
+
+fn of_query(prefix: &str, query: &Query, counters: &mut JsonMap<String, Json>, timers: &mut Vec<Json>) {
+    let name = |what: &str| format!("{prefix}standing-queries.{what}.{}", query.name);
+    let dropped: u64 = query.outputs().iter().map(|output| output.counters.dropped.load(Ordering::Relaxed)).sum();
+    // Cancellations are results, too.
+    counters.insert(name("results"), query.result_count().into());
+    counters.insert(name("cancellations"), query.cancellation_count().into());
+    counters.insert(name("dropped"), dropped.into());
+    counters.insert(name("consumption"), consumed(query, &query.figures()).into());
+    let installed = query.installed();
+    let delivered = installed.latency().of(Stage::Delivered);
+    timers.push(of_histogram(&name("queue-time"), delivered, query.results_per_second()));
+}
+
+/// Results that every output has been given. What one has been given and another has not is counted among the results, and waits.
+fn consumed(query: &Query, figures: &[(Figures, bool)]) -> u64 {
+    let behind = figures.iter().map(|(output, _)| output.behind).max().unwrap_or(0);
+    query.result_count().saturating_sub(behind as u64)
 }
 
 /// What ingest waits for: queries, and memory that is short.
@@ -182,11 +200,9 @@ fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
 }
 
 fn query_state(namespace: &str, query: &Query) -> Json {
-    let (waiting, counted, cancelled) = (query.waiting(), query.result_count(), query.cancellation_count());
+    let (waiting, cancelled) = (query.waiting(), query.cancellation_count());
     let figures = query.figures();
-    // What one output has taken and another has not is counted, and waits.
-    let behind = figures.iter().map(|(output, _)| output.behind).max().unwrap_or(0);
-    let consumed = counted.saturating_sub(behind as u64);
+    let consumed = consumed(query, &figures);
     // Each destination of a workflow is an output here.
     let mut outputs: Vec<Json> = Vec::new();
     for (output, holds) in &figures {

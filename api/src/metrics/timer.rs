@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
+use weir_engine::Histogram;
 
 use crate::meter::Meter;
 
@@ -51,28 +52,13 @@ impl Timer {
         self.percentile(&counts, 0.5)
     }
 
-    /// As the reference shows timers: milliseconds, and events a second.
     pub fn to_json(&self, name: &str) -> Json {
         let counts = self.counts();
-        let at = |share: f64| self.percentile(&counts, share);
         let count = counts.iter().sum::<u64>();
         let least = if count == 0 { 0 } else { self.least.load(Ordering::Relaxed) };
         let mean = if count == 0 { 0.0 } else { self.seconds() * 1e3 / count as f64 };
-        json!({
-            "name": name,
-            "min": least as f64 / 1e6,
-            "max": self.most.load(Ordering::Relaxed) as f64 / 1e6,
-            "median": at(0.5),
-            "mean": mean,
-            "q1": at(0.25),
-            "q3": at(0.75),
-            "oneMinuteRate": self.meter.recent(),
-            "90": at(0.9),
-            "99": at(0.99),
-            "80": at(0.8),
-            "20": at(0.2),
-            "10": at(0.1),
-        })
+        let most = self.most.load(Ordering::Relaxed) as f64 / 1e6;
+        shown(name, (least as f64 / 1e6, mean, most), |share| self.percentile(&counts, share), self.meter.recent())
     }
 
     fn counts(&self) -> Vec<u64> {
@@ -90,6 +76,34 @@ impl Timer {
         let most = self.most.load(Ordering::Relaxed) as f64;
         found.map_or(0.0, |index| upper(index).min(most) / 1e6)
     }
+}
+
+/// A histogram as a timer, of events that come so often a second. The least of them is not known: shown is the end of the first
+/// bucket with anything in it, or the mean where that is less.
+pub fn of_histogram(name: &str, histogram: &Histogram, rate: f64) -> Json {
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let mean = histogram.seconds() * 1e3 / histogram.count().max(1) as f64;
+    let at = |share| millis(histogram.percentile(share));
+    shown(name, (at(0.0).min(mean), mean, millis(histogram.most())), at, rate)
+}
+
+/// As the reference shows timers: milliseconds, and events a second. `at` says within what time this share of them was.
+fn shown(name: &str, (least, mean, most): (f64, f64, f64), at: impl Fn(f64) -> f64, rate: f64) -> Json {
+    json!({
+        "name": name,
+        "min": least,
+        "max": most,
+        "median": at(0.5),
+        "mean": mean,
+        "q1": at(0.25),
+        "q3": at(0.75),
+        "oneMinuteRate": rate,
+        "90": at(0.9),
+        "99": at(0.99),
+        "80": at(0.8),
+        "20": at(0.2),
+        "10": at(0.1),
+    })
 }
 
 fn bucket(nanos: u64) -> usize {
@@ -124,6 +138,13 @@ mod tests {
         }
         assert_eq!((shown["min"].as_f64(), shown["max"].as_f64(), timer.count()), (Some(1.0), Some(100.0), 100));
         assert!((shown["mean"].as_f64().expect("a number") - 50.5).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_histogram_of_nothing_is_a_timer_of_nothing() {
+        let (shown, timer) = (of_histogram("t", &Histogram::default(), 0.0), Timer::default().to_json("t"));
+        assert_eq!(shown, timer);
+        assert_eq!((shown["min"].as_f64(), shown["mean"].as_f64(), shown["99"].as_f64()), (Some(0.0), Some(0.0), Some(0.0)));
     }
 
     #[test]

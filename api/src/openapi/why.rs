@@ -33,7 +33,8 @@ pub struct When {
 pub struct WhyRecord {
     /// The stream.
     pub ingest: String,
-    /// Among those that could be decoded. A batch that is very large when it is undone or transformed takes effect in parts, and each counts anew.
+    /// Among those that could be decoded. A batch that is very large when it is undone or transformed takes effect in parts, and
+    /// each counts anew.
     pub place_in_batch: u64,
     /// Where the source stood after the batch, as the source writes it. Before it, of such a part that was not the last.
     pub position_after_batch: Json,
@@ -66,7 +67,8 @@ pub struct WhyMatch {
     /// The columns, as far as they follow from what is told.
     pub data: BTreeMap<String, Json>,
     pub result_id: Option<String>,
-    /// Since when the result is in the answer without a break. Null where that is from the beginning, or as far back as history goes.
+    /// Since when the result is in the answer without a break. Null where that is from the beginning, or as far back as history
+    /// goes.
     pub since: Option<When>,
     /// Of a query without stages: which of its patterns matches, with which nodes, and the facts.
     pub pattern: Option<u64>,
@@ -84,7 +86,8 @@ pub struct WhyMatch {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyStage {
-    /// `Pattern`, `Filter`, `Project`, `Unwind`, `Distinct`, `Union`, `Asked` (what is asked of the graph for each row), `Group`, `Window` (ORDER BY, SKIP, LIMIT), `Join` or `Start`.
+    /// `Pattern`, `Filter`, `Project`, `Unwind`, `Distinct`, `Union`, `Asked` (what is asked of the graph for each row), `Group`,
+    /// `Window` (ORDER BY, SKIP, LIMIT), `Join` or `Start`.
     pub stage: String,
     /// What it does, in the words of the query.
     pub says: String,
@@ -169,7 +172,8 @@ pub struct WhyAnswer {
     pub staged: bool,
     /// There are others like these; ten are told.
     pub more: bool,
-    /// There was too much to try; of a query with stages, matches of its patterns alone are told then, or some facts are left out.
+    /// There was too much to try; of a query with stages, matches of its patterns alone are told then, or some facts are left
+    /// out.
     pub gave_up: bool,
     /// Where nothing matches: the choices that got farthest, and the rows that got farthest.
     pub why_not: Option<Vec<WhyNot>>,

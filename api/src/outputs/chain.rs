@@ -1,5 +1,5 @@
-//! Outputs that write to the graph may bring each other results, in turns and without end. A chain of them is followed from the record that began it, and
-//! ends where it is too long to be meant.
+//! Outputs that write to the graph may bring each other results, in turns and without end. A chain of them is followed from the
+//! record that began it, and ends where it is too long to be meant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,13 +8,14 @@ use weir_engine::{Cause, Graph};
 
 use super::Sent;
 
-/// In a chain that is longer than two, nobody writes while more results wait than this: where each brings many, they would not find room before the
-/// chain is long.
+/// In a chain that is longer than two, nobody writes while more results wait than this: where each brings many, they would not
+/// find room before the chain is long.
 const CROWD_MAX: usize = 1_000_000;
 const CROWD_FROM: u32 = 2;
 
-/// Where each brings two (a match, and the cancellation of the one before), as many would write as two to the power of the length. So in a chain that
-/// is longer than eight, nobody writes when this times the longest chain have written because of one result.
+/// Where each brings two (a match, and the cancellation of the one before), as many would write as two to the power of the
+/// length. So in a chain that is longer than eight, nobody writes when this times the longest chain have written because of one
+/// result.
 const FAMILY_MAX: u64 = 1_000;
 const FAMILY_FROM: u32 = 8;
 

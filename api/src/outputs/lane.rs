@@ -6,8 +6,9 @@
 //!     thread of the query ─> queue ─ as long as there is room ─> output
 //!                              └ from then on a thread of the lane's own, until it is through ─> output
 //!
-//! So an output that is slow, or hangs, makes neither the others of its query wait nor the query itself. How much lies here is bounded from
-//! outside: ingest waits while it is too much. Where nothing takes it, it is let go of, and found again from the log.
+//! So an output that is slow, or hangs, makes neither the others of its query wait nor the query itself. How much lies here is
+//! bounded from outside: ingest waits while it is too much. Where nothing takes it, it is let go of, and found again from the
+//! log.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,6 +114,11 @@ impl Lane {
     /// Changes whenever another output takes over.
     pub fn turn(&self) -> u64 {
         lock(&self.queue).turn
+    }
+
+    /// Results wait for the output to begin.
+    pub fn has_left(&self) -> bool {
+        !lock(&self.queue).is_given()
     }
 
     pub fn held(&self) -> Lying {
@@ -230,14 +236,16 @@ impl Lane {
         self.running().map_or_else(Instant::now, |running| running.end_by(patience))
     }
 
-    /// It is late: whoever waits to hand over something need not wait any more, and what it has not delivered it does not deliver.
+    /// It is late: whoever waits to hand over something need not wait any more, and what it has not delivered it does not
+    /// deliver.
     pub fn give_up(&self) {
         if let Some(running) = self.running() {
             running.give_up();
         }
     }
 
-    /// No other output comes: it ends, and so does what those who listen hear. What it reports from here on, should it hang for longer, is not heard.
+    /// No other output comes: it ends, and so does what those who listen hear. What it reports from here on, should it hang for
+    /// longer, is not heard.
     pub fn end(&self, deadline: Instant) {
         self.close(deadline);
         lock(&self.queue).turn += 1;

@@ -79,8 +79,8 @@ impl Generations {
     }
 }
 
-/// Probably over in no time, and waits for nothing: no scan of the graph, no call of anything. A command about the graph as a whole is no
-/// query among others.
+/// Probably over in no time, and waits for nothing: no scan of the graph, no call of anything. A command about the graph as a
+/// whole is no query among others.
 pub fn is_quick(text: &str, plan: &Plan) -> bool {
     !plan.facts.scans && !calls(text) && !matches!(plan.root, Operator::Schema(_))
 }

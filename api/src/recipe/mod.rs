@@ -46,8 +46,8 @@ pub struct Started {
 }
 
 impl Recipe {
-    /// Reads a recipe, a file, one behind a URL or one that came with weir, and fills in its values. Everything that is wrong is reported
-    /// at once. Beside the recipe, where its data are, which must stay as long as it runs.
+    /// Reads a recipe, a file, one behind a URL or one that came with weir, and fills in its values. Everything that is wrong is
+    /// reported at once. Beside the recipe, where its data are, which must stay as long as it runs.
     pub fn load(argument: &str, values: &[(String, String)]) -> Result<(Recipe, Option<Temporary>), Vec<String>> {
         let lower = argument.to_lowercase();
         let unread = |error: &dyn std::fmt::Display| vec![format!("the recipe {argument} cannot be read: {error}")];

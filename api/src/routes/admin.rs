@@ -127,8 +127,8 @@ pub async fn graph_hash(app: Arc<App>, request: Request) -> Result<Reply, ApiErr
     Ok(Reply::Value(json!({"value": value.to_string(), "atTime": at_time})))
 }
 
-/// How large a graph is: nodes by label, edges by type, bytes by part. Counted exactly, in one pass over what holds now; ends with its
-/// limit of time, or when nobody waits for it any more.
+/// How large a graph is: nodes by label, edges by type, bytes by part. Counted exactly, in one pass over what holds now; ends
+/// with its limit of time, or when nobody waits for it any more.
 pub async fn graph_sizes(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let common = request.common(&app)?;
     if common.at.is_some() {

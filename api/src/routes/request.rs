@@ -212,8 +212,8 @@ impl Request {
         })
     }
 
-    /// Which member of the cluster shall answer, in v2. There is one, and it answers whatever the number is; what is none is refused. The
-    /// header is stronger than the parameters.
+    /// Which member of the cluster shall answer, in v2. There is one, and it answers whatever the number is; what is none is
+    /// refused. The header is stronger than the parameters.
     pub fn check_member(&self) -> Result<(), ApiError> {
         if !self.family.is_v2() {
             return Ok(());

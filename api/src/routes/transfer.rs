@@ -89,7 +89,8 @@ fn format(request: &Request) -> Result<Format, ApiError> {
 
 type Part = Result<Vec<u8>, String>;
 
-/// What a thread writes, on its way to the body of an answer. A client that takes nothing is not waited for: much of the graph stands still meanwhile.
+/// What a thread writes, on its way to the body of an answer. A client that takes nothing is not waited for: much of the graph
+/// stands still meanwhile.
 struct Parts {
     bytes: Vec<u8>,
     sender: mpsc::Sender<Part>,
@@ -103,8 +104,8 @@ impl Parts {
         (Parts { bytes: Vec::new(), sender, app: app.clone(), runtime: Handle::current() }, receiver)
     }
 
-    /// An error breaks the connection, so that nobody takes a part for the whole. What still waits stays here: where nothing has left yet,
-    /// the error is the answer.
+    /// An error breaks the connection, so that nobody takes a part for the whole. What still waits stays here: where nothing has
+    /// left yet, the error is the answer.
     fn end(mut self, ended: Result<(), String>) {
         if let Err(reason) = ended.and_then(|()| self.flush().map_err(|error| error.to_string())) {
             // Waits for nobody; meanwhile the body has no end.

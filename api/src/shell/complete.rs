@@ -49,8 +49,8 @@ impl Completion {
         self.client.namespace = namespace;
     }
 
-    /// Where the word begins that ends at the cursor, and what could stand for it: as it is written in a query, without what would steer
-    /// the terminal.
+    /// Where the word begins that ends at the cursor, and what could stand for it: as it is written in a query, without what
+    /// would steer the terminal.
     pub fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
         let (before, after) = line.split_at(cursor);
         if let Some(start) = command_start(before) {

@@ -246,8 +246,8 @@ impl Session {
         }
     }
 
-    /// Of an expression. What is more than one (`1 AS a, 2`, `1 UNION …`) cannot stand in parentheses; that is looked at before anything
-    /// runs. Mistakes are shown in the text without them, which is the user's.
+    /// Of an expression. What is more than one (`1 AS a, 2`, `1 UNION …`) cannot stand in parentheses; that is looked at before
+    /// anything runs. Mistakes are shown in the text without them, which is the user's.
     async fn value(&self, expression: &str) -> Result<Json, Problem> {
         let query = format!("RETURN {expression}");
         let alone = self.ask(&format!("EXPLAIN RETURN ({expression}\n)")).await;

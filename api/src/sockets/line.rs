@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub struct Line<S, T> {
     stream: S,
     heard: bool,
-    /// Lives as long as the connection does, whoever has that by then: one that becomes a web socket leaves the task that accepted it.
+    /// Lives as long as the connection does, whoever has that by then: one that becomes a web socket leaves the task that
+    /// accepted it.
     _with: T,
 }
 

@@ -1,7 +1,7 @@
 //! Web sockets: the handshake, and the loop that sends what comes to one that only listens; conversations in files of their own.
 //!
-//! A socket that is slower than an output it listens to loses some of it; one that falls too far behind the results of a query ends. All of them end when weir stops,
-//! and when nothing comes from the client any more, which answers pings while it is there.
+//! A socket that is slower than an output it listens to loses some of it; one that falls too far behind the results of a query
+//! ends. All of them end when weir stops, and when nothing comes from the client any more, which answers pings while it is there.
 
 pub mod language;
 pub mod line;

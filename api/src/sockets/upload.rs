@@ -2,8 +2,9 @@
 //!
 //!     <─ Ack     ─> text or binary …     <─ Progress, Error …     ─> an empty message     <─ Complete
 //!
-//! A client may also close the socket at the end of its file; then it is told nothing more, as the protocol has it.
-//! While the stream is behind or paused nothing is read from the socket, so that the client has to wait; no longer than the stream is there.
+//! A client may also close the socket at the end of its file; then it is told nothing more, as the protocol has it. While the
+//! stream is behind or paused nothing is read from the socket, so that the client has to wait; no longer than the stream is
+//! there.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! An output of a running standing query is given another definition: it goes on where the one before it stood.
 //!
-//! Each definition has a frontier of its own in the engine, written before the definition is: so after a crash there is the old one with its
-//! frontier and position, or the new one with its own.
+//! Each definition has a frontier of its own in the engine, written before the definition is: so after a crash there is the old
+//! one with its frontier and position, or the new one with its own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -138,8 +138,8 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// Whether two definitions may be of one destination, which only one can have open. A position, which only files have, is then one in
-/// the same file.
+/// Whether two definitions may be of one destination, which only one can have open. A position, which only files have, is then
+/// one in the same file.
 fn touches(before: &Output, after: &Output) -> bool {
     let place = |output: &Output| match output.end() {
         Output::Destination(to) => {

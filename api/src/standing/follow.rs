@@ -1,10 +1,12 @@
-//! Whoever follows the results of a query, as server-sent events or over a web socket: from now on, or from behind a result that it has had.
+//! Whoever follows the results of a query, as server-sent events or over a web socket: from now on, or from behind a result that
+//! it has had.
 //!
 //!     hand_out ─> tail ─ results behind a place ─> follower, at its own pace
 //!
-//! The newest results are kept while somebody follows, and for a while after the last one has gone. Those of the last minute come again after a
-//! crash, too: the log is kept for them as it is for an output that has not delivered. Who is so slow, or comes back so late, that what it wants is
-//! not kept any more, is told that. Of a query that nobody follows only the place of its last result is known.
+//! The newest results are kept while somebody follows, and for a while after the last one has gone. Those of the last minute come
+//! again after a crash, too: the log is kept for them as it is for an output that has not delivered. Who is so slow, or comes
+//! back so late, that what it wants is not kept any more, is told that. Of a query that nobody follows only the place of its last
+//! result is known.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -71,7 +73,8 @@ struct Logged {
 /// What the engine is to be told.
 enum Told {
     Nothing,
-    /// Results behind the place, which are of the tick and later ones, are to be found again. Whether that is news, and not only progress.
+    /// Results behind the place, which are of the tick and later ones, are to be found again. Whether that is news, and not only
+    /// progress.
     Keep(Tick, Place, bool),
     Over,
 }
@@ -92,7 +95,8 @@ pub enum News {
 }
 
 impl Tail {
-    /// Of an installation of a query whose results before the tick nobody asks for any more. `followed`: but for those that the log was kept for.
+    /// Of an installation of a query whose results before the tick nobody asks for any more. `followed`: but for those that the
+    /// log was kept for.
     pub fn new(begins: Tick, by: QueryId, followed: Option<(Tick, Position)>) -> Tail {
         let noted = followed.and_then(|(tick, position)| Some((tick, decode(&position)?)));
         let kept = noted.map(|noted| Kept { logged: Some(Logged { by, since: noted.1, noted }), ..Kept::begin() });
@@ -313,7 +317,8 @@ impl Drop for Follower {
 }
 
 impl Query {
-    /// Follows the results from now on, or from behind a place. To be called where it may wait for the log, which knows then that somebody may come back.
+    /// Follows the results from now on, or from behind a place. To be called where it may wait for the log, which knows then that
+    /// somebody may come back.
     pub fn follow(&self, since: Option<Place>) -> Result<Follower, ApiError> {
         let follower = match since {
             None => self.tail.overhear(),
@@ -332,8 +337,8 @@ impl Query {
         Ok(follower)
     }
 
-    /// Lets go of results that are too old for those who follow, and tells the engine from where on they are to be found again. `at_once` the log knows that it is
-    /// to be kept when this returns.
+    /// Lets go of results that are too old for those who follow, and tells the engine from where on they are to be found again.
+    /// `at_once` the log knows that it is to be kept when this returns.
     pub(super) fn keep_tail(&self, at_once: bool) -> Result<(), ApiError> {
         if !self.tail.is_kept() {
             return Ok(());

@@ -1,5 +1,6 @@
-//! The thread of a standing query, while it has many results: it takes them from the engine to the outputs and to whoever watches. It waits for none of
-//! them: what an output has no room for lies in its lane, and counts as waiting for the engine, which lets ingest wait when that is too much.
+//! The thread of a standing query, while it has many results: it takes them from the engine to the outputs and to whoever
+//! watches. It waits for none of them: what an output has no room for lies in its lane, and counts as waiting for the engine,
+//! which lets ingest wait when that is too much.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +22,11 @@ const SWITCH_LOOK: Duration = Duration::from_millis(1);
 
 /// With few results in so long, a query needs no thread of its own.
 const REST_AFTER: Duration = Duration::from_secs(1);
+
+/// With so many results a piece of a batch is full, and ends with its tick. Outputs have room for a number of pieces: were a
+/// replay after a start handed out as the large batch that it comes in, one that takes nothing would have room for all that had
+/// waited for it, and ingest would wait only after as much again.
+const PIECE_RESULTS: usize = 256;
 
 impl Query {
     pub(super) fn run(self: &Arc<Self>) {
@@ -104,30 +110,30 @@ impl Query {
     }
 
     pub(super) fn hand_out(self: &Arc<Self>, batch: &ResultBatch, hashed: bool) {
-        // A query that took the place of another begins further back. The outputs are past that, and would say of it, too, how far they are:
-        // as if what the switch brings were delivered.
+        // A query that took the place of another begins further back. The outputs are past that, and would say of it, too, how
+        // far they are: as if what the switch brings were delivered.
         if batch.rows.is_empty() && self.has_handed_out(batch.upper) {
             return;
         }
         let (mode, ids) = (self.mode(), self.graph.ids());
         let mut place = Place::default();
         let mut cause = None;
-        let sent: Arc<Vec<Sent>> = batch
-            .matches()
-            .map(|result| {
-                if result.tick != place.tick {
-                    cause = self.graph.cause(result.tick);
-                }
-                // All results of a tick are in one batch, and always in the same order.
-                place = place.next(result.tick);
-                let id = result_id(mode, self.id, &result.data, ids);
-                Sent { place, positive: result.positive, id, data: result.data, cause: cause.clone() }
-            })
-            .collect::<Vec<Sent>>()
-            .into();
-        self.give(|lane| lane.send(&sent, batch.upper, &self.stop));
-        self.handed_out.fetch_max(batch.upper.0, Ordering::SeqCst);
-        self.tail.push(&sent, batch.upper);
+        let results = batch.matches().map(|result| {
+            if result.tick != place.tick {
+                cause = self.graph.cause(result.tick);
+            }
+            // All results of a tick are in one batch, and always in the same order.
+            place = place.next(result.tick);
+            let id = result_id(mode, self.id, &result.data, ids);
+            Sent { place, positive: result.positive, id, data: result.data, cause: cause.clone() }
+        });
+        in_pieces(results, batch.upper, |piece, upper| self.hand_out_piece(&Arc::new(piece), upper, hashed));
+    }
+
+    fn hand_out_piece(self: &Arc<Self>, sent: &Arc<Vec<Sent>>, upper: Tick, hashed: bool) {
+        self.give(|lane| lane.send(sent, upper, &self.stop));
+        self.handed_out.fetch_max(upper.0, Ordering::SeqCst);
+        self.tail.push(sent, upper);
         if sent.is_empty() {
             return;
         }
@@ -140,7 +146,7 @@ impl Query {
         let cancelled = sent.len() as u64 - positive;
         self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
         self.watch.live.count(positive, cancelled);
-        self.show(&sent);
+        self.show(sent);
     }
 
     /// To every output. One without room for all of it is given the rest by a thread that waits for it.
@@ -182,5 +188,57 @@ impl Query {
         for result in sent.iter().take_while(|_| live.shows_more()) {
             live.show(&self.name, result.positive, &result.live(&bare).data);
         }
+    }
+}
+
+/// Cuts results between ticks. With each piece `each` is told the tick before which there are no more.
+fn in_pieces(results: impl Iterator<Item = Sent>, upper: Tick, mut each: impl FnMut(Vec<Sent>, Tick)) {
+    let mut piece: Vec<Sent> = Vec::new();
+    for result in results {
+        let tick = result.place.tick;
+        if piece.len() >= PIECE_RESULTS && piece.last().is_some_and(|last| last.place.tick < tick) {
+            each(std::mem::take(&mut piece), tick);
+        }
+        piece.push(result);
+    }
+    each(piece, upper);
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::NodeId;
+
+    use super::*;
+
+    /// How many results are in each piece, and where it ends.
+    fn pieces(ticks: impl Iterator<Item = u64>, upper: u64) -> Vec<(usize, u64)> {
+        let mut place = Place::default();
+        let results = ticks.map(|tick| {
+            place = place.next(Tick(tick));
+            Sent { place, positive: true, id: NodeId::default(), data: Arc::default(), cause: None }
+        });
+        let (mut pieces, mut before) = (Vec::new(), Place::default());
+        in_pieces(results, Tick(upper), |piece, upper| {
+            assert!(piece.is_sorted_by_key(|result| result.place));
+            assert!(piece.first().is_none_or(|first| before.tick < first.place.tick), "a tick stays together");
+            before = piece.last().map_or(before, |last| last.place);
+            assert!(before.tick < upper);
+            pieces.push((piece.len(), upper.0));
+        });
+        pieces
+    }
+
+    #[test]
+    fn a_large_batch_is_handed_out_in_pieces() {
+        let size = PIECE_RESULTS as u64;
+        assert_eq!(pieces(10..10 + size * 2 + 1, 5_000), [(256, 266), (256, 522), (1, 5_000)]);
+        assert_eq!(pieces(10..10 + size, 5_000), [(256, 5_000)]);
+        assert_eq!(pieces(std::iter::empty(), 7), [(0, 7)], "how far it is, is told without results, too");
+    }
+
+    #[test]
+    fn the_results_of_a_tick_stay_together() {
+        let many = std::iter::repeat_n(3, 10 * PIECE_RESULTS);
+        assert_eq!(pieces([1, 2].into_iter().chain(many).chain([4, 4, 9]), 10), [(2562, 4), (3, 10)]);
     }
 }

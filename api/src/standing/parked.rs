@@ -1,4 +1,5 @@
-//! Outputs that cannot be opened when weir starts, or again after a change that failed: their results are kept, and they are tried again until they can.
+//! Outputs that cannot be opened when weir starts, or again after a change that failed: their results are kept, and they are
+//! tried again until they can.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -91,8 +92,8 @@ impl StandingQueries {
             let is_there = || query.lanes().iter().any(|own| Arc::ptr_eq(own, lane));
             lane.turn() == turn && lane.may_be_tried() && !query.is_ending() && is_there()
         };
-        // The world is asked while others may change things. But what is opened at a position cuts off what is behind it: had another output been there
-        // meanwhile, that would be results that were delivered.
+        // The world is asked while others may change things. But what is opened at a position cuts off what is behind it: had
+        // another output been there meanwhile, that would be results that were delivered.
         let link = Link::prepare(&definition, &query.graph, &self.procedures);
         let alone = position_of(query, lane).map(|_| lock(&self.changing));
         if !is_wanted() {

@@ -1,10 +1,11 @@
-//! A running standing query is replaced: the new one looks through the graph and catches up beside the old one, then takes its place at one tick.
+//! A running standing query is replaced: the new one looks through the graph and catches up beside the old one, then takes its
+//! place at one tick.
 //!
 //!     old ─ results ──────────────────────────> tick ┐
 //!     new ─ summed up, the old one taken off ─> tick ┴ the difference ─ results ─>
 //!
-//! The outputs stay as they are. What counts after a crash is which of the two the stored definition names, and that changes in one write, when the
-//! outputs have delivered all of the old one and the sum of the new one is in the log.
+//! The outputs stay as they are. What counts after a crash is which of the two the stored definition names, and that changes in
+//! one write, when the outputs have delivered all of the old one and the sum of the new one is in the log.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,8 @@ pub struct Successor {
     installed: Arc<StandingQuery>,
     /// The names under which it knows the outputs that were there when it began.
     outputs: Vec<Text>,
-    /// The old query once more, to know all of its answer. None where the rows of the two have other columns, and nothing to do with each other.
+    /// The old query once more, to know all of its answer. None where the rows of the two have other columns, and nothing to do
+    /// with each other.
     old: Option<StandingQuery>,
 }
 
@@ -179,7 +181,8 @@ impl StandingQueries {
             let (_, position) = query.installed().delivered(&output).unwrap_or_default();
             successor.installed.put_output(&output, first, position)?;
         }
-        // The difference is told as far as the old query had told its part of it; what it holds back, and the new one has, stays held.
+        // The difference is told as far as the old query had told its part of it; what it holds back, and the new one has, stays
+        // held.
         successor.installed.take_over_held(&query.installed(), first);
         Ok(successor.installed.keep_sum()?)
     }

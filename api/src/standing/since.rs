@@ -11,7 +11,8 @@ use crate::error::ApiError;
 use crate::wire::standing::{PatternSettings, StandingSettings, StartFrom};
 
 impl StandingQueries {
-    /// The rows of the answer at the moment a query begins as of, each as often as it was there. Nothing where it begins otherwise.
+    /// The rows of the answer at the moment a query begins as of, each as often as it was there. Nothing where it begins
+    /// otherwise.
     pub(super) fn answer_then(&self, graph: &Graph, settings: &StandingSettings) -> Result<Vec<(Row, i64)>, ApiError> {
         let StartFrom::Moment(millis) = settings.start else { return Ok(Vec::new()) };
         let PatternSettings { query, mode, .. } = &settings.pattern;

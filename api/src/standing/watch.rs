@@ -1,8 +1,8 @@
 //! Watch: standing queries that have few results need no thread of their own. One looks after all of them.
 //!
-//!     thread of the query ── few results for a while ─> rests ── results ─> the watch is called ─┬ few ──> takes them to the outputs
-//!                                                       │                                        └ many ─> thread of the query
-//!                                                       └ now and then the watch tells the outputs how far the graph is
+//!                                   is new ─> rests ── results ─> the watch is called ─┬ few ──> takes them to the outputs
+//!     thread of the query ─ few for a while ─────┘│                                    └ many ─> thread of the query
+//!                                                 └ now and then the watch tells the outputs how far the graph is
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -82,6 +82,12 @@ fn serve(query: &Weak<Query>) {
 }
 
 impl Query {
+    /// From here on its results are taken to the outputs. Thousands may begin at once, of which most have none for long.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<(), ApiError> {
+        let installed = self.installed();
+        if self.is_settled(&installed) && self.rest(&installed) { Ok(()) } else { self.work() }
+    }
+
     /// Sees to it that there is a thread that takes results to the outputs.
     pub(super) fn work(self: &Arc<Self>) -> Result<(), ApiError> {
         let mut thread = lock(&self.thread);
@@ -158,7 +164,8 @@ impl Query {
         }
     }
 
-    /// Takes the next results to the outputs, for none of which it waits. False where there are many, or something else is under way.
+    /// Takes the next results to the outputs, for none of which it waits. False where there are many, or something else is under
+    /// way.
     fn take(self: &Arc<Self>, installed: &StandingQuery) -> bool {
         if !self.is_settled(installed) || installed.waiting() >= MANY {
             return false;
@@ -178,6 +185,6 @@ impl Query {
     }
 
     fn is_settled(&self, installed: &StandingQuery) -> bool {
-        self.until.load(Ordering::SeqCst) == u64::MAX && !installed.is_summed() && installed.backfill().is_none()
+        self.until.load(Ordering::SeqCst) == u64::MAX && !installed.is_summed()
     }
 }

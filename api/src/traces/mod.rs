@@ -2,8 +2,8 @@
 //!
 //!     what happens ─ begin ─> Span ─ dropped at its end ─> queue (bounded) ─ otlp ─> collector
 //!
-//! Off, which is the default, all of it is one look at an atomic. Nothing waits for the collector: spans for which the queue has no
-//! room are dropped and counted.
+//! Off, which is the default, all of it is one look at an atomic. Nothing waits for the collector: spans for which the queue has
+//! no room are dropped and counted.
 
 mod otlp;
 
@@ -183,7 +183,8 @@ pub fn of_request(headers: &HeaderMap, name: impl FnOnce() -> String) -> Option<
 }
 
 impl Context {
-    /// `00-<trace>-<span>-<flags>`, and whether it is to be told. As the standard has it, later versions may say more behind that.
+    /// `00-<trace>-<span>-<flags>`, and whether it is to be told. As the standard has it, later versions may say more behind
+    /// that.
     fn parse(text: &str) -> Option<(Context, bool)> {
         let mut parts = text.trim().split('-');
         let mut hex = |digits: usize| {

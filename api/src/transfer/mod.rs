@@ -1,5 +1,5 @@
-//! Transfer: a graph as text or as a table, out of weir and into it. `weir export` and `weir import` do it to a store that nobody works with,
-//! or, with `--url`, over HTTP with a weir that runs; the routes for that are in `routes/transfer.rs`.
+//! Transfer: a graph as text or as a table, out of weir and into it. `weir export` and `weir import` do it to a store that nobody
+//! works with, or, with `--url`, over HTTP with a weir that runs; the routes for that are in `routes/transfer.rs`.
 //!
 //!     Graph::export ─ items ─> lines | statements | parquet ─> file
 //!     file ─ (parquet: rows as) portions of whole lines ─> lines | statements ─> items ─> Graph::import
@@ -94,7 +94,8 @@ pub struct Transfer {
     /// The file that is written or read
     pub file: PathBuf,
 
-    /// What it holds; without this its name says: `.cypher` and `.cql` are statements, `.parquet` is a table, anything else is JSON Lines
+    /// What it holds; without this its name says: `.cypher` and `.cql` are statements, `.parquet` is a table, anything else is
+    /// JSON Lines
     #[arg(long)]
     pub format: Option<Format>,
 
@@ -321,8 +322,8 @@ pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPa
     Ok(moved)
 }
 
-/// Deeper nesting is not read again by the parser of JSON, which takes 256 levels, two of them the line and its properties; nor by that of
-/// Cypher, which takes 200, some of them the statement. Values can be stored that are nested 400 levels deep.
+/// Deeper nesting is not read again by the parser of JSON, which takes 256 levels, two of them the line and its properties; nor
+/// by that of Cypher, which takes 200, some of them the statement. Values can be stored that are nested 400 levels deep.
 const LEVELS_MAX: usize = 254;
 const LEVELS_MAX_CYPHER: usize = 190;
 
@@ -470,7 +471,8 @@ struct Opened {
     graph: Graph,
 }
 
-/// An engine that has ended when this is gone. One that is dropped may end in a thread of its own, and the process before the store is closed.
+/// An engine that has ended when this is gone. One that is dropped may end in a thread of its own, and the process before the
+/// store is closed.
 struct Ending(Engine);
 
 impl Drop for Ending {
@@ -481,8 +483,8 @@ impl Drop for Ending {
 }
 
 impl Opened {
-    /// `make`: a store, or a namespace, that is not there is made; a store of the model of what comes into it, unless the configuration says
-    /// which.
+    /// `make`: a store, or a namespace, that is not there is made; a store of the model of what comes into it, unless the
+    /// configuration says which.
     fn new(settings: &Settings, namespace: Option<&str>, make: bool, model: Option<GraphOptions>) -> Result<Opened, String> {
         must_fit(model, settings.graph.or(model).unwrap_or_default())?;
         let open = |store| if make { must_stay(store).and_then(|_| open_store(store)) } else { open_and_tell(store) };

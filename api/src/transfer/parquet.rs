@@ -1,9 +1,11 @@
-//! Parquet: a graph as a table, for tools that read columns, and back. One row for each node and each edge, with the fields of the lines:
+//! Parquet: a graph as a table, for tools that read columns, and back. One row for each node and each edge, with the fields of
+//! the lines:
 //!
 //!     type | id | created | labels | start | label | end | ordinal | properties.{a column for each key} | other
 //!
-//! A property has the type that most of its values have; what does not fit into a column, a date or a list say, is in `other`, a map in
-//! the exact form of `weir_model::json::exact`. `created` has values in the graph model `open-cypher` alone. Read back, rows are lines.
+//! A property has the type that most of its values have; what does not fit into a column, a date or a list say, is in `other`, a
+//! map in the exact form of `weir_model::json::exact`. `created` has values in the graph model `open-cypher` alone. Read back,
+//! rows are lines.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -166,8 +168,9 @@ fn cell(value: &Value) -> Option<(usize, Cell<'_>)> {
     })
 }
 
-/// The rows of a file as portions of lines: row n is line n. Where its footer says which graph model it is of, or the first nodes do because another
-/// tool wrote the footer, a portion before them says so, too: nothing is to be taken in by a graph of another one.
+/// The rows of a file as portions of lines: row n is line n. Where its footer says which graph model it is of, or the first nodes
+/// do because another tool wrote the footer, a portion before them says so, too: nothing is to be taken in by a graph of another
+/// one.
 pub struct Rows {
     reader: ParquetReader,
     place: String,

@@ -1,6 +1,6 @@
-//! Whole: a file that is written under another name until it is complete, so that nobody takes a part for it, and what was there stays until
-//! then. What a link leads to is written, and not the link. A device, or a pipe, is none that another file could take the place of: what
-//! comes is written straight into it.
+//! Whole: a file that is written under another name until it is complete, so that nobody takes a part for it, and what was there
+//! stays until then. What a link leads to is written, and not the link. A device, or a pipe, is none that another file could take
+//! the place of: what comes is written straight into it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write, stderr, stdout};

@@ -1,5 +1,5 @@
-//! Why a standing query has a result, or has none: what was asked is read, the engine looks, and what it found is told in the words
-//! of the query's text.
+//! Why a standing query has a result, or has none: what was asked is read, the engine looks, and what it found is told in the
+//! words of the query's text.
 
 mod by_id;
 mod staged;

@@ -430,7 +430,8 @@ impl Telling<'_> {
         }
     }
 
-    /// Why a row goes with none of the other part, or not with the one that is meant, which is added to `of`; and the values that are compared.
+    /// Why a row goes with none of the other part, or not with the one that is meant, which is added to `of`; and the values that
+    /// are compared.
     fn join_stop(
         &self,
         stop: &Stop,

@@ -15,7 +15,8 @@ use crate::secret;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AmqpAccess {
-    /// The server and the virtual host, as `amqp://host:5672/name`, or with `amqps` for TLS. Without a name it is the one that is called `/`.
+    /// The server and the virtual host, as `amqp://host:5672/name`, or with `amqps` for TLS. Without a name it is the one that is
+    /// called `/`.
     #[serde(serialize_with = "secret::address")]
     pub url: String,
     /// Who logs in; `guest` when not given.

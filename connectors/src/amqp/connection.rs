@@ -1,4 +1,5 @@
-//! A connection to a server of AMQP, with one channel: methods and messages one behind the other, and an end that writes for all who do.
+//! A connection to a server of AMQP, with one channel: methods and messages one behind the other, and an end that writes for all
+//! who do.
 
 use tokio::time::Instant;
 

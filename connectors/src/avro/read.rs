@@ -1,7 +1,7 @@
 //! Reading: one bare datum, by the schema it was written with.
 //!
-//! A datum says how long its parts are: nothing is made room for before the bytes of it are seen, and parts that take no bytes are
-//! counted.
+//! A datum says how long its parts are: nothing is made room for before the bytes of it are seen, and parts that take no bytes
+//! are counted.
 
 use std::sync::Arc;
 
@@ -15,11 +15,13 @@ use super::shape::{DEPTH_MAX, Logical, Shape, Shapes};
 use crate::decode::Decoder;
 use crate::frames::Frame;
 
-/// Values of a record besides those that take a byte each: nulls, records of nothing, and fixed strings of no bytes. Everything is made of these and
-/// of what takes bytes; a schema in which each of sixty records has two of the one before it stands for more values than there are numbers.
+/// Values of a record besides those that take a byte each: nulls, records of nothing, and fixed strings of no bytes. Everything
+/// is made of these and of what takes bytes; a schema in which each of sixty records has two of the one before it stands for more
+/// values than there are numbers.
 const EMPTY_VALUES_MAX: usize = 1 << 16;
 
-/// Of a decimal, without leading ones that only repeat its sign: 256 bits are the most that others write, with so many digits behind the point.
+/// Of a decimal, without leading ones that only repeat its sign: 256 bits are the most that others write, with so many digits
+/// behind the point.
 const DECIMAL_BYTES_MAX: usize = 32;
 pub const SCALE_MAX: usize = 76;
 
@@ -252,8 +254,8 @@ impl<'a> Datum<'a> {
         Ok(Some(Block { count: count.unsigned_abs(), left }).filter(|block| block.count > 0))
     }
 
-    /// Whoever reads a block and whoever passes over it have to end at the same place: containers are cut into records by the one, and these are
-    /// read by the other.
+    /// Whoever reads a block and whoever passes over it have to end at the same place: containers are cut into records by the
+    /// one, and these are read by the other.
     fn end(&self, block: Block) -> Result<(), String> {
         match block.left {
             Some(left) if left != self.rest.len() => Err("a block has more or fewer bytes than it says".to_owned()),

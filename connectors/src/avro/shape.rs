@@ -69,8 +69,8 @@ pub struct Field {
 }
 
 impl Shapes {
-    /// `others` are schemas that it refers to. With `logical`, dates, times, decimals and the like are told from the numbers and bytes that they
-    /// are written as.
+    /// `others` are schemas that it refers to. With `logical`, dates, times, decimals and the like are told from the numbers and
+    /// bytes that they are written as.
     pub fn read(schema: &str, others: &[&str], logical: bool) -> Result<Shapes, String> {
         let wrong = |error| format!("the schema is not one of Avro: {error}");
         let (schema, others) = match others {

@@ -1,5 +1,5 @@
-//! Writing: a map as one bare datum. Fields are found by their names; what has no place in the schema is left out, and what does not fit is
-//! a failure that says which field and what was expected.
+//! Writing: a map as one bare datum. Fields are found by their names; what has no place in the schema is left out, and what does
+//! not fit is a failure that says which field and what was expected.
 
 use serde_json::Value as Json;
 use weir_model::temporal::{NANOS_PER_SECOND, SECONDS_PER_DAY};
@@ -181,8 +181,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// The first branch that is made for such a value, or else the first that takes it. What is within it is not looked at, except for the fields of a
-    /// record that have to be there.
+    /// The first branch that is made for such a value, or else the first that takes it. What is within it is not looked at,
+    /// except for the fields of a record that have to be there.
     fn branch(&self, branches: &[Shape], value: &Value) -> Option<usize> {
         let made_for = branches.iter().position(|branch| self.is_made_for(branch, value));
         made_for.or_else(|| branches.iter().position(|branch| self.takes(branch, value)))
@@ -321,8 +321,8 @@ impl Shape {
     }
 }
 
-/// A number without its point, in two's complement, the greatest byte first and as few of them as will do. None with more digits than it may have,
-/// or than are read.
+/// A number without its point, in two's complement, the greatest byte first and as few of them as will do. None with more digits
+/// than it may have, or than are read.
 fn decimal(text: &str, precision: usize, scale: usize) -> Option<Value> {
     let is_negative = text.starts_with('-');
     let amount = text.strip_prefix(['-', '+']).unwrap_or(text);

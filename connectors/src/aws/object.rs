@@ -2,8 +2,8 @@
 //!
 //!     task: GET from byte `at`, if it is still that version ─> chunks, bounded ─> ObjectStream::read
 //!
-//! A connection that ends early is followed by a request for the rest. S3 closes those on which nobody reads for a while, which a slow
-//! graph does; that is no more than one more request.
+//! A connection that ends early is followed by a request for the rest. S3 closes those on which nobody reads for a while, which a
+//! slow graph does; that is no more than one more request.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -67,8 +67,8 @@ pub fn check_name(bucket: &str, key: &str) -> Result<(), ConnectorError> {
     Ok(())
 }
 
-/// Where an object is asked for: below the name of its bucket, or, of other servers than Amazon's and of names that cannot be part
-/// of that of a host, below a path.
+/// Where an object is asked for: below the name of its bucket, or, of other servers than Amazon's and of names that cannot be
+/// part of that of a host, below a path.
 pub fn address(service: &Url, region: &str, bucket: &str, key: &str) -> Result<Url, ConnectorError> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let base = if is_amazons(service, region) && bucket.chars().all(legal) {

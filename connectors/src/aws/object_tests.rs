@@ -1,5 +1,5 @@
-//! Objects of S3 on their whole way: from a server that stands in for Amazon's, cut on the way, changed meanwhile; and from servers
-//! that do not keep to the protocol.
+//! Objects of S3 on their whole way: from a server that stands in for Amazon's, cut on the way, changed meanwhile; and from
+//! servers that do not keep to the protocol.
 
 use std::fs;
 use std::io::{Read, Write};

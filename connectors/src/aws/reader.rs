@@ -1,7 +1,7 @@
 //! Who reads the shards of a stream of Kinesis: a lister that finds them, and a reader for each.
 //!
-//! A reader asks for records only when there is room for an answer, so that memory is bounded whatever the number of shards. One that is sent
-//! them as they come holds one message until there is room.
+//! A reader asks for records only when there is room for an answer, so that memory is bounded whatever the number of shards. One
+//! that is sent them as they come holds one message until there is room.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -339,8 +339,8 @@ impl Reader {
         failed.fatal(&format!("{}, {}", self.place, self.shard))
     }
 
-    /// What a failure means that does not pass. A shard whose records are too old to be there is taken off the list by the service, and is
-    /// at its end: its children wait for that.
+    /// What a failure means that does not pass. A shard whose records are too old to be there is taken off the list by the
+    /// service, and is at its end: its children wait for that.
     async fn ends(&self, failed: Failed) -> Result<Went, ConnectorError> {
         if failed.code == GONE {
             // Of a stream that is gone there is no list.

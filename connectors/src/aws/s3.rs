@@ -2,8 +2,8 @@
 //!
 //!     GetObject, from where the stream stands ─> ObjectStream ─> FileFormat::reader ─> Frames
 //!
-//! Its position holds the version of the object (its ETag) before the place in it: what has been changed meanwhile is an error, and
-//! not a stream of two halves.
+//! Its position holds the version of the object (its ETag) before the place in it: what has been changed meanwhile is an error,
+//! and not a stream of two halves.
 
 use std::sync::{Arc, OnceLock};
 

@@ -135,7 +135,8 @@ impl Reading {
         Reading { place: place.to_owned(), runtime: runtime.clone(), events, current: None, places, task, trouble, durable: None }
     }
 
-    /// The same of a stream of which others have shards, too. The task is told what is durable, and is to end when nobody tells it any more.
+    /// The same of a stream of which others have shards, too. The task is told what is durable, and is to end when nobody tells
+    /// it any more.
     pub fn share<F>(
         runtime: &Handle,
         place: &str,

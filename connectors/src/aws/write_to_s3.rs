@@ -2,9 +2,9 @@
 //!
 //!     results ─ held ─ enough, or long enough ─> compressed ─> PUT prefix/2026-11-23T01-02-03Z-FIRST-UPTO-OUTPUT.jsonl
 //!
-//! What is held counts as written when its object is stored, and no sooner; after a kill it comes again. The name of an object says which
-//! results are stored: all of this output before the mark `UPTO`. So an output that is opened again asks for the names behind the last one it
-//! knows of, and leaves out what comes again of these: each result is in one object.
+//! What is held counts as written when its object is stored, and no sooner; after a kill it comes again. The name of an object
+//! says which results are stored: all of this output before the mark `UPTO`. So an output that is opened again asks for the names
+//! behind the last one it knows of, and leaves out what comes again of these: each result is in one object.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -43,7 +43,8 @@ pub struct WriteToElasticsearch {
     /// The servers of a cluster, with http or https; asked in turn when one does not answer.
     #[serde(serialize_with = "secret::address")]
     pub urls: Vec<String>,
-    /// The index. `{yyyy}`, `{MM}`, `{dd}` and `{HH}` are the year, month, day and hour at which the result came to be, in UTC: `results-{yyyy}.{MM}`.
+    /// The index. `{yyyy}`, `{MM}`, `{dd}` and `{HH}` are the year, month, day and hour at which the result came to be, in UTC:
+    /// `results-{yyyy}.{MM}`.
     pub index: String,
     /// Who logs in, with `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,13 +1,13 @@
 //! A file that grows by one line of JSON a result.
 //!
-//! The position is the length of the file, and its beginning to know it by. When the destination is opened at one, what lies behind it was
-//! written and is not known of: it is cut off, and its results come again. So each result is in the file exactly once, also across a
-//! kill of the process. (A power failure may cost lines that the system had not yet brought to the disk.) A lock keeps two
-//! outputs from cutting each other's lines.
+//! The position is the length of the file, and its beginning to know it by. When the destination is opened at one, what lies
+//! behind it was written and is not known of: it is cut off, and its results come again. So each result is in the file exactly
+//! once, also across a kill of the process. (A power failure may cost lines that the system had not yet brought to the disk.) A
+//! lock keeps two outputs from cutting each other's lines.
 //!
-//! Others may put the file aside or cut it off. That is looked for before each write, which goes to the end of what is there then. A kill
-//! between that and the next stored position brings the results of that moment again: what lies in another file is not cut off. What is put
-//! aside here is known (`rotation`), and a kill brings nothing again.
+//! Others may put the file aside or cut it off. That is looked for before each write, which goes to the end of what is there
+//! then. A kill between that and the next stored position brings the results of that moment again: what lies in another file is
+//! not cut off. What is put aside here is known (`rotation`), and a kill brings nothing again.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};

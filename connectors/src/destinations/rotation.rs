@@ -1,15 +1,16 @@
-//! Files of results that are put aside when they are long or old enough: their names, what becomes of them, and what is known of them
-//! after a kill.
+//! Files of results that are put aside when they are long or old enough: their names, what becomes of them, and what is known of
+//! them after a kill.
 //!
 //!     out.jsonl ─ synced, renamed ─> out-2026-11-25T12-48-50Z-0000000012-0197ab3c5d600000.jsonl ─ compressed aside, synced, renamed ─> ….jsonl.gz
 //!                                         when, its number, and the mark before which all is written
 //!
-//! A file is put aside between two writes, so its name says what was written: everything before that mark. After a kill the stored
-//! position may be of a file that was put aside since. Then what stands in the file at the path came behind that mark, which is not known
-//! of and comes again; and what comes again from before the mark is left out. So each result is in one file, once.
+//! A file is put aside between two writes, so its name says what was written: everything before that mark. After a kill the
+//! stored position may be of a file that was put aside since. Then what stands in the file at the path came behind that mark,
+//! which is not known of and comes again; and what comes again from before the mark is left out. So each result is in one file,
+//! once.
 //!
-//! Compressing and deleting is done by a thread of its own, after which each file is there once and whole, whenever it was killed: it
-//! begins with what an earlier one left. At most one file waits for it; the next one is put aside when it is done.
+//! Compressing and deleting is done by a thread of its own, after which each file is there once and whole, whenever it was
+//! killed: it begins with what an earlier one left. At most one file waits for it; the next one is put aside when it is done.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -191,8 +192,8 @@ pub struct Rotated {
 }
 
 impl Rotated {
-    /// Looks at what is there. True: a file has been put aside since the position was stored, so that nothing of what the file at the path
-    /// holds is known of.
+    /// Looks at what is there. True: a file has been put aside since the position was stored, so that nothing of what the file at
+    /// the path holds is known of.
     pub fn open(rotation: Option<&Rotation>, path: &Path, known: Option<Known>) -> Result<(Rotated, bool), ConnectorError> {
         let names = Names::of(path);
         let cannot = |error| ConnectorError::io(&path.display().to_string(), "cannot look for files that were put aside", error);

@@ -158,8 +158,8 @@ impl Channel {
         Ok(url)
     }
 
-    /// A message with what is new, if its time has come. An error says why Slack has not taken it, or cannot be asked: in the latter case what is new
-    /// waits.
+    /// A message with what is new, if its time has come. An error says why Slack has not taken it, or cannot be asked: in the
+    /// latter case what is new waits.
     fn post_in_time(&mut self) -> Result<(), String> {
         if self.posted.is_none_or(|at| at.elapsed() >= self.interval) { self.post() } else { Ok(()) }
     }

@@ -67,7 +67,8 @@ impl<'js> Tools<'js> {
     }
 }
 
-/// A record as a script sees it: frozen. Large integers are BigInts, dates with a zone are Dates, other temporal values their texts.
+/// A record as a script sees it: frozen. Large integers are BigInts, dates with a zone are Dates, other temporal values their
+/// texts.
 pub fn to_js<'js>(ctx: &Ctx<'js>, tools: &Tools<'js>, value: &Value) -> rquickjs::Result<Js<'js>> {
     Ok(match value {
         Value::Null => Js::new_null(ctx.clone()),

@@ -2,8 +2,8 @@
 //!
 //!     records ─> Script ─(a thread of its own)─> engine: limits, sandbox ─> convert: values there and back ─> records
 //!
-//! A script has a second for a record and so much memory; it remembers nothing between records. What the engine cannot interrupt (a
-//! builtin that searches a very long text) is given up with its thread: whoever waits for it does not wait long.
+//! A script has a second for a record and so much memory; it remembers nothing between records. What the engine cannot interrupt
+//! (a builtin that searches a very long text) is given up with its thread: whoever waits for it does not wait long.
 
 mod convert;
 mod engine;
@@ -75,7 +75,8 @@ impl Script {
         }
     }
 
-    /// Transforms records in order: all, or as many of the first as may be held at once. After an error the script is not asked again.
+    /// Transforms records in order: all, or as many of the first as may be held at once. After an error the script is not asked
+    /// again.
     pub fn apply(&mut self, records: Arc<Vec<Value>>, stopping: impl Fn() -> bool) -> Result<Transformed, Stopped> {
         let broken = || Stopped::GivenUp("the transformation cannot go on".to_owned());
         let count = records.len();

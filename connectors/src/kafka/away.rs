@@ -4,8 +4,9 @@
 //!                                                              │ └ a record now and then: read from the inbox
 //!                                                              └ somebody else is in the group, or the topic has changed ─> own client
 //!
-//! While it is away it is not in its group. So it takes nothing from the inbox, after a silence, before it has seen that nobody else is in there; where
-//! somebody is, it joins, and begins as any member does. Named partitions know no group, and nobody has to be asked.
+//! While it is away it is not in its group. So it takes nothing from the inbox, after a silence, before it has seen that nobody
+//! else is in there; where somebody is, it joins, and begins as any member does. Named partitions know no group, and nobody has
+//! to be asked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +30,8 @@ const AWAY_AFTER_MAX: Duration = Duration::from_secs(480);
 const AWAY_AGAIN: Duration = Duration::from_secs(120);
 /// With records coming for longer it has a client again.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
-/// So long it is away at most where offsets are committed: brokers forget those of a group in which nobody is (`offsets.retention.minutes`).
+/// So long it is away at most where offsets are committed: brokers forget those of a group in which nobody is
+/// (`offsets.retention.minutes`).
 const AWAY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 const NO_OFFSETS_AWAY_TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// While both its client and the inbox may have something.
@@ -70,7 +72,8 @@ pub fn is_possible(subscription: &Subscription, is_static: bool) -> bool {
         }
 }
 
-/// How long nothing comes before the next stream goes away. A little different for each: brokers are asked by those who go, and thousands may have begun at once.
+/// How long nothing comes before the next stream goes away. A little different for each: brokers are asked by those who go, and
+/// thousands may have begun at once.
 pub fn after() -> Duration {
     static STREAMS: AtomicU64 = AtomicU64::new(0);
     AWAY_AFTER + Duration::from_millis(STREAMS.fetch_add(1, Ordering::Relaxed) % 64 * 125)

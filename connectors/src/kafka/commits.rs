@@ -206,8 +206,8 @@ impl Commits {
         matches!(self.policy, Policy::Never) || (self.news(reads).is_empty() && !self.waits() && !failed())
     }
 
-    /// Whether a commit is on its way. One that is sent now by another thread might overtake it, and the older offset would be the
-    /// one that stays: the next member would read records once more.
+    /// Whether a commit is on its way. One that is sent now by another thread might overtake it, and the older offset would be
+    /// the one that stays: the next member would read records once more.
     pub fn waits(&self) -> bool {
         self.waiter.as_ref().is_some_and(|waiter| waiter.state.waits.load(Ordering::Relaxed))
     }

@@ -145,7 +145,8 @@ pub(super) fn check_topic(field: &str, topic: &str) -> Result<(), ConnectorError
     Err(ConnectorError::config(field, format!("'{topic}' cannot be the name of a topic")))
 }
 
-/// The client takes any pattern, and one that is none matches nothing, without a word. It says of a setting that holds patterns what is wrong.
+/// The client takes any pattern, and one that is none matches nothing, without a word. It says of a setting that holds patterns
+/// what is wrong.
 fn check_pattern(field: &str, pattern: &str) -> Result<(), ConnectorError> {
     // A comma would separate two of them.
     let checked = ClientConfig::new().set("topic.blacklist", pattern.replace(',', ",,")).create_native_config();
@@ -229,8 +230,8 @@ impl KafkaIngest {
             // Read ahead and wait in memory, at most; of one partition, until one of the two is reached.
             ("queued.max.messages.kbytes", "32768"),
             ("queued.min.messages", "50000"),
-            // How soon it is seen that there is room again. With the client's own second, what has been read ahead has to last for one: no
-            // partition is read faster than 50,000 records a second, whatever the graph could take.
+            // How soon it is seen that there is room again. With the client's own second, what has been read ahead has to last
+            // for one: no partition is read faster than 50,000 records a second, whatever the graph could take.
             ("fetch.queue.backoff.ms", "10"),
             // How soon a topic is seen that was made after the stream.
             ("topic.metadata.refresh.interval.ms", "10000"),

@@ -2,11 +2,12 @@
 //!
 //!     stream ─ join: where each of its partitions goes on ─> Lookout ─ a record, more partitions, trouble ─> Inbox ─ bell ─> stream
 //!
-//! Streams whose clients would be set alike share it. It is no member of a group and commits nothing. What comes is handed to each stream that reads the
-//! partition, as long as its inbox has room; then the stream is left alone. What it does about that, and what groups are for, it does not know.
+//! Streams whose clients would be set alike share it. It is no member of a group and commits nothing. What comes is handed to
+//! each stream that reads the partition, as long as its inbox has room; then the stream is left alone. What it does about that,
+//! and what groups are for, it does not know.
 //!
-//! Its thread alone assigns partitions and polls. So no record is in hand when a partition begins again further back, and those that wait in the
-//! client are dropped there: a stream that joins sees all from its own offset on, in order.
+//! Its thread alone assigns partitions and polls. So no record is in hand when a partition begins again further back, and those
+//! that wait in the client are dropped there: a stream that joins sees all from its own offset on, in order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +86,8 @@ pub struct Lookout(Arc<Shared>);
 struct Shared {
     key: Key,
     consumer: BaseConsumer<Context>,
-    /// Asks what there is. A broker answers what comes by one connection in its order, and would let a question wait until records come.
+    /// Asks what there is. A broker answers what comes by one connection in its order, and would let a question wait until
+    /// records come.
     asking: BaseConsumer<Context>,
     /// Streams that have come and are not looked after yet.
     joins: Mutex<Vec<Reader>>,
@@ -209,7 +211,8 @@ impl Drop for Lookout {
     }
 }
 
-/// How many members a group has. None where that cannot be told: the broker does not answer, or answers only those who ask in a newer way.
+/// How many members a group has. None where that cannot be told: the broker does not answer, or answers only those who ask in a
+/// newer way.
 pub fn members<C: ConsumerContext>(consumer: &BaseConsumer<C>, group: &str) -> Option<usize> {
     let listed = consumer.fetch_group_list(Some(group), GROUP_ASK_TIME_MAX).ok()?;
     // Nobody knows a group that has neither members nor offsets.

@@ -1,5 +1,5 @@
-//! The position of a stream from Kafka: for each partition the offset of the record that comes next, and of which topic of that name they are. What a
-//! definition that is read again starts at, and what is committed to the broker when it is durable.
+//! The position of a stream from Kafka: for each partition the offset of the record that comes next, and of which topic of that
+//! name they are. What a definition that is read again starts at, and what is committed to the broker when it is durable.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::failed;
 use super::topics::TopicId;
 use crate::error::ConnectorError;
 
-/// In a position the halves of a topic's id stand as offsets of partitions that there are not. So positions of before are read, and an older weir reads
-/// these.
+/// In a position the halves of a topic's id stand as offsets of partitions that there are not. So positions of before are read,
+/// and an older weir reads these.
 const ID_PARTITIONS: [i32; 2] = [-1, -2];
 
 /// By topic, by partition.

@@ -1,11 +1,11 @@
-//! A producer, as both ways of writing use it: records are handed over many at a time and leave as one request, at once; it tells of those
-//! alone that were not written.
+//! A producer, as both ways of writing use it: records are handed over many at a time and leave as one request, at once; it tells
+//! of those alone that were not written.
 //!
-//! rdkafka's own calls take one record and report on each: more work for a record than all the rest of its way from the graph. So two of
-//! librdkafka's are made here.
+//! rdkafka's own calls take one record and report on each: more work for a record than all the rest of its way from the graph. So
+//! two of librdkafka's are made here.
 //!
-//! A topic may take less at once than a request of the client holds (`max.message.bytes`), and then the request is refused as a whole. Only what was
-//! alone in one is refused by itself: the rest is given back, to be handed over again in smaller requests.
+//! A topic may take less at once than a request of the client holds (`max.message.bytes`), and then the request is refused as a
+//! whole. Only what was alone in one is refused by itself: the rest is given back, to be handed over again in smaller requests.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_void};
@@ -29,8 +29,8 @@ use crate::error::ConnectorError;
 /// Handed over at once, at most: what fits into a request as the client makes them, unless it is told otherwise.
 pub(super) const RECORDS_MAX: usize = 10_000;
 
-/// And so many bytes: four requests. An idempotent producer may have five under way, and while it has, and more to send, it keeps a core
-/// busy with asking itself whether it may.
+/// And so many bytes: four requests. An idempotent producer may have five under way, and while it has, and more to send, it keeps
+/// a core busy with asking itself whether it may.
 const BYTES_MAX: usize = 4_000_000;
 
 /// What the client puts into one request (`batch.size`), unless it is told otherwise.
@@ -256,8 +256,8 @@ impl Topic {
     #[expect(unsafe_code, reason = "rdkafka hands over one at a time: it looks for the topic, and takes its locks, for each")]
     fn produce(&self, messages: &mut [native::rd_kafka_message_t]) {
         let copied = native::RD_KAFKA_MSG_F_COPY;
-        // SAFETY: the topic is held, its producer lives longer, and what messages point to is borrowed by the caller until after the call, which
-        // copies it.
+        // SAFETY: the topic is held, its producer lives longer, and what messages point to is borrowed by the caller until after
+        // the call, which copies it.
         unsafe { native::rd_kafka_produce_batch(self.0, ANY_PARTITION, copied, messages.as_mut_ptr(), messages.len() as i32) };
     }
 }

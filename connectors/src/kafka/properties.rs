@@ -358,7 +358,8 @@ fn refuse_as(name: &str) -> impl FnOnce(&'static str) -> Result<SaslLogin, Conne
     move |problem| Err(ConnectorError::config(&format!("{FIELD}.{name}"), problem))
 }
 
-/// Whether the hosts may be asked that a client begins with, and that tokens come from. Others that the brokers name are trusted as these are.
+/// Whether the hosts may be asked that a client begins with, and that tokens come from. Others that the brokers name are trusted
+/// as these are.
 pub fn check_hosts(servers: &str, settings: &Settings, hosts: &HostPolicy) -> Result<(), ConnectorError> {
     for server in servers.split(',').map(str::trim) {
         let address = server.rsplit_once("://").map_or(server, |(_, address)| address);

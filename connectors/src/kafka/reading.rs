@@ -22,7 +22,8 @@ pub struct Reading {
     /// Of every partition that was ever ours.
     pub read: Offsets,
     pub assigned: Vec<Partition>,
-    /// Partitions, by topic, in which the client went back as the offset was beyond their end: that of a topic that was made anew.
+    /// Partitions, by topic, in which the client went back as the offset was beyond their end: that of a topic that was made
+    /// anew.
     went_back: BTreeMap<String, BTreeSet<i32>>,
     ending_offset: Option<i64>,
     /// Numbers of partitions whose end was reported: it may be that of a partition that has not come past the ending offset.
@@ -143,7 +144,8 @@ impl Reading {
         }
     }
 
-    /// The topic was made anew, and what was read of the one before says nothing of it. Whether the client reads on where that one stood.
+    /// The topic was made anew, and what was read of the one before says nothing of it. Whether the client reads on where that
+    /// one stood.
     pub fn forget(&mut self, topic: &str) -> bool {
         self.note();
         let again = self.went_back.remove(topic).unwrap_or_default();
@@ -243,8 +245,8 @@ impl Reading {
         }
     }
 
-    /// The end of a partition with this number has been reached. The client does not say of which topic, nor where that was: only what it
-    /// has handed out tells. It counts marks of transactions as handed out.
+    /// The end of a partition with this number has been reached. The client does not say of which topic, nor where that was: only
+    /// what it has handed out tells. It counts marks of transactions as handed out.
     pub fn ended(&mut self, number: i32, consumer: &BaseConsumer<Member>) {
         let Some(ending) = self.ending_offset else { return };
         let alone = self.alone.take_if(|alone| alone.number == number && alone.until > Instant::now());
@@ -266,8 +268,8 @@ impl Reading {
         }
     }
 
-    /// Looks after partitions of which nothing is left before the ending offset, though nothing behind it was handed out: records at the
-    /// end were compacted away, or all have expired. Only where nothing else comes, since it holds others up.
+    /// Looks after partitions of which nothing is left before the ending offset, though nothing behind it was handed out: records
+    /// at the end were compacted away, or all have expired. Only where nothing else comes, since it holds others up.
     pub fn look_after_ends(&mut self, nothing_comes: bool, consumer: &BaseConsumer<Member>) {
         let Some(ending) = self.ending_offset else { return };
         if let Some(alone) = self.alone.take_if(|alone| alone.until <= Instant::now()) {
@@ -284,8 +286,8 @@ impl Reading {
                 }
                 self.doubted.insert(number);
                 if end.is_ok() {
-                    // Whoever goes on after a pause is told of its end once more, and what was told before the pause is not heard any more.
-                    // So its end will be this one or a later one.
+                    // Whoever goes on after a pause is told of its end once more, and what was told before the pause is not heard
+                    // any more. So its end will be this one or a later one.
                     let _ = consumer.pause(&self.unfinished(|partition| partition.number == number));
                     let mut list = TopicPartitionList::new();
                     list.add_partition(&partition.topic, number);

@@ -6,10 +6,11 @@
 //! The position is what counts: a partition goes on where the graph stands, whatever the broker has been told. Only a
 //! partition that others may have read meanwhile begins at what the group has committed, when that is further.
 //!
-//! A topic that was made anew under its name is another one: where it began is decided as if it had never been read, by a new client, which has
-//! nothing of the one before.
+//! A topic that was made anew under its name is another one: where it began is decided as if it had never been read, by a new
+//! client, which has nothing of the one before.
 //!
-//! Where nothing comes for a while it has no client (`away`). While nobody asks for more it stays in its group and reads nothing (`hold`).
+//! Where nothing comes for a while it has no client (`away`). While nobody asks for more it stays in its group and reads nothing
+//! (`hold`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -365,7 +366,8 @@ impl Records {
         Ok(())
     }
 
-    /// Forgets what was read of topics that are others by now under their names. Whether the client reads on where one of those stood.
+    /// Forgets what was read of topics that are others by now under their names. Whether the client reads on where one of those
+    /// stood.
     fn recognize(&mut self, known: &HashMap<String, Known>) -> Result<bool, ConnectorError> {
         let mut reads_on = false;
         for (topic, id) in known.iter().filter_map(|(topic, known)| Some((topic, known.id?))) {
@@ -556,8 +558,8 @@ impl Records {
     }
 }
 
-/// How long to wait for somebody to ask before the next hold, after one that was so long. All that was read ahead is fetched again after each: where
-/// every record waits a little longer than that, it would be for each of them.
+/// How long to wait for somebody to ask before the next hold, after one that was so long. All that was read ahead is fetched
+/// again after each: where every record waits a little longer than that, it would be for each of them.
 fn next_hold_after(before: Duration, held: Duration, time_max: Duration) -> Duration {
     let after = if held < time_max { before * 2 } else { HOLD_AFTER };
     after.min(time_max)
@@ -569,7 +571,8 @@ fn whole_millis(wait: Duration) -> Duration {
 }
 
 impl Rest {
-    /// What came since the last poll that found something makes the call at once, though it may have been polled: then whoever was called rests again.
+    /// What came since the last poll that found something makes the call at once, though it may have been polled: then whoever
+    /// was called rests again.
     fn begin(&mut self, call: Call, time_max: Duration) {
         let (comes, time_max) = (self.comes.clone(), time_max.min(self.time_max));
         self.waiting = Some(self.runtime.spawn(async move {
@@ -602,7 +605,8 @@ impl Source for Records {
         rests
     }
 
-    /// A client that nobody polls for `max.poll.interval.ms` leaves its group, and until then a group that is to be given out anew waits for it.
+    /// A client that nobody polls for `max.poll.interval.ms` leaves its group, and until then a group that is to be given out
+    /// anew waits for it.
     fn hold(&mut self) -> Option<Duration> {
         if self.failure.is_some() {
             return None;

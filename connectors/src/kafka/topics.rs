@@ -1,7 +1,7 @@
 //! What brokers know of topics: the id that a topic has as long as it is there, and how many partitions it has.
 //!
-//! A topic that is deleted and made anew under its name has another id: offsets of the one before say nothing of it. Brokers older than 2.8 give no
-//! ids, and then nothing is compared.
+//! A topic that is deleted and made anew under its name has another id: offsets of the one before say nothing of it. Brokers
+//! older than 2.8 give no ids, and then nothing is compared.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString, c_char};
@@ -40,8 +40,8 @@ impl Asking {
             return None;
         }
         let client = consumer.client().native_ptr();
-        // SAFETY: the client lives as long as the call, and so do the names, which are copied. What is made here for the call is given back behind it;
-        // the queue when it is dropped.
+        // SAFETY: the client lives as long as the call, and so do the names, which are copied. What is made here for the call is
+        // given back behind it; the queue when it is dropped.
         unsafe {
             let queue = native::rd_kafka_queue_new(client);
             let wanted = native::rd_kafka_TopicCollection_of_topic_names(pointers.as_mut_ptr(), pointers.len());

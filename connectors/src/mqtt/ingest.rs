@@ -42,7 +42,8 @@ pub struct MqttIngest {
     pub client_id: String,
     /// The topics; `+` and `#` may be in them.
     pub topic_filters: Vec<String>,
-    /// Whether the record is an object in JSON of `topic`, `payload` (what its JSON says, or a text) and `retained`; the payload alone when not.
+    /// Whether the record is an object in JSON of `topic`, `payload` (what its JSON says, or a text) and `retained`; the payload
+    /// alone when not.
     #[serde(default)]
     pub with_topic: bool,
     /// Taken and shown; records are always evaluated in their order.

@@ -1,7 +1,8 @@
 //! Messages that the broker keeps until they are acknowledged, and the words for that.
 //!
-//! What comes again on the next connection and was not acknowledged yet is known by its number and what it says. An acknowledgement that
-//! was lost on the way makes a message come again that has had its effect: the broker may have given its number to another one, so nobody can tell.
+//! What comes again on the next connection and was not acknowledged yet is known by its number and what it says. An
+//! acknowledgement that was lost on the way makes a message come again that has had its effect: the broker may have given its
+//! number to another one, so nobody can tell.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +22,8 @@ struct Message {
 /// As many as the broker lets be.
 #[derive(Default)]
 pub struct Waiting {
-    /// Those that came on this connection, so that they can be acknowledged there, in that order; with so many of them that is being done.
+    /// Those that came on this connection, so that they can be acknowledged there, in that order; with so many of them that is
+    /// being done.
     here: VecDeque<Message>,
     saying: usize,
     /// Those of earlier connections that have not come again yet.
@@ -61,8 +63,8 @@ impl Unacknowledged for Waiting {
 
     fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
         let mut words = Vec::new();
-        // One that has not come on this connection is not waited for: a broker that was restored from an older state has forgotten it,
-        // and sends nothing new before what it knows is acknowledged.
+        // One that has not come on this connection is not waited for: a broker that was restored from an older state has
+        // forgotten it, and sends nothing new before what it knows is acknowledged.
         let done = self.here.iter().skip(self.saying).take_while(|message| message.record <= durable);
         for message in done {
             acknowledge(message.number, &mut words);

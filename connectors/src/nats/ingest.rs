@@ -2,9 +2,10 @@
 //!
 //!     stream ─ consumer ─ pulled, some hundred at a time ─> messages ─> Feed ─> graph
 //!
-//! Without the name of a consumer weir keeps the position itself, the place of the last message in its stream, and makes a consumer behind it
-//! for each connection: each message has its effect once, in order. With a name the server keeps what is done, so that several can share a stream,
-//! and streams can be read that give up their messages: then a message is acknowledged when what it changed is durable, at least once.
+//! Without the name of a consumer weir keeps the position itself, the place of the last message in its stream, and makes a
+//! consumer behind it for each connection: each message has its effect once, in order. With a name the server keeps what is done,
+//! so that several can share a stream, and streams can be read that give up their messages: then a message is acknowledged when
+//! what it changed is durable, at least once.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -60,8 +61,8 @@ pub struct NatsIngest {
     /// Only messages of these subjects, which may have stars; all when not given.
     #[serde(default)]
     pub subjects: Vec<String>,
-    /// A durable consumer of the stream that keeps what is done, made where there is none; one that is gone later is made anew, with
-    /// all that is there. Without it weir keeps that itself, exactly.
+    /// A durable consumer of the stream that keeps what is done, made where there is none; one that is gone later is made anew,
+    /// with all that is there. Without it weir keeps that itself, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
     /// Where the stream begins: with what comes from now on, or with the oldest message that is there.

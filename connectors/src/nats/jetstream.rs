@@ -74,7 +74,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// From the subject that the message is answered to. There are two forms of it: the newer one has a domain and an account before the stream.
+    /// From the subject that the message is answered to. There are two forms of it: the newer one has a domain and an account
+    /// before the stream.
     pub fn of(reply: &str) -> Option<Place> {
         let words: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
         let words = match words.len() {

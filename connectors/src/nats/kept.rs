@@ -1,5 +1,5 @@
-//! What becomes of messages that a consumer keeps until they are acknowledged: the server hears that they are worked on until what
-//! they changed is durable, and then that they are done. Those that are left when the stream ends are given back.
+//! What becomes of messages that a consumer keeps until they are acknowledged: the server hears that they are worked on until
+//! what they changed is durable, and then that they are done. Those that are left when the stream ends are given back.
 //!
 //! Words that get lost with a connection are said again on the next one. A message that comes again in the same life is known
 //! by its place in the stream, and has its effect once.
@@ -34,7 +34,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Another consumer of the name, perhaps of another stream of its name, knows nothing of what was before: its messages are others, in the same places.
+    /// Another consumer of the name, perhaps of another stream of its name, knows nothing of what was before: its messages are
+    /// others, in the same places.
     pub fn connected(&mut self, consumer: &str) {
         if self.consumer != consumer {
             *self = Waiting { consumer: consumer.to_owned(), ..Waiting::default() };

@@ -1,5 +1,5 @@
-//! The definition of an output to JetStream, and what writes it: in order, each with an id that is the same whenever the same result
-//! is sent again, by which the stream drops repetitions within its window (two minutes, if nobody changed it).
+//! The definition of an output to JetStream, and what writes it: in order, each with an id that is the same whenever the same
+//! result is sent again, by which the stream drops repetitions within its window (two minutes, if nobody changed it).
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Compression of pages, undone to as many bytes as the header of the page says and to no more: neither is room made for what cannot come of it, nor
-//! is more undone than was said.
+//! Compression of pages, undone to as many bytes as the header of the page says and to no more: neither is room made for what
+//! cannot come of it, nor is more undone than was said.
 
 use std::io::{Cursor, Read};
 

@@ -1,8 +1,8 @@
-//! The footer of a file: what is in it and where. The library reads it, once it is known that it says nothing that takes longer or more room than
-//! the bytes that are there: lists, also those of fields that nobody knows, and columns within each other.
+//! The footer of a file: what is in it and where. The library reads it, once it is known that it says nothing that takes longer
+//! or more room than the bytes that are there: lists, also those of fields that nobody knows, and columns within each other.
 //!
-//! The library goes by the number of a field and not by its form, so that a field it knows has to have the form it takes for granted: what is walked
-//! through here would not be what is read there.
+//! The library goes by the number of a field and not by its form, so that a field it knows has to have the form it takes for
+//! granted: what is walked through here would not be what is read there.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,10 +1,11 @@
-//! Files of Parquet: columns of row groups to rows, and of the columns only those that anybody looks at; and rows to columns (`table`).
+//! Files of Parquet: columns of row groups to rows, and of the columns only those that anybody looks at; and rows to columns
+//! (`table`).
 //!
 //!     footer ─> schema ─ tree ─> wanted columns ─ pages ─ columns: some rows at once ─> Rows ─ one row a frame ─> map
 //!
-//! The library undoes the encodings of pages; how pages are found and what is believed of what they say (docs/decisions/0043), what the numbers
-//! and bytes stand for, and how rows are put together of columns that are lists and groups, is here. A position is the number of the next row, and
-//! the length of the file it is in.
+//! The library undoes the encodings of pages; how pages are found and what is believed of what they say (docs/decisions/0043),
+//! what the numbers and bytes stand for, and how rows are put together of columns that are lists and groups, is here. A position
+//! is the number of the next row, and the length of the file it is in.
 
 mod thrift;
 mod footer;
@@ -210,7 +211,8 @@ impl Source for ParquetReader {
     }
 }
 
-/// Rows of the wanted columns. A frame is the number of one of them in the file, as text: it is what is shown of a row that fails.
+/// Rows of the wanted columns. A frame is the number of one of them in the file, as text: it is what is shown of a row that
+/// fails.
 struct Rows {
     first: u64,
     roots: Arc<[Root]>,

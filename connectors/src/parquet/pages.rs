@@ -1,5 +1,5 @@
-//! Pages of one column of a group: what their headers say is held against the bytes that are there, and then they are read and their compression is
-//! undone. The library gets them as they are behind that; it would believe the headers.
+//! Pages of one column of a group: what their headers say is held against the bytes that are there, and then they are read and
+//! their compression is undone. The library gets them as they are behind that; it would believe the headers.
 //!
 //!     header ─ thrift: kind, lengths, counts ─ is that possible? ─> bytes ─ compression ─> values: as many as it says? ─> Page
 
@@ -28,8 +28,8 @@ const PAGE_BYTES_MAX: usize = 512 << 20;
 /// Of the pages of all columns that lie open at the same time.
 const OPEN_BYTES_MAX: usize = 2 << 30;
 
-/// Of the pages of all columns that some rows are taken from, with what their levels take where rows are lists. A row may go on over pages without
-/// end, and one that repeats a level millions of times has a few bytes.
+/// Of the pages of all columns that some rows are taken from, with what their levels take where rows are lists. A row may go on
+/// over pages without end, and one that repeats a level millions of times has a few bytes.
 const TAKEN_BYTES_MAX: usize = 4 << 30;
 
 /// What an item of a list takes besides its bytes: its levels, and where it lies.

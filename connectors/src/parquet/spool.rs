@@ -1,5 +1,5 @@
-//! Spool: a file of Parquet that comes as a stream of bytes. It is kept in a file without a name, in the temporary directory of the system,
-//! until it is whole, and read from there.
+//! Spool: a file of Parquet that comes as a stream of bytes. It is kept in a file without a name, in the temporary directory of
+//! the system, until it is whole, and read from there.
 
 use std::fs::File;
 use std::io::Write;

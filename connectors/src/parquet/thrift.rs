@@ -1,5 +1,5 @@
-//! Thrift's compact form, as headers of pages and the footer are written in. What is passed over takes no longer than its bytes: the library counts
-//! what a list says that it has, and there are lists of two thousand millions without a byte in any item.
+//! Thrift's compact form, as headers of pages and the footer are written in. What is passed over takes no longer than its bytes:
+//! the library counts what a list says that it has, and there are lists of two thousand millions without a byte in any item.
 
 /// Fields within fields; the format itself has eight.
 const DEPTH_MAX: usize = 32;
@@ -67,8 +67,8 @@ impl<'a> Thrift<'a> {
         Ok((byte & 0xf, self.there(&[byte & 0xf], count)?))
     }
 
-    /// So many, if there are bytes for as many. The library takes truths in a list for no bytes at all, and reads something else behind them: the format
-    /// has no such list.
+    /// So many, if there are bytes for as many. The library takes truths in a list for no bytes at all, and reads something else
+    /// behind them: the format has no such list.
     fn there(&self, forms: &[u8], count: u64) -> Result<usize> {
         if count > 0 && forms.iter().any(|form| [TRUE, FALSE].contains(form)) {
             return wrong("it has a list of truths");
@@ -123,8 +123,8 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// A struct whose fields are numbers and flags, by the number of their field. `inner` is asked about structs in it, and says whether it has read
-    /// one; all else is passed over.
+    /// A struct whose fields are numbers and flags, by the number of their field. `inner` is asked about structs in it, and says
+    /// whether it has read one; all else is passed over.
     pub fn numbers<const N: usize>(
         &mut self,
         mut inner: impl FnMut(&mut Thrift<'a>, i16) -> Result<bool>,

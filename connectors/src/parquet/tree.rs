@@ -1,7 +1,7 @@
 //! The schema of a file as a tree, and rows put together along it.
 //!
-//! Each leaf is a column of values with two numbers each: how deep the value is defined, and at which level of lists it is a further item. A
-//! group or list is there where its leaves are defined as deep as it is.
+//! Each leaf is a column of values with two numbers each: how deep the value is defined, and at which level of lists it is a
+//! further item. A group or list is there where its leaves are defined as deep as it is.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Values of a page, counted before the library reads them: it makes room for as many as the page says that it has, and a damaged one says two
-//! thousand millions, or more than there is memory anywhere.
+//! Values of a page, counted before the library reads them: it makes room for as many as the page says that it has, and a damaged
+//! one says two thousand millions, or more than there is memory anywhere.
 //!
-//! Values that take bytes are no more than these. Where they need none, as lengths and levels that are all the same, what counts is a bound.
+//! Values that take bytes are no more than these. Where they need none, as lengths and levels that are all the same, what counts
+//! is a bound.
 
 use parquet::basic::Encoding;
 use parquet::column::page::Page;

@@ -14,7 +14,8 @@ use crate::secret;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostgresAccess {
-    /// The server and the database, as `postgres://host:5432/database`. Without a database it is the one that is called like the user.
+    /// The server and the database, as `postgres://host:5432/database`. Without a database it is the one that is called like the
+    /// user.
     #[serde(serialize_with = "secret::address")]
     pub url: String,
     /// Who logs in.

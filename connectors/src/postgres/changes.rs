@@ -1,4 +1,5 @@
-//! What a server tells of its transactions (`pgoutput`, version 1), and the records of it. Pure: any bytes are an answer or a refusal.
+//! What a server tells of its transactions (`pgoutput`, version 1), and the records of it. Pure: any bytes are an answer or a
+//! refusal.
 
 use std::collections::HashMap;
 

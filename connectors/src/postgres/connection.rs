@@ -164,7 +164,8 @@ impl Connection {
         self.writer.send(&bytes).await
     }
 
-    /// What comes next; none when the time is over, and then what has come of it stays. What a server tells without being asked is passed over.
+    /// What comes next; none when the time is over, and then what has come of it stays. What a server tells without being asked
+    /// is passed over.
     pub async fn message(&mut self, deadline: Instant) -> Result<Option<Message>, String> {
         let bytes_max = self.bytes_max;
         loop {

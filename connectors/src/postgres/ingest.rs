@@ -2,9 +2,9 @@
 //!
 //!     slot ─ START_REPLICATION ─> transactions, in the order of their commits ─> changes ─> Feed ─> graph
 //!
-//! The position is the place of a commit in the server's log with the number of changes of it that were taken, so that each change has its effect
-//! once, also when weir is killed in the middle of a transaction. The server keeps what comes after the slot's place, which moves as changes become
-//! durable here; what comes again from there and has been taken is passed over.
+//! The position is the place of a commit in the server's log with the number of changes of it that were taken, so that each
+//! change has its effect once, also when weir is killed in the middle of a transaction. The server keeps what comes after the
+//! slot's place, which moves as changes become durable here; what comes again from there and has been taken is passed over.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ const ROW_TIME_MAX: Duration = Duration::from_secs(300);
 /// SQLSTATE of what is not there.
 const UNDEFINED_OBJECT: &str = "42704";
 
-/// The tables of publications, with the columns that changes may have. Before version 18 changes have no generated columns, whatever the
-/// view says; since then the view is right. Before version 12 there are none.
+/// The tables of publications, with the columns that changes may have. Before version 18 changes have no generated columns,
+/// whatever the view says; since then the view is right. Before version 12 there are none.
 const TABLES: &str = "SELECT to_jsonb(t) || jsonb_build_object('columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) \
     FROM pg_catalog.pg_attribute a \
     JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -67,7 +67,8 @@ pub struct PostgresIngest {
     /// Whether the slot is made where there is none.
     #[serde(default = "yes")]
     pub create_slot: bool,
-    /// Whether the stream begins with all rows that the tables have then. Otherwise it begins with the first change after the slot was made.
+    /// Whether the stream begins with all rows that the tables have then. Otherwise it begins with the first change after the
+    /// slot was made.
     #[serde(default)]
     pub snapshot: bool,
     /// Taken and shown; records are always evaluated in their order.
@@ -202,7 +203,8 @@ impl Reader {
         let mut exported = None;
         if !has_slot {
             let slot = &self.definition.slot;
-            // Until the rows are all read, a slot can be made once more: what has been read comes again then, and with it what has changed.
+            // Until the rows are all read, a slot can be made once more: what has been read comes again then, and with it what
+            // has changed.
             if self.stood.is_some() && !stood.beginning {
                 let hint = "what has changed since is lost; delete this ingest stream and create it anew, with another snapshot if need be";
                 return Err(Refused::Position(format!("there is no slot {slot} any more: {hint}")));
@@ -281,8 +283,8 @@ impl Reader {
         Ok(exported.ok_or_else(broken)?)
     }
 
-    /// Reads all rows of the tables, as they were when the slot was made, or, if that moment is over, as they are now: then changes that these rows
-    /// have in them already come once more.
+    /// Reads all rows of the tables, as they were when the slot was made, or, if that moment is over, as they are now: then
+    /// changes that these rows have in them already come once more.
     async fn rows(&mut self, stood: &Stood, exported: Option<&str>, inlet: &Inlet) -> Result<(), Refused> {
         let mut connection = self.login.connect(false).await?;
         connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ANSWER_TIME_MAX).await?;

@@ -1,5 +1,5 @@
-//! What the server keeps for weir: its log, from the first transaction on that is not durable here. It is told how far that is, also while nothing
-//! comes that anybody wants, so that it need not keep what others write.
+//! What the server keeps for weir: its log, from the first transaction on that is not durable here. It is told how far that is,
+//! also while nothing comes that anybody wants, so that it need not keep what others write.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! PostgreSQL: changes of tables in, by logical replication, and results out, into tables. Its protocol (version 3) is spoken here
-//! (docs/decisions/0028).
+//! PostgreSQL: changes of tables in, by logical replication, and results out, into tables. Its protocol (version 3) is spoken
+//! here (docs/decisions/0028).
 //!
 //!     PostgresIngest ─ START_REPLICATION from the slot ─> pgoutput ─> changes ─> Feed ─> graph
 //!        <── status: what is durable ─── Keeper ──────────────────────────────────┘

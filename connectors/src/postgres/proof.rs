@@ -1,5 +1,5 @@
-//! How a password is proven without telling it: MD5 as older servers ask for it, and SCRAM-SHA-256 (RFC 5802, 7677), by which the server proves
-//! that it knows the password, too.
+//! How a password is proven without telling it: MD5 as older servers ask for it, and SCRAM-SHA-256 (RFC 5802, 7677), by which the
+//! server proves that it knows the password, too.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU32;

@@ -98,8 +98,8 @@ fn is_exact(text: &str) -> bool {
     }
 }
 
-/// A day or a moment as ISO 8601 has it: 1 BC is the year 0, and years before that and those of more than four digits have a sign.
-/// None of what is neither, as `infinity`.
+/// A day or a moment as ISO 8601 has it: 1 BC is the year 0, and years before that and those of more than four digits have a
+/// sign. None of what is neither, as `infinity`.
 fn moment(text: &str, zone: &str) -> Option<String> {
     let (text, before_christ) = text.strip_suffix(" BC").map_or((text, false), |text| (text, true));
     let (year, rest) = text.split_once('-')?;

@@ -1,5 +1,5 @@
-//! The definition of an output to PostgreSQL, and what writes it: in order, many results in one transaction, without waiting for one before the next
-//! is sent. What each result runs is a statement that the server has read before.
+//! The definition of an output to PostgreSQL, and what writes it: in order, many results in one transaction, without waiting for
+//! one before the next is sent. What each result runs is a statement that the server has read before.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,8 +26,8 @@ const LIMITS: &str =
 /// Parameters of a statement, as many as the protocol has room for.
 const PARAMETERS_MAX: usize = 65_535;
 
-/// What a server says of a result that it will not take the next time either: values that do not fit, constraints, too much for a row or an index,
-/// words of a trigger.
+/// What a server says of a result that it will not take the next time either: values that do not fit, constraints, too much for a
+/// row or an index, words of a trigger.
 const OF_THE_RESULT: [&str; 6] = ["21", "22", "23", "44", "54", "P0"];
 
 /// What it says of a statement that is none, whatever is in the database.
@@ -75,7 +75,8 @@ pub enum PostgresRows {
 pub struct PostgresStatement {
     /// One statement, with `$1`, `$2` and so on for its parameters.
     pub sql: String,
-    /// Each parameter: a JSON pointer into the result, as `/data/name`, or `id` (the same whenever the same result is sent again), or `tick`.
+    /// Each parameter: a JSON pointer into the result, as `/data/name`, or `id` (the same whenever the same result is sent
+    /// again), or `tick`.
     #[serde(default)]
     pub parameters: Vec<String>,
 }

@@ -68,8 +68,8 @@ pub fn put_command(command: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-/// An answer that comes piece by piece. What was taken apart once is not looked at again: a long list would be, from its beginning, with each
-/// piece of it.
+/// An answer that comes piece by piece. What was taken apart once is not looked at again: a long list would be, from its
+/// beginning, with each piece of it.
 #[derive(Default)]
 struct Answer {
     /// So many bytes of it are taken apart.

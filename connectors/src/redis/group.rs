@@ -2,10 +2,10 @@
 //!
 //!     XREADGROUP, XAUTOCLAIM ─> entries ─> Feed ─> graph ─ durable ─> XACK
 //!
-//! One connection, and one question at a time: nothing is acknowledged while an answer is under way, so that an entry in it that has been handed on is
-//! known, and what was not heard to be acknowledged is said again on the next connection before anything is read there. Across a kill it is at least
-//! once. The stored position cannot tell what of the pending entries had its effect: those that were taken over from others have smaller ids than
-//! others before them.
+//! One connection, and one question at a time: nothing is acknowledged while an answer is under way, so that an entry in it that
+//! has been handed on is known, and what was not heard to be acknowledged is said again on the next connection before anything is
+//! read there. Across a kill it is at least once. The stored position cannot tell what of the pending entries had its effect:
+//! those that were taken over from others have smaller ids than others before them.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -39,7 +39,8 @@ const HELD_BACK: Duration = Duration::from_secs(5);
 /// The same while there is something to be acknowledged soon: meanwhile nothing else can be said on the connection.
 const HELD_BACK_FOR_ACKNOWLEDGEMENTS: Duration = Duration::from_millis(100);
 
-/// What came for a connection that is gone, and whose last question the server was still holding back, is read when that is over for sure.
+/// What came for a connection that is gone, and whose last question the server was still holding back, is read when that is over
+/// for sure.
 const READ_AGAIN: Duration = HELD_BACK.saturating_add(Duration::from_secs(1));
 
 /// Where others are waited for no other time.

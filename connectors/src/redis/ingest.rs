@@ -1,7 +1,7 @@
 //! The definition of a stream from Redis, and what reads it without a group: entries of one key, behind the position.
 //!
-//! The position is the id of the last entry. One request is always under way, so that an entry is here as soon as it is there; the server holds it
-//! back until there is one. Entries that did not fit into a batch wait for the next.
+//! The position is the id of the last entry. One request is always under way, so that an entry is here as soon as it is there;
+//! the server holds it back until there is one. Entries that did not fit into a batch wait for the next.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -58,15 +58,16 @@ pub struct RedisIngest {
     /// Where the stream begins, or the group that it makes: with what comes from now on, or with the oldest entry that is there.
     #[serde(default)]
     pub start_from: RedisStart,
-    /// A group of the server's that several share the stream by; the server keeps what each has been given. Made where there is none. Without it weir
-    /// reads all of the stream, and keeps itself where it stands, exactly.
+    /// A group of the server's that several share the stream by; the server keeps what each has been given. Made where there is
+    /// none. Without it weir reads all of the stream, and keeps itself where it stands, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Who this stream is within the group, and nobody else. Without it a name that nobody has, the same for the life of the stream.
+    /// Who this stream is within the group, and nobody else. Without it a name that nobody has, the same for the life of the
+    /// stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
-    /// Entries that another one of the group has been given and has not acknowledged for so long are taken over from it; a minute when not given. 0: none are,
-    /// and then `consumer` has to be given.
+    /// Entries that another one of the group has been given and has not acknowledged for so long are taken over from it; a minute
+    /// when not given. 0: none are, and then `consumer` has to be given.
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 86400))]
     pub claim_after_seconds: Option<u64>,

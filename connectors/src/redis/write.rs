@@ -127,8 +127,8 @@ impl Publish for Adder {
     }
 }
 
-/// Whether the server, or what it knows of us, is not what it was. After a failover the name may be that of another one, which only a new connection
-/// finds.
+/// Whether the server, or what it knows of us, is not what it was. After a failover the name may be that of another one, which
+/// only a new connection finds.
 fn is_elsewhere(error: &str) -> bool {
     matches!(error.split(' ').next(), Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH"))
 }

@@ -2,8 +2,8 @@
 //!
 //!     0, number of a schema (4 bytes), [of Protobuf: which message], datum        the format of a record
 //!
-//! This is the only place that knows how registries are asked. What is done with schemas: `source` reads records by them, as many as are seen and
-//! no more than a bound; outputs (`output_format`) take theirs once.
+//! This is the only place that knows how registries are asked. What is done with schemas: `source` reads records by them, as many
+//! as are seen and no more than a bound; outputs (`output_format`) take theirs once.
 
 mod source;
 
@@ -36,7 +36,8 @@ const REFERENCES_MAX: usize = 200;
 /// For one question.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What registries call it when a subject, a version or a schema is not there. Another 404 is that of something else which answers there.
+/// What registries call it when a subject, a version or a schema is not there. Another 404 is that of something else which
+/// answers there.
 const ABSENT: RangeInclusive<u64> = 40_401..=40_403;
 
 /// The first byte of a record.
@@ -88,7 +89,8 @@ pub struct Registration {
     /// `AVRO`, `PROTOBUF` or `JSON`.
     pub kind: String,
     pub text: String,
-    /// What it refers to, and what that does, by the names they have there. Of one name there is one: that of the first who refers to it.
+    /// What it refers to, and what that does, by the names they have there. Of one name there is one: that of the first who
+    /// refers to it.
     pub references: Vec<(String, String)>,
 }
 

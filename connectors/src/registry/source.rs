@@ -2,8 +2,8 @@
 //!
 //!     source ─ batch ─> numbers of schemas ─ those not known: asked for, the batch held back ─> batch with its decoders
 //!
-//! While the registry cannot be reached the stream waits, as it does for its source. A schema that the registry does not have makes the
-//! records fail that name it.
+//! While the registry cannot be reached the stream waits, as it does for its source. A schema that the registry does not have
+//! makes the records fail that name it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -91,8 +91,8 @@ impl Registered {
         }
     }
 
-    /// The schemas that a batch names and that are not known yet, or were not any more when it was read. Of very many that are absent
-    /// the first are not to be asked for again before the last were.
+    /// The schemas that a batch names and that are not known yet, or were not any more when it was read. Of very many that are
+    /// absent the first are not to be asked for again before the last were.
     fn missing(&self, batch: &Frames, read_at: Instant) -> BTreeSet<u32> {
         let mut last = None;
         let mut missing = BTreeSet::new();

@@ -33,7 +33,8 @@ use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
-/// How long nothing more has to come of a file that has been put aside until the new one is read: whoever writes may not know of it yet.
+/// How long nothing more has to come of a file that has been put aside until the new one is read: whoever writes may not know of
+/// it yet.
 const PUT_ASIDE: Duration = Duration::from_secs(1);
 
 /// What a mark of bytes in UTF-8 takes, behind which no line ends.
@@ -46,8 +47,8 @@ pub struct FileIngest {
     /// What the file holds, and the query that runs on each record.
     #[serde(default = "FileFormat::create_nodes")]
     pub format: FileFormat,
-    /// The file, relative to the working directory of the service or absolute. With `*`, `?`, `[…]` or `**` in it all files that match, in the
-    /// order of their names.
+    /// The file, relative to the working directory of the service or absolute. With `*`, `?`, `[…]` or `**` in it all files that
+    /// match, in the order of their names.
     pub path: PathBuf,
     /// Its character set.
     #[serde(default = "config::utf_8")]

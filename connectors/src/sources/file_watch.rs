@@ -1,7 +1,8 @@
-//! Files that somebody writes to, watched for streams that rest at their ends: one thread for all of them, which looks how long they are, and whether
-//! they are still what lies at their place.
+//! Files that somebody writes to, watched for streams that rest at their ends: one thread for all of them, which looks how long
+//! they are, and whether they are still what lies at their place.
 //!
-//! The system could say when a file is written to (inotify), but not on every file system: what another machine writes, it does not see.
+//! The system could say when a file is written to (inotify), but not on every file system: what another machine writes, it does
+//! not see.
 
 use std::sync::{Mutex, MutexGuard, Weak};
 use std::thread;

@@ -2,8 +2,8 @@
 //!
 //!     pattern, name ─> Opened ─ FileIngest::source ─> Frames, until it ends ─> the next one
 //!
-//! A position says which file it lies in, what that is known by (its beginning), and where in it. So a file that has been replaced while
-//! nobody read it is noticed. It is read from its beginning where files are followed, and an error otherwise.
+//! A position says which file it lies in, what that is known by (its beginning), and where in it. So a file that has been
+//! replaced while nobody read it is noticed. It is read from its beginning where files are followed, and an error otherwise.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

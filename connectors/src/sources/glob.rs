@@ -1,7 +1,7 @@
 //! Paths with `*`, `?`, `[…]` and `**` in them: which files they name, in order.
 //!
-//! The order is that of names, part by part, so that it does not depend on when anybody looked. What begins with a dot is named by a part
-//! that begins with one, as in a shell.
+//! The order is that of names, part by part, so that it does not depend on when anybody looked. What begins with a dot is named
+//! by a part that begins with one, as in a shell.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -108,7 +108,8 @@ fn walk(base: &Path, parts: &[&OsStr], found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether a name is as the pattern says. Of stars only the newest is ever tried longer: that suffices, and takes no more than the product of both.
+/// Whether a name is as the pattern says. Of stars only the newest is ever tried longer: that suffices, and takes no more than
+/// the product of both.
 fn matches(pattern: &[char], name: &[char]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star = None;

@@ -54,12 +54,12 @@ pub struct HttpPollIngest {
     /// Sent with each request. The values are secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Secret>,
-    /// Where in an answer of JSON the records are, as a JSON Pointer (`/items`). Without it a list is its elements, and anything else one record;
-    /// an answer of JSON lines is cut into these.
+    /// Where in an answer of JSON the records are, as a JSON Pointer (`/items`). Without it a list is its elements, and anything
+    /// else one record; an answer of JSON lines is cut into these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records_at: Option<String>,
-    /// Where in an answer of JSON the cursor is that the next request is made with, as a JSON Pointer (`/next`). An answer with records and another cursor
-    /// is followed by the next request at once.
+    /// Where in an answer of JSON the cursor is that the next request is made with, as a JSON Pointer (`/next`). An answer with
+    /// records and another cursor is followed by the next request at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor_at: Option<String>,
     /// The parameter of the query that carries the cursor; `cursor` when not given.

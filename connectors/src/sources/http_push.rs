@@ -22,7 +22,8 @@ pub struct HttpPushIngest {
     /// What a record is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// Requests whose `Idempotency-Key` is remembered, the newest; one that comes again has no effect. 1000 when not given, 10000 at most.
+    /// Requests whose `Idempotency-Key` is remembered, the newest; one that comes again has no effect. 1000 when not given, 10000
+    /// at most.
     #[serde(default = "keys_remembered", deserialize_with = "config::count")]
     pub keys_remembered: u64,
     /// Taken and shown; records are always evaluated in their order.

@@ -1,8 +1,8 @@
 //! A reactive stream: records behind their lengths over a TCP connection that weir opens. The destination of that name, of
 //! this weir or another, is the other side.
 //!
-//! When the other side closes behind a whole record the stream is complete, unless it is to go on then, too. A connection that breaks is
-//! made anew; nothing is kept meanwhile, so what was sent then is lost.
+//! When the other side closes behind a whole record the stream is complete, unless it is to go on then, too. A connection that
+//! breaks is made anew; nothing is kept meanwhile, so what was sent then is lost.
 
 use std::time::Duration;
 

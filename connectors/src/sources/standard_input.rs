@@ -47,7 +47,8 @@ pub struct StandardInputIngest {
 
 const PLACE: &str = "standard input";
 
-/// Whether this process has read any of it, so that what comes belongs to what came. The input of another process was another one.
+/// Whether this process has read any of it, so that what comes belongs to what came. The input of another process was another
+/// one.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 impl SourceConfig for StandardInputIngest {

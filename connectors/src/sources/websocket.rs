@@ -39,8 +39,9 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 /// Pings without an answer, after which nobody is there.
 const PINGS_UNANSWERED_MAX: u32 = 3;
 
-/// All sockets of an interval say that they are alive at so many moments of it, counted from when the first of them began: a thousand that each
-/// had a moment of its own would wake the machine a thousand times an interval, and twice, as answers come back.
+/// All sockets of an interval say that they are alive at so many moments of it, counted from when the first of them began: a
+/// thousand that each had a moment of its own would wake the machine a thousand times an interval, and twice, as answers come
+/// back.
 const MOMENTS: u32 = 5;
 static FIRST: OnceLock<Instant> = OnceLock::new();
 

@@ -13,7 +13,8 @@ use crate::error::{Code, Span};
 pub struct QueryGraph {
     pub pattern: Pattern,
     pub declared: Vec<Slot>,
-    /// The variables of its relationships so far. Two of them may stand for one relationship, if an earlier clause gave it both names.
+    /// The variables of its relationships so far. Two of them may stand for one relationship, if an earlier clause gave it both
+    /// names.
     relationships: Vec<Text>,
 }
 

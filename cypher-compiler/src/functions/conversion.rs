@@ -195,7 +195,8 @@ fn to_boolean(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     }
 }
 
-/// Nodes and edges are shown with what is known of them now; so the graph is asked. Keys are in order: equal values have equal texts.
+/// Nodes and edges are shown with what is known of them now; so the graph is asked. Keys are in order: equal values have equal
+/// texts.
 fn to_json(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let (mut out, mut room) = (Vec::new(), context.room());
     json::write(&complete(context, &arguments[0], &mut room)?, context.ids(), &mut out);

@@ -15,7 +15,8 @@ enum Part {
     Edge(usize),
 }
 
-/// What is the same wherever a visit begins. The delta join begins at every node and every edge, so nothing is searched through step by step.
+/// What is the same wherever a visit begins. The delta join begins at every node and every edge, so nothing is searched through
+/// step by step.
 struct Layout {
     /// Which part of the pattern fills a slot; slots not in here are filled by the input row.
     fills: HashMap<Slot, Part>,
@@ -32,7 +33,8 @@ pub struct Order<'a> {
     layout: Rc<Layout>,
     visited: Vec<bool>,
     crossed: Vec<bool>,
-    /// Edges that touch what has been visited, the one to cross first on top. Some have been crossed since, and some weigh more by now.
+    /// Edges that touch what has been visited, the one to cross first on top. Some have been crossed since, and some weigh more
+    /// by now.
     leading: BinaryHeap<(usize, Reverse<usize>)>,
     /// How much of what each condition mentions has not been visited.
     missing: Vec<usize>,

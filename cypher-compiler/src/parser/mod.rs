@@ -27,7 +27,8 @@ const DEPTH_MAX: usize = 200;
 const CHAIN_LENGTH_MAX: usize = 1000;
 /// Nodes that one clause looks for: the order in which they are found is weighed for all of them together.
 const MATCHED_NODES_MAX: usize = 2000;
-/// Of the whole query, also those on other sides of a UNION and in subqueries: they lie within each other for the stages after this one.
+/// Of the whole query, also those on other sides of a UNION and in subqueries: they lie within each other for the stages after
+/// this one.
 const CLAUSE_COUNT_MAX: usize = 1000;
 /// Expressions that lie within each other, by nesting and by chains together.
 const HEIGHT_MAX: usize = CHAIN_LENGTH_MAX + DEPTH_MAX;

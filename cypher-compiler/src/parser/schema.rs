@@ -1,4 +1,5 @@
-//! Commands about the graph as a whole: `CREATE`, `DROP` and `SHOW` for indexes and for what expires. A command is the whole text.
+//! Commands about the graph as a whole: `CREATE`, `DROP` and `SHOW` for indexes and for what expires. A command is the whole
+//! text.
 
 use weir_model::Text;
 use weir_model::schema::{Expires, ExpiryRule, Schema};

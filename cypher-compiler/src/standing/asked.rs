@@ -7,8 +7,8 @@ use crate::error::Diagnostic;
 use crate::lower::orders;
 use crate::{Options, compile, walk};
 
-/// The two older modes compare properties by type and value, and have rules of their own for what is absent; so theirs is the maintained
-/// plan, with orders in which its pattern can be visited in place of the paths along which it is maintained.
+/// The two older modes compare properties by type and value, and have rules of their own for what is absent; so theirs is the
+/// maintained plan, with orders in which its pattern can be visited in place of the paths along which it is maintained.
 pub fn compile_asked(text: &str, mode: StandingMode, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
     if mode == StandingMode::AnyQuery {
         return compile(text, options);

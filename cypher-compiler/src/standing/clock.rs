@@ -1,7 +1,7 @@
 //! Conditions on the current time: those that time alone turns once at most can be maintained, and are marked.
 //!
-//! That is so where one side of `<`, `<=`, `>` or `>=` runs forward (or backward) with the clock, and the other does not look at it:
-//! `timestamp() - n.seen > 60000`, `e.at > datetime() - duration('PT5M')`, `n.day < date()`.
+//! That is so where one side of `<`, `<=`, `>` or `>=` runs forward (or backward) with the clock, and the other does not look at
+//! it: `timestamp() - n.seen > 60000`, `e.at > datetime() - duration('PT5M')`, `n.day < date()`.
 
 use weir_model::clock::is_order;
 use weir_model::expression::Binary;

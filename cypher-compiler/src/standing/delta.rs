@@ -4,12 +4,12 @@ use weir_model::plan::{Atom, DeltaPath, Pattern, Step};
 
 use crate::lower::order::Order;
 
-/// Patterns of more edges have no paths. What is kept of one, and the time to make it, grow with the square of it: 256 in a chain take some
-/// 10 MB, and several times that where each node is compared with the next.
+/// Patterns of more edges have no paths. What is kept of one, and the time to make it, grow with the square of it: 256 in a chain
+/// take some 10 MB, and several times that where each node is compared with the next.
 pub const EDGES_MAX: usize = 256;
 
-/// One path for each edge, and for each node that anything depends on: a node without labels, conditions and reads never
-/// changes, because every id is a node, except where it is all there is. An error is how many edges there are, where they are too many.
+/// One path for each edge, and for each node that anything depends on: a node without labels, conditions and reads never changes,
+/// because every id is a node, except where it is all there is. An error is how many edges there are, where they are too many.
 pub fn paths(pattern: &Pattern) -> Result<Vec<DeltaPath>, usize> {
     if pattern.edges.len() > EDGES_MAX {
         return Err(pattern.edges.len());
@@ -47,8 +47,8 @@ fn finish(mut order: Order<'_>) -> Vec<Step> {
     }
 }
 
-/// Pairs of a node and a branch of it, and of branches of one node, in the tree below `root`: branches must be satisfied by different
-/// neighbours, and no node is a neighbour of its own.
+/// Pairs of a node and a branch of it, and of branches of one node, in the tree below `root`: branches must be satisfied by
+/// different neighbours, and no node is a neighbour of its own.
 pub fn siblings(pattern: &Pattern, root: usize) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let mut reached = vec![false; pattern.nodes.len()];

@@ -12,7 +12,7 @@ use crate::ast::{
 use crate::bind::Draft;
 use crate::error::{Code, Diagnostic, Span};
 use crate::lexer::{self, TokenKind};
-use crate::{Options, procedures, unknown_parameter};
+use crate::{Options, parser, procedures, unknown_parameter};
 
 const CODE: Code = Code::NotMaintainable;
 
@@ -108,7 +108,8 @@ fn in_expression(text: &str, expression: &Expression, options: &Options, found: 
 
 const OF_INDEXES: &str = "tells of indexes, which are no facts of it";
 
-/// Those whose rows follow from the graph as it is: each is named here, so that a new one is refused until somebody has thought of it.
+/// Those whose rows follow from the graph as it is: each is named here, so that a new one is refused until somebody has thought
+/// of it.
 const FOLLOWING: [&str; 6] =
     ["getFilteredEdges", "db.relationshipTypes", "db.propertyKeys", "dbms.labels", "subscribers", "subscriptions"];
 
@@ -146,20 +147,18 @@ fn command(text: &str, clause: &Clause, procedure: &str) -> Option<&'static str>
 }
 
 /// Expressions that cannot.
-pub fn expressions(text: &str, draft: &Draft) -> Result<(), Vec<Diagnostic>> {
+pub fn expressions(text: &str, draft: &Draft, options: &Options) -> Result<(), Vec<Diagnostic>> {
     if let Some(name) = draft.parameters.first() {
         // Not one that is missing: there is nobody who could give it.
         let refused = Diagnostic { code: Code::Parameter, ..unknown_parameter(text, name) };
         return Err(vec![refused.with_hint(Some(super::NO_PARAMETERS.into()))]);
     }
-    let mut all = Vec::new();
-    draft.root.all_expressions(&mut all);
-    let mut found = None;
-    all.into_iter().for_each(|expr| of_expression(expr, &mut found));
-    match found {
-        Some((name, bare)) => {
+    let refused = of_draft(draft);
+    match refused.first() {
+        Some((name, _)) => {
             let hint = (!name.starts_with("rand")).then(|| HINT.to_owned());
-            Err(vec![Diagnostic::compile(text, place(text, name, bare), CODE, by_itself(name)).with_hint(hint)])
+            let place = place(text, &refused, options);
+            Err(vec![Diagnostic::compile(text, place, CODE, by_itself(name)).with_hint(hint)])
         }
         None => Ok(()),
     }
@@ -170,21 +169,57 @@ pub fn by_itself(name: &str) -> String {
     format!("A standing query's results follow from the graph: `{name}()` does not, and cannot stand in them")
 }
 
-/// The first function of an expression that depends on those, and whether it is called without arguments.
-pub fn of_expression(expr: &Expr, found: &mut Option<(&'static str, bool)>) {
+/// The name of a function, and whether it is called without arguments.
+pub type Refused = (&'static str, bool);
+
+fn of_draft(draft: &Draft) -> Vec<Refused> {
+    let (mut all, mut found) = (Vec::new(), Vec::new());
+    draft.root.all_expressions(&mut all);
+    all.into_iter().for_each(|expr| of_expression(expr, &mut found));
+    found
+}
+
+/// The calls in an expression that depend on those.
+pub fn of_expression(expr: &Expr, found: &mut Vec<Refused>) {
     if let Expr::Clocked(_) = expr {
         return;
     }
     if let Expr::Call { function, arguments } = expr
         && changes_by_itself(expr)
     {
-        found.get_or_insert((function.name, arguments.is_empty()));
+        found.push((function.name, arguments.is_empty()));
     }
     expr.children().into_iter().for_each(|child| of_expression(child, found));
 }
 
-/// Where a function is called by this name, `bare` without arguments.
-fn place(text: &str, name: &str, bare: bool) -> Span {
+/// Where the first of them is called. An expression does not know where it was written, and the same call may well stand
+/// elsewhere: it is the one without which, and without those before it, fewer are refused.
+fn place(text: &str, refused: &[Refused], options: &Options) -> Span {
+    let Some(first) = refused.first() else { return Span::default() };
+    let count = |refused: &[Refused]| refused.iter().filter(|other| *other == first).count();
+    let calls = calls(text, *first);
+    let as_many_without = |last: &Call| {
+        let mut without = text.to_owned();
+        for Call { whole, .. } in calls.iter().take_while(|call| call.whole.end <= last.whole.end) {
+            // As long as the call, so that the others stay where they are; no call is shorter.
+            let width = whole.end - whole.start;
+            without.replace_range(whole.start..whole.end, &format!("{:width$}", "null"));
+        }
+        let draft = parser::parse(&without).and_then(|tree| super::marked(&without, &tree, options));
+        draft.is_ok_and(|draft| count(&of_draft(&draft)) == count(refused))
+    };
+    let at = calls.partition_point(as_many_without);
+    calls.get(at).or(calls.first()).map_or(Span::default(), |call| call.name)
+}
+
+struct Call {
+    name: Span,
+    /// With its arguments.
+    whole: Span,
+}
+
+/// Where a function is called by this name, `bare` without arguments; a call within a call comes before it.
+fn calls(text: &str, (name, bare): Refused) -> Vec<Call> {
     let tokens = lexer::lex(text).tokens;
     let words: Vec<&str> = name.split('.').collect();
     let length = 2 * words.len() - 1;
@@ -196,7 +231,24 @@ fn place(text: &str, name: &str, bare: bool) -> Span {
         })
     };
     let symbol = |at: usize, wanted: &'static str| tokens.get(at).map(|token| &token.kind) == Some(&TokenKind::Symbol(wanted));
-    let calls = (0..tokens.len()).filter(|at| is_name(*at) && symbol(at + length, "("));
-    let mut calls = calls.filter(|at| !bare || symbol(at + length + 1, ")"));
-    calls.next().map_or(Span::default(), |at| Span { start: tokens[at].span.start, end: tokens[at + length - 1].span.end })
+    let closing = |open: usize| {
+        let mut depth = 0;
+        let closes = |at: &usize| {
+            depth += i32::from(symbol(*at, "(")) - i32::from(symbol(*at, ")"));
+            depth == 0
+        };
+        (open..tokens.len()).find(closes)
+    };
+    let call = |at: usize| {
+        let open = at + length;
+        let is_call = is_name(at) && symbol(open, "(") && (!bare || symbol(open + 1, ")"));
+        let closed = if is_call { closing(open) } else { None };
+        closed.map(|closed| {
+            let from = tokens[at].span;
+            Call { name: from.to(tokens[open - 1].span), whole: from.to(tokens[closed].span) }
+        })
+    };
+    let mut calls: Vec<Call> = (0..tokens.len()).filter_map(call).collect();
+    calls.sort_by_key(|call| call.whole.end);
+    calls
 }

@@ -1,8 +1,9 @@
 //! Patterns taken apart: what a delta join can follow, what is joined by value, and what is looked for row by row.
 //!
-//! A pattern falls into parts that no edge connects; those are joined. A part of single edges is one maintained `Match`. In a part
-//! with chains or named paths one piece of single edges is maintained, and the rest is looked for from there. What a chain asks for while it
-//! is followed (`all(r IN rs WHERE r.w = c.i)`, and of a shortest one whatever is asked of its path) is found before it, wherever it lies.
+//! A pattern falls into parts that no edge connects; those are joined. A part of single edges is one maintained `Match`. In a
+//! part with chains or named paths one piece of single edges is maintained, and the rest is looked for from there. What a chain
+//! asks for while it is followed (`all(r IN rs WHERE r.w = c.i)`, and of a shortest one whatever is asked of its path) is found
+//! before it, wherever it lies.
 
 use weir_model::plan::{Operator, Pattern, PatternPath, Slot};
 use weir_model::{Expr, plan};
@@ -173,8 +174,8 @@ fn is_lone_anchor(pattern: &Pattern) -> bool {
     pattern.edges.is_empty() && conditions.into_iter().any(|condition| anchored(condition, node.slot).is_some())
 }
 
-/// Whether conditions that look at other pieces, too, say which node of this one is meant: every id names a node, whether or not anything is
-/// known of it, so it cannot be one of those that a join would find.
+/// Whether conditions that look at other pieces, too, say which node of this one is meant: every id names a node, whether or not
+/// anything is known of it, so it cannot be one of those that a join would find.
 fn is_entered(piece: &Pattern, across: &[Expr]) -> bool {
     piece.nodes.iter().any(|node| across.iter().any(|condition| anchored(condition, node.slot).is_some()))
 }
@@ -273,8 +274,8 @@ impl Maintain<'_> {
         self.filter(operator, above)
     }
 
-    /// A pattern with chains or named paths over rows that its chains may ask for: of each part pieces of single edges, those that chains ask
-    /// for among them, joined with each other and the rows; and from what is found so the rest.
+    /// A pattern with chains or named paths over rows that its chains may ask for: of each part pieces of single edges, those
+    /// that chains ask for among them, joined with each other and the rows; and from what is found so the rest.
     pub fn begun_at_pieces(&mut self, input: Operator, mut pattern: Pattern) -> Operator {
         let start = self.start(&pattern);
         let in_start = |pattern: &Pattern, edge: usize| {

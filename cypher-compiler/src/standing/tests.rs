@@ -376,7 +376,8 @@ fn any_query_is_taken_apart() {
             vec!["Aggregate", "delta of node 0", "delta of edge 0", "read"],
             vec!["Subquery", "Join"],
         ),
-        // A condition on the second node compares it with one of the clause before: in the part of the second alone it has no value.
+        // A condition on the second node compares it with one of the clause before: in the part of the second alone it has no
+        // value.
         (
             "MATCH (a) MATCH (a), (b) WHERE a.k < b.k RETURN id(a) AS a",
             vec!["Filter (#", "Join", "delta of node 0"],
@@ -513,6 +514,26 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
         ("RETURN $p AS p", "1.8", "Parameter", "Unknown parameter `p`"),
     ] {
         assert_eq!(compiled(AnyQuery, text), format!("{place} {code}: {message}\n"), "{text}");
+    }
+}
+
+/// The same call may stand elsewhere, where it is understood.
+#[test]
+fn of_several_calls_the_one_that_is_refused_is_shown() {
+    for (text, place) in [
+        ("MATCH (n) WHERE timestamp() - n.at > 5 RETURN timestamp() AS now", "1.47"),
+        ("MATCH (n) WHERE n.at < timestamp() AND n.at = timestamp() RETURN n", "1.47"),
+        ("MATCH (n) WHERE n.at = timestamp() AND n.at < timestamp() RETURN n", "1.24"),
+        ("WITH 'datetime()' AS x MATCH (n) WHERE n.at < datetime() RETURN datetime().hour AS x", "1.65"),
+        ("MATCH (n) WHERE EXISTS { (n)-->(m) WHERE m.at < date() } RETURN date() /* date() */ AS d", "1.65"),
+        ("RETURN datetime({epochMillis: 1}) AS a, datetime(datetime({timezone: 'Asia/Tokyo'})) AS b", "1.50"),
+        (
+            "MATCH (n) WHERE timestamp() > n.a AND timestamp() > n.b AND timestamp() > n.c RETURN [timestamp(), timestamp()] AS t",
+            "1.87",
+        ),
+    ] {
+        let refused = compiled(AnyQuery, text);
+        assert!(refused.starts_with(&format!("{place} NotMaintainable: ")), "{text}\n{refused}");
     }
 }
 

@@ -364,7 +364,8 @@ impl Batch {
 /// Where nodes lie, about: slots by the order of ids, which are hashes and lie evenly.
 #[derive(Debug)]
 struct Directory {
-    /// One more than are used, for where the last one ends. Those of hashes are made as they are needed: all at once would be a long pause.
+    /// One more than are used, for where the last one ends. Those of hashes are made as they are needed: all at once would be a
+    /// long pause.
     slots: Vec<Slot>,
     used: usize,
     /// How many slots have their `start`.

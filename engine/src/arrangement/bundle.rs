@@ -1,12 +1,12 @@
-//! Bundle: the properties of a node that became what they are at one tick, as one fact. A fact of its own takes 24 bytes whatever it
-//! holds; here a property takes three more than its value, mostly.
+//! Bundle: the properties of a node that became what they are at one tick, as one fact. A fact of its own takes 24 bytes whatever
+//! it holds; here a property takes three more than its value, mostly.
 //!
 //!     count 1 | wide 1 | symbols 2 or 4 each, ascending | ends 1 or 4 each | values
 //!     wide    bit 0: symbols take 4 bytes; bit 1: ends do
 //!     value   the form of its payload 1 | an integer or a float without the bytes that are zero at its end, or the bytes of anything else
 //!
-//! The properties of a node in a segment either are facts or lie in a bundle, all of them. It is the last of the node's facts. Whoever reads
-//! gets facts: what does not fit a payload stays in the bundle, and the payload points there.
+//! The properties of a node in a segment either are facts or lie in a bundle, all of them. It is the last of the node's facts.
+//! Whoever reads gets facts: what does not fit a payload stays in the bundle, and the payload points there.
 
 use weir_model::Symbol;
 use weir_model::codec::{FORM_ENCODED, FORM_FLOAT, FORM_INTEGER, FORM_LONG_TEXT, FORM_TEXT, arena_bytes, extent, in_arena};

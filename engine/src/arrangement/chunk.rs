@@ -7,14 +7,16 @@
 //!     lengths of the five that follow, but for the last, u32 each
 //!     names: stream, columns | facts: stream as it was, as it is here, columns          see `columns`
 //!
-//! In the part of a run with the newest versions, the other ends of edges are numbers. What ids they are say the chunks of that part together, so a chunk has
-//! to be *named* before its edges can be read. Ids ascend. The versions of a node lie by tag, then fact key, then tick.
+//! In the part of a run with the newest versions, the other ends of edges are numbers. What ids they are say the chunks of that
+//! part together, so a chunk has to be *named* before its edges can be read. Ids ascend. The versions of a node lie by tag, then
+//! fact key, then tick.
 //!
 //! In format 4 of the directory the body, as it is (form 0) or compressed by zstd (form 1), had columns of whole values,
 //!
 //!     ids 16 n | ends 4 n | tags 4 f | whens 4 f | payloads, a 8 f | payloads, b 8 f | arena | times 8 t
 //!
-//! and up to format 3 there was neither a 0, nor a form, nor a first id, and facts were rows of 24 bytes. Such chunks are read, too.
+//! and up to format 3 there was neither a 0, nor a form, nor a first id, and facts were rows of 24 bytes. Such chunks are read,
+//! too.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -34,10 +36,12 @@ use super::segment::{Fact, Segment};
 use super::versions::split_marks;
 use crate::scheduling::breathe;
 
-/// A chunk ends with the node that takes it over this, before it is written. What a node was at a moment is read from a whole chunk of each run.
+/// A chunk ends with the node that takes it over this, before it is written. What a node was at a moment is read from a whole
+/// chunk of each run.
 pub const CHUNK_BYTES: usize = 1 << 18;
 
-/// The same for young runs, of which there are several, and for older versions, which nobody reads but for the sake of single nodes.
+/// The same for young runs, of which there are several, and for older versions, which nobody reads but for the sake of single
+/// nodes.
 pub const SMALL_CHUNK_BYTES: usize = 1 << 17;
 
 /// The same in earlier weirs.
@@ -196,8 +200,8 @@ impl Chunk {
         Some(chunk)
     }
 
-    /// What the present needs of it: which version came when can no longer be asked, and properties that came together become bundles. The time
-    /// of all of them is to be set.
+    /// What the present needs of it: which version came when can no longer be asked, and properties that came together become
+    /// bundles. The time of all of them is to be set.
     pub fn settle(&mut self) {
         // Nobody else has it, or another one is made.
         let segment = Arc::make_mut(&mut self.segment);

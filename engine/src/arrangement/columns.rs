@@ -1,4 +1,5 @@
-//! Columns: how the facts of a chunk are written, so that like stands beside like and nothing is written that follows from the rest.
+//! Columns: how the facts of a chunk are written, so that like stands beside like and nothing is written that follows from the
+//! rest.
 //!
 //!     names     the numbers of the nodes in their run, and their ids              as they are: whoever asks for a name reads only these
 //!     times     the ticks, each as the difference to the one before               ┐
@@ -9,7 +10,8 @@
 //!     ends      of edges: the number of the other node, or its id                 │
 //!     values    by tag and form: integers, floats, texts, other bytes             ┘
 //!
-//! Where values lie in the arena follows from their order and their lengths. Floats that are decimal numbers of few places are integers.
+//! Where values lie in the arena follows from their order and their lengths. Floats that are decimal numbers of few places are
+//! integers.
 
 use std::ops::Range;
 
@@ -100,7 +102,8 @@ pub fn put_facts(ends: &[u32], segment: &Segment, mut numbering: Option<&mut Num
     writing.finish(numbering.map(|numbering| numbering.count()))
 }
 
-/// What a fact is, but for what differs from node to node. Its low byte says whether it was added, which time it has, and the form of its value.
+/// What a fact is, but for what differs from node to node. Its low byte says whether it was added, which time it has, and the
+/// form of its value.
 fn code_of(fact: &Fact, time: u8) -> u64 {
     let form = if fact.tag.kind() == Kind::Property { (fact.payload.a as u8).min(FORM_ENCODED) } else { 0 };
     u64::from(fact.tag.0) << 8 | u64::from(form << 3 | time << 1 | u8::from(fact.adds()))

@@ -38,7 +38,8 @@ pub struct Part<'a> {
     pub facts: &'a [Fact],
     /// No update in the batch is later. Most reads are of later moments, and need not ask the segment for its ticks.
     pub last: u64,
-    /// Whether any of them is a label or a property: most batches know only edges of a node, and most questions are not for those.
+    /// Whether any of them is a label or a property: most batches know only edges of a node, and most questions are not for
+    /// those.
     pub labels: bool,
     pub properties: bool,
 }
@@ -237,7 +238,8 @@ impl<'a> Facts<'a> {
         self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| each(segment.half(&fact)));
     }
 
-    /// The facts about single half edges from a tag and an other end on, up to a tag: so many of each batch, about, and where the next begin.
+    /// The facts about single half edges from a tag and an other end on, up to a tag: so many of each batch, about, and where the
+    /// next begin.
     pub fn stretch(&self, from: (Tag, NodeId), to: Tag, most: usize) -> (Facts<'a>, Option<(Tag, NodeId)>) {
         let key = |fact: &Fact| (fact.tag, fact.payload.as_node());
         let begun = |part: &Part<'a>| &part.facts[part.facts.partition_point(|fact| fact.tag < from.0 || key(fact) < from)..];
@@ -364,8 +366,8 @@ impl<'a> Facts<'a> {
         });
     }
 
-    /// The edges of a type that lead away and have this property, with its value. Whether each edge is there is for the caller to see: the
-    /// properties of one that is not do not count.
+    /// The edges of a type that lead away and have this property, with its value. Whether each edge is there is for the caller to
+    /// see: the properties of one that is not do not count.
     pub fn edges_by_property(&self, kind: Symbol, key: Symbol, at: u64, each: &mut dyn FnMut(HalfEdge, Value)) {
         let tag = Tag::new(Kind::EdgeProperty, kind);
         self.each(tag, tag, at, |segment, fact| {

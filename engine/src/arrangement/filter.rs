@@ -1,7 +1,7 @@
 //! Filter: of the nodes of a segment with many facts, which edges are surely not among them.
 //!
-//! A new edge of a large node is looked for in each batch that knows the node, and not found. Jumping about among thousands of facts
-//! for that waits for memory a dozen times; here it waits once.
+//! A new edge of a large node is looked for in each batch that knows the node, and not found. Jumping about among thousands of
+//! facts for that waits for memory a dozen times; here it waits once.
 
 use weir_model::codec::FactKey;
 use weir_model::mutation::Tag;

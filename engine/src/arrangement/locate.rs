@@ -1,5 +1,5 @@
-//! Locate: where many nodes lie in the batches of a shard, found together. Most of finding a node is waiting for memory, and so many
-//! waits become one.
+//! Locate: where many nodes lie in the batches of a shard, found together. Most of finding a node is waiting for memory, and so
+//! many waits become one.
 
 use weir_model::NodeId;
 

@@ -22,8 +22,8 @@ use super::bundle::Bundle;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 
-/// Segments with fewer facts are copied together: a read passes through a table of them, which should lie in a near cache. The tests'
-/// graphs are small, and their facts are to stay now and then too.
+/// Segments with fewer facts are copied together: a read passes through a table of them, which should lie in a near cache. The
+/// tests' graphs are small, and their facts are to stay now and then too.
 const SEGMENT_FACTS: usize = if cfg!(test) { 4 } else { 1 << 13 };
 
 /// What it costs to let a node stay where it is, as facts copied.
@@ -40,7 +40,8 @@ pub struct Merge {
     times: Times,
     /// Oldest first.
     sources: Vec<Source>,
-    /// The next node of each source that has one, and which source that is, oldest first. Beside one another: all are looked at for each node.
+    /// The next node of each source that has one, and which source that is, oldest first. Beside one another: all are looked at
+    /// for each node.
     next: Vec<(NodeId, usize)>,
     out: Writer,
     /// Times up to here are one.
@@ -49,8 +50,8 @@ pub struct Merge {
     compacted: u32,
 }
 
-/// The times of segments, in order and each once. They are gathered before anything is copied, which says where among them its own stands:
-/// millions where a standing query that looks through the graph keeps them apart, and too many for one portion.
+/// The times of segments, in order and each once. They are gathered before anything is copied, which says where among them its
+/// own stands: millions where a standing query that looks through the graph keeps them apart, and too many for one portion.
 struct Times {
     segments: Vec<Arc<Segment>>,
     /// The next time of each segment that has one, the segment, and where in it that is; the earliest on top.
@@ -243,7 +244,8 @@ impl Merge {
         let (facts, arena) = pieces().filter(copied).fold((0, 0), |(facts, arena), piece| {
             (facts + piece.live, arena + piece.segment.arena.len() / piece.segment.facts.len().max(1) * piece.live)
         });
-        // And nodes that several know, wherever their facts lie. To grow would copy everything, and so would giving back far too much.
+        // And nodes that several know, wherever their facts lie. To grow would copy everything, and so would giving back far too
+        // much.
         let (staying, texts) = pieces()
             .filter(|piece| stays(piece))
             .fold((0, 0), |(facts, arena), piece| (facts + piece.live, arena + piece.segment.arena.len()));

@@ -1,5 +1,5 @@
-//! Numbering: the nodes of a run in the order of their ids. An edge is written with the number of the node at its other end, which takes three
-//! bytes where an id takes sixteen.
+//! Numbering: the nodes of a run in the order of their ids. An edge is written with the number of the node at its other end,
+//! which takes three bytes where an id takes sixteen.
 
 use std::ops::Range;
 

@@ -29,8 +29,8 @@ use crate::store::Entry;
 /// So many stretches ahead the rows are fetched: in the order of nodes they lie all over the log.
 const AHEAD: usize = 8;
 
-/// Stretches are sorted in so many parts, by the first bits of their nodes: ids are hashes, mostly, so each part is a matter of a fraction of a
-/// millisecond.
+/// Stretches are sorted in so many parts, by the first bits of their nodes: ids are hashes, mostly, so each part is a matter of a
+/// fraction of a millisecond.
 const BIN_BITS: u32 = 7;
 
 /// The versions that a stretch of the log holds, chunk by chunk, in the order of nodes. Nothing but the chunk at hand is
@@ -296,7 +296,8 @@ fn as_it_is<'a>(segment: &Segment, versions: &'a [Fact]) -> Option<&'a [Fact]> {
     (facts.iter().all(Fact::adds) && !facts.windows(2).any(same)).then_some(facts)
 }
 
-/// Whether most nodes of a chunk are known to no other run: a few of them tell. Of others little would stay, and hold the memory of all.
+/// Whether most nodes of a chunk are known to no other run: a few of them tell. Of others little would stay, and hold the memory
+/// of all.
 fn stays(runs: &[Vec<Chunk>], run: usize, chunk: &Chunk) -> bool {
     const LOOKED_AT: usize = 8;
     let others = || runs.iter().enumerate().filter(|(other, _)| *other != run);
@@ -313,8 +314,9 @@ fn knows(chunks: &[Chunk], id: NodeId) -> bool {
 /// Where the reading of a run stands.
 struct Cursor<'a> {
     chunks: &'a [Chunk],
-    /// The number in the base that the chunk has whose node was taken last, if it stays. That is found out as the chunk is reached: what is looked
-    /// at for it in other runs will be read next, and all of it at once would bring into memory what has left it.
+    /// The number in the base that the chunk has whose node was taken last, if it stays. That is found out as the chunk is
+    /// reached: what is looked at for it in other runs will be read next, and all of it at once would bring into memory what has
+    /// left it.
     piece: Option<u32>,
     chunk: usize,
     node: usize,

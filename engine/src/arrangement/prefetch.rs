@@ -1,5 +1,5 @@
-//! Prefetch: asks the processor for memory that will be read soon, so that it waits for many places at once and not for one after the
-//! other.
+//! Prefetch: asks the processor for memory that will be read soon, so that it waits for many places at once and not for one after
+//! the other.
 
 /// The bytes that come together.
 const LINE: usize = 64;

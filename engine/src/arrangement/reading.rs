@@ -1,5 +1,5 @@
-//! Reading: a snapshot as one query reads it. Nodes that will be asked for next are found together, and what was found is kept until
-//! they are; what they are made of is fetched while those before them are looked at.
+//! Reading: a snapshot as one query reads it. Nodes that will be asked for next are found together, and what was found is kept
+//! until they are; what they are made of is fetched while those before them are looked at.
 
 use std::cell::RefCell;
 

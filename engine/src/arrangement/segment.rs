@@ -76,7 +76,8 @@ impl Segment {
         others.iter().copied().chain(bundle.into_iter().flat_map(Bundle::facts))
     }
 
-    /// What the facts of a node are of, in their places; behind them of its bundle each property, beside the fact that says when all of them came.
+    /// What the facts of a node are of, in their places; behind them of its bundle each property, beside the fact that says when
+    /// all of them came.
     pub fn tags<'a>(&'a self, facts: &'a [Fact]) -> impl Iterator<Item = (Tag, &'a Fact)> + 'a {
         let bundle = Bundle::of(self, facts);
         let (others, rest) = facts.split_at(facts.len() - usize::from(bundle.is_some()));
@@ -106,7 +107,8 @@ impl Segment {
         self.facts.push(Fact { payload, ..fact.at(time) });
     }
 
-    /// Appends facts that point into another arena. What facts of one node point at mostly lies together, and then is copied at once.
+    /// Appends facts that point into another arena. What facts of one node point at mostly lies together, and then is copied at
+    /// once.
     pub fn extend(&mut self, facts: impl Iterator<Item = Fact> + Clone, from: &[u8]) {
         let (mut start, mut end, mut length) = (usize::MAX, 0, 0);
         for extent in facts.clone().filter_map(|fact| extent(fact.tag, fact.payload)) {

@@ -31,8 +31,8 @@ const FAN_IN: f64 = 4.0;
 /// the time costs nobody anything.
 const AT_REST: f64 = 1.25;
 
-/// How many facts the newest merge goes on by for each fact that comes in, and each older one: merges end before as much again has gathered.
-/// Older ones have time, and when several are under way they are what a batch waits for.
+/// How many facts the newest merge goes on by for each fact that comes in, and each older one: merges end before as much again
+/// has gathered. Older ones have time, and when several are under way they are what a batch waits for.
 const MERGED_PER_FACT: [isize; 2] = [4, 2];
 
 /// And at least by this many for each batch, so that small ones do not pile up.

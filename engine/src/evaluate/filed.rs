@@ -1,4 +1,5 @@
-//! Filed: the nodes of a label, or all, kept by a value that they have (`Equals`) or in the order of properties (`InOrder`), for `watched`.
+//! Filed: the nodes of a label, or all, kept by a value that they have (`Equals`) or in the order of properties (`InOrder`), for
+//! `watched`.
 
 use std::sync::Arc;
 

@@ -21,8 +21,8 @@ pub struct Limits<'a> {
     pub buffer_bytes_max: usize,
     /// What this query and others may hold together.
     pub pool: Option<&'a Pool>,
-    /// How many nodes, edges and elements may be visited, about: for those who only try whether it is quick, or whose answer may not
-    /// depend on the clock.
+    /// How many nodes, edges and elements may be visited, about: for those who only try whether it is quick, or whose answer may
+    /// not depend on the clock.
     pub steps_max: Option<u32>,
 }
 

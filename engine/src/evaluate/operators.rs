@@ -310,8 +310,8 @@ impl Run<'_> {
         self.each_element(elements.iter().cloned(), into, row, next)
     }
 
-    /// The first number of `range(…)`, the distance between two, and how many there are: so long a list is not made. None where the
-    /// function itself has something to say.
+    /// The first number of `range(…)`, the distance between two, and how many there are: so long a list is not made. None where
+    /// the function itself has something to say.
     fn as_range(&self, list: &Expr, row: &mut [Value]) -> Result<Option<(i64, i64, i64)>, Failure> {
         let Expr::Call { function, arguments } = list else { return Ok(None) };
         if function.name != "range" {

@@ -215,8 +215,8 @@ impl Run<'_> {
         going
     }
 
-    /// Files what has changed since. What was filed stays, and is found in vain; where neither a label nor a property is asked for,
-    /// nothing tells that a node is gone when it is visited, so such are noted.
+    /// Files what has changed since. What was filed stays, and is found in vain; where neither a label nor a property is asked
+    /// for, nothing tells that a node is gone when it is visited, so such are noted.
     fn keep_up(&self, kept: &mut Kept, node: &PatternNode, lookup: &Lookup, row: &mut [Value]) -> bool {
         let (from, to) = (std::mem::replace(&mut kept.applied, self.applied.get()), self.applied.get());
         if from == to {

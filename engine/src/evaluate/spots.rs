@@ -1,9 +1,9 @@
 //! Spots: where nodes lie by the order of some properties, found by a range of each.
 //!
-//! They stand in the order of the first of their places, in a tree of which each part knows its hull: of every place, the first and the
-//! last in it. A range that is open at one end holds half of them by the first place (`d.first <= x`); the hulls of the others
-//! (`d.last >= x`) tell which parts have none of these. So where the places go together, a look costs the logarithm of how many there are, and
-//! what is found; where they do not, up to as many as the first place leaves.
+//! They stand in the order of the first of their places, in a tree of which each part knows its hull: of every place, the first
+//! and the last in it. A range that is open at one end holds half of them by the first place (`d.first <= x`); the hulls of the
+//! others (`d.last >= x`) tell which parts have none of these. So where the places go together, a look costs the logarithm of how
+//! many there are, and what is found; where they do not, up to as many as the first place leaves.
 
 use smallvec::SmallVec;
 use weir_model::NodeId;

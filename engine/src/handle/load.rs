@@ -50,8 +50,9 @@ impl Loaded {
         }
     }
 
-    /// Of what was logged before, every output has all results, and every sum of a pause and of what is held. An output is in the log from its beginning on; what a checkpoint knows of one that
-    /// had not come as far as the checkpoint itself is of a query that never came to be.
+    /// Of what was logged before, every output has all results, and every sum of a pause and of what is held. An output is in the
+    /// log from its beginning on; what a checkpoint knows of one that had not come as far as the checkpoint itself is of a query
+    /// that never came to be.
     fn needs_from(&self, upto: Tick) -> Tick {
         // That there is a beginning needs nothing; the outputs that have not got past it do.
         let is_over =
@@ -63,7 +64,8 @@ impl Loaded {
 }
 
 impl Graph {
-    /// Reads a graph from its store: as its base the newest pages and what of the log needs no replay, the rest of the log for `replay`.
+    /// Reads a graph from its store: as its base the newest pages and what of the log needs no replay, the rest of the log for
+    /// `replay`.
     pub(crate) fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
         let began = Instant::now();
         let progress = parts.store.progress(id)?;
@@ -95,7 +97,11 @@ impl Graph {
         loaded.runs = runs;
         let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
         tracing::debug!(graph = name, facts, read, replayed, took = ?began.elapsed(), "read from the store");
-        Graph::new(parts, id, name, options, progress.upto, base, loaded)
+        let graph = Graph::new(parts, id, name, options, progress.upto, base, loaded)?;
+        // All of it was read from the store. So results leave as they are found, and those of a long log do not lie in memory
+        // until its end.
+        parts.log.set_durable(id, graph.known_end());
+        Ok(graph)
     }
 
     /// What the log holds beyond the checkpoint, and what is known with it.
@@ -149,8 +155,6 @@ impl Graph {
     pub(crate) fn replay(&self) -> Result<(), EngineError> {
         let began = Instant::now();
         lock(&self.inner.base).take();
-        // All of it was read from the store. So results leave as they are found, and those of a long log do not lie in memory until its end.
-        self.inner.parts.log.set_durable(self.inner.id, self.known_end());
         let (committer, loading) = (&self.inner.committer, &self.inner.parts.loading);
         let mut tail = std::mem::take(&mut *lock(&self.inner.tail)).into_iter().peekable();
         let mut sent = VecDeque::new();

@@ -1,8 +1,8 @@
 //! Erased: nodes of which nothing is known any more from before some tick.
 //!
-//! To purge a node is a removal like any other, and a note of it beside, which the store has before the log has the removal. From then
-//! on nobody sees what was there before; pages are written again without it when the log before it has become pages (`History::tend`), and the
-//! note goes with them.
+//! To purge a node is a removal like any other, and a note of it beside, which the store has before the log has the removal. From
+//! then on nobody sees what was there before; pages are written again without it when the log before it has become pages
+//! (`History::tend`), and the note goes with them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -165,8 +165,8 @@ pub fn erased_at(erased: &Erased, node: NodeId, step: &Step<'_>) -> Option<Tick>
     of(node).max(other.and_then(of))
 }
 
-/// The steps of a fact without those that are erased: what it had become by then, if it still is so. `bottom` says that there is nothing
-/// older that removals could end.
+/// The steps of a fact without those that are erased: what it had become by then, if it still is so. `bottom` says that there is
+/// nothing older that removals could end.
 pub fn rest<'s, 'a>(steps: &'s [Step<'a>], erased: Tick, bottom: bool) -> &'s [Step<'a>] {
     let rest = &steps[steps.partition_point(|step| step.tick <= erased.0).saturating_sub(1)..];
     let ends_nothing = if bottom { rest.iter().take_while(|step| !step.adds).count() } else { 0 };

@@ -57,8 +57,8 @@ const COLLECTIONS_PER_RETENTION: u64 = 8;
 /// A run in memory is made of at most about this many facts.
 const FACTS_PER_PIECE: usize = 500_000;
 
-/// Pieces of the log in memory are merged as far as they have no more than this together: whoever reads waits for it, and of larger ones there
-/// are few.
+/// Pieces of the log in memory are merged as far as they have no more than this together: whoever reads waits for it, and of
+/// larger ones there are few.
 const MERGED_BYTES_MAX: u64 = 16 << 20;
 
 /// How long a read waits for a checkpoint or a merge to say where the pages went.
@@ -342,8 +342,8 @@ fn outdated(runs: &[Arc<Run>], before: Tick, horizon: Tick) -> Option<usize> {
     runs[..count].iter().any(|run| run.has_older() || run.upper > before).then_some(count)
 }
 
-/// The oldest neighbours that are enough of one size to be merged, with what is smaller between and behind them. Smaller ones alone are not
-/// enough: a large run would be written again for every few that come.
+/// The oldest neighbours that are enough of one size to be merged, with what is smaller between and behind them. Smaller ones
+/// alone are not enough: a large run would be written again for every few that come.
 fn alike(runs: &[Arc<Run>], enough: usize) -> Option<std::ops::Range<usize>> {
     let level = |run: &Arc<Run>| (run.bytes / SMALL_RUN_BYTES).checked_ilog(FAN_IN as u64).map_or(0, |level| level + 1);
     (0..runs.len()).find_map(|start| {

@@ -152,8 +152,8 @@ pub struct Past {
     erased: Arc<Erased>,
 }
 
-/// What holds versions up to a tick. Of a run that ends by then, the newest version of each fact decides, and is all there is to be read, unless
-/// the whole is wanted.
+/// What holds versions up to a tick. Of a run that ends by then, the newest version of each fact decides, and is all there is to
+/// be read, unless the whole is wanted.
 fn pieces(graph: &Graph, (at, next): (Tick, Tick), whole: bool) -> Result<Vec<Piece>, EngineError> {
     let mut pieces = graph.history().pieces(graph, at, next)?;
     pieces.retain(|piece| whole || piece.part == Shelved::Newest || piece.run.upper > at.next());

@@ -32,8 +32,8 @@ impl<'g> Recall<'g> {
         self.is_past.then(|| self.until.millis() as i64)
     }
 
-    /// What happened to a node since history begins, up to the moment of the query. What is kept of before, so that the first change can say what it
-    /// changed, is not told.
+    /// What happened to a node since history begins, up to the moment of the query. What is kept of before, so that the first
+    /// change can say what it changed, is not told.
     pub fn changes(&self, node: NodeId) -> Result<Vec<Change>, EngineError> {
         let until = self.until();
         let past = self.graph.past_settled(until, self.settle(until)?)?;
@@ -43,7 +43,8 @@ impl<'g> Recall<'g> {
         Ok(changes)
     }
 
-    /// Whether the end of a millisecond is behind what the query sees: what is told of it may become different by what is committed before the query is.
+    /// Whether the end of a millisecond is behind what the query sees: what is told of it may become different by what is
+    /// committed before the query is.
     pub fn is_open(&self, millis: i64) -> bool {
         Tick::end_of_millis(millis.max(0) as u64) > self.until()
     }
@@ -59,7 +60,8 @@ impl<'g> Recall<'g> {
         Ok((moment, Recall::new(self.graph, until, true).within(self.locked)))
     }
 
-    /// The moment of the query, or a later one at which the graph was still the same: one at rest may have had its last change before history begins.
+    /// The moment of the query, or a later one at which the graph was still the same: one at rest may have had its last change
+    /// before history begins.
     fn until(&self) -> Tick {
         let Locked { next, over } = self.locked.unwrap_or_else(|| {
             // First: what is committed after `next` is asked is later than this.

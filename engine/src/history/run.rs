@@ -1,8 +1,8 @@
 //! Run: the versions of a stretch of time, sorted by node, in the store or in memory; and how its chunks are read.
 //!
 //! The newest version of each fact of a run lies in one part and what came before it in another, so that a graph is loaded
-//! without its history. Which node each chunk begins with is known, so that a node is found with one read; and which number, so that so are the
-//! names of the nodes at the other ends of its edges.
+//! without its history. Which node each chunk begins with is known, so that a node is found with one read; and which number, so
+//! that so are the names of the nodes at the other ends of its edges.
 
 use std::sync::Arc;
 
@@ -185,8 +185,8 @@ pub fn nameless(graph: GraphId, run: RunId) -> StoreError {
     StoreError::damaged("an edge to a node that is not there", format!("run {} of graph {}", run.0, graph.0))
 }
 
-/// The ids of a run by number, as its chunks come in. How many the index says there are bounds what numbers may be and takes no room by itself:
-/// a merge of which little is left leaves many that are nobody's.
+/// The ids of a run by number, as its chunks come in. How many the index says there are bounds what numbers may be and takes no
+/// room by itself: a merge of which little is left leaves many that are nobody's.
 pub struct NamesOf {
     ids: Vec<NodeId>,
     count: u32,
@@ -363,8 +363,8 @@ impl Iterator for Indexing<'_> {
     }
 }
 
-/// The number of ids 4, the ids; of both parts. Then, since format 5, how many numbers there are 4, the number of strays 4, the first number of each
-/// chunk 4 each, and the strays, number 4 and id 16.
+/// The number of ids 4, the ids; of both parts. Then, since format 5, how many numbers there are 4, the number of strays 4, the
+/// first number of each chunk 4 each, and the strays, number 4 and id 16.
 fn encode_index(index: &Index) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in &index.firsts {

@@ -93,7 +93,8 @@ impl Catalog {
     }
 }
 
-/// Builds the indexes of graphs that were opened. Those that cannot be built are tried again: they would be there for nobody until the next start.
+/// Builds the indexes of graphs that were opened. Those that cannot be built are tried again: they would be there for nobody
+/// until the next start.
 pub(crate) fn build_all(mut indexes: Vec<(Graph, Arc<Definition>)>, patience: Duration) {
     loop {
         indexes.retain(|(graph, definition)| !graph.is_done_with(definition, patience));
@@ -255,8 +256,9 @@ impl Graph {
         }
     }
 
-    /// Nothing waits for this but the caller: workers go on while the base is made. Where that fails, or nobody wants the index any more, they forget
-    /// it: they would keep what changes for ever, and take it for what they are asked to keep the next time.
+    /// Nothing waits for this but the caller: workers go on while the base is made. Where that fails, or nobody wants the index
+    /// any more, they forget it: they would keep what changes for ever, and take it for what they are asked to keep the next
+    /// time.
     fn build_index(&self, definition: &Arc<Definition>, patience: Duration) -> Result<(), EngineError> {
         let built = self.begin_and_fill(definition, patience);
         // Whoever drops it from here on tells the workers after they were told to keep it.

@@ -90,7 +90,8 @@ impl ShardIndex {
         if let State::Waiting(changes) = &mut self.state {
             let changes = std::mem::take(changes);
             let mut layers = Layers::empty(None);
-            // Nobody reads them yet, so they are merged as they come. Otherwise each would be looked at again for all that come after it.
+            // Nobody reads them yet, so they are merged as they come. Otherwise each would be looked at again for all that come
+            // after it.
             layers.set_physical_compaction(changes.last().unwrap_or(&base).upper.borrow());
             [base].into_iter().chain(changes).for_each(|batch| layers.insert(batch));
             self.state = State::Ready(layers);

@@ -2,8 +2,8 @@
 //!
 //! The limit is one of the process. Long before it is reached, large pieces of the graph are put into a file that lies in memory
 //! (`space`) instead of on the heap; near it, what of that file was not touched lately leaves memory, and comes back when a read
-//! touches it. What else there is cannot leave: where that alone fills the limit, ingest waits. A thread of its own looks after that,
-//! and where it does not get its turn, whoever reads.
+//! touches it. What else there is cannot leave: where that alone fills the limit, ingest waits. A thread of its own looks after
+//! that, and where it does not get its turn, whoever reads.
 //!
 //!     resident, of the limit    below 50 %      all on the heap
 //!                               from 50 %       large new pieces go into the file
@@ -39,8 +39,8 @@ const LEAVE_FROM: u64 = 85;
 const LEAVE_UNTIL: u64 = 70;
 const TIGHT_FROM: u64 = 95;
 
-/// Who reads looks after memory, too, where nobody has for so long: the thread that does waits for its turn on a busy machine. A read
-/// of what has left brings back a few times 64 KiB.
+/// Who reads looks after memory, too, where nobody has for so long: the thread that does waits for its turn on a busy machine. A
+/// read of what has left brings back a few times 64 KiB.
 const LATE: Duration = Duration::from_millis(1);
 
 /// The clock is asked once for so many nodes.

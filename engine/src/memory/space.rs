@@ -1,7 +1,7 @@
 //! Space: a file without a name that is mapped into memory, and given out in pieces of pages.
 //!
-//! What is asked for is reserved on the disk first, so that a full disk is a refusal and never a signal, and some of it is left; in
-//! large steps, for each is a transaction of the file system. What is given back is given out again; the file never shrinks.
+//! What is asked for is reserved on the disk first, so that a full disk is a refusal and never a signal, and some of it is left;
+//! in large steps, for each is a transaction of the file system. What is given back is given out again; the file never shrinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -29,6 +29,8 @@ pub struct Question<'a> {
     pub ids: IdScheme,
     /// By `Plan::parameters`.
     pub parameters: &'a [Value],
+    /// The current time, in milliseconds since 1970.
+    pub now_millis: i64,
     /// Choices to try before it gives up: trying everything takes its time.
     pub choices_max: u64,
 }
@@ -59,7 +61,7 @@ pub fn matches(
     symbols: &Symbols,
     ids: IdScheme,
 ) -> Result<BTreeMap<Vec<Value>, i64>, Failure> {
-    Question { prepared, graph, symbols, ids, parameters: &[], choices_max: u64::MAX }.matches()
+    Question { prepared, graph, symbols, ids, parameters: &[], now_millis: 0, choices_max: u64::MAX }.matches()
 }
 
 pub(super) struct Naive<'a> {
@@ -364,7 +366,7 @@ impl Context for Naive<'_> {
     }
 
     fn now_millis(&self) -> i64 {
-        0
+        self.question.now_millis
     }
 
     fn subquery(&self, subquery: &Subquery, row: &[Value]) -> Result<Value, Failure> {

@@ -4,8 +4,10 @@
 //! meaning of expressions. Tests compare those three with this one; nothing else uses it.
 //!
 //!     mod.rs       the graph     answer.rs  the operators, rows in vectors     pattern.rs  every choice of nodes and edges
+//!     clock.rs     the time of a graph, for tests in which it goes by
 
 mod answer;
+mod clock;
 mod pattern;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +17,7 @@ use weir_model::mutation::Kind;
 use weir_model::{Mutations, NodeId, Symbol, Value, codec};
 
 pub use self::answer::{Question, matches};
+pub use self::clock::pass_to;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
 #[derive(Clone, Default, Debug, PartialEq)]

@@ -2,10 +2,10 @@
 //!
 //!     worker ─ changes of complete ticks ─> Mail ─ a thread, some ticks at a time ─> results
 //!
-//! What a stage costs is up to the query: what is asked row by row may visit the whole graph, and a product has as many rows as one likes.
-//! So a worker hands complete ticks over and goes on, and the threads here take them up, one query after another. One that takes
-//! long has a thread of its own, which steps back behind the others. What waits for a query is bounded: one that falls back too far
-//! ends with a reason that its status shows, and the graph and the other queries go on.
+//! What a stage costs is up to the query: what is asked row by row may visit the whole graph, and a product has as many rows as
+//! one likes. So a worker hands complete ticks over and goes on, and the threads here take them up, one query after another. One
+//! that takes long has a thread of its own, which steps back behind the others. What waits for a query is bounded: one that falls
+//! back too far ends with a reason that its status shows, and the graph and the other queries go on.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,7 +94,8 @@ pub struct Pace {
 /// Rows for which something could not be worked out: because it has no value, such as a division by zero, or not within bounds.
 #[derive(Clone, Default, Debug)]
 pub struct LeftOut {
-    /// How often one was, since the query runs here: each time it is looked at. Nothing is taken off again when it goes, or has a value.
+    /// How often one was, since the query runs here: each time it is looked at. Nothing is taken off again when it goes, or has a
+    /// value.
     pub rows: u64,
     /// One of the last, and why.
     pub last: String,
@@ -121,7 +122,8 @@ impl Pace {
         }
     }
 
-    /// Of one among others. What comes of patterns without stages is soon caught up with: there as many wait as memory is made for.
+    /// Of one among others. What comes of patterns without stages is soon caught up with: there as many wait as memory is made
+    /// for.
     pub fn among(self, others: &Asides, is_staged: bool) -> Pace {
         let first_max = if is_staged { WAITING_FIRST_MAX } else { most_at_rest() };
         Pace { first_max, behind_of_all: others.behind.clone(), ..self }
@@ -358,7 +360,8 @@ impl Aside {
         }
         let count = parts.iter().map(Vec::len).sum();
         let waiting = self.pace.waiting.fetch_add(count, Ordering::Relaxed) + count;
-        // As the graph is looked through, others have waited a little for it, and more may have come nevertheless: memory bounds that.
+        // As the graph is looked through, others have waited a little for it, and more may have come nevertheless: memory bounds
+        // that.
         if waiting > WAITING_EVER_MAX && (self.outlet.backfill.done.load(Ordering::Relaxed) || is_over_limit()) {
             self.pace.fail(&format!("more than {WAITING_EVER_MAX} changes waited for it"));
         }
@@ -570,7 +573,8 @@ impl Asides {
         }
     }
 
-    /// The query that waits longest; None when the thread is to end. Beyond those that work at a time one helps out only when others take long.
+    /// The query that waits longest; None when the thread is to end. Beyond those that work at a time one helps out only when
+    /// others take long.
     fn next(self: &Arc<Self>) -> Option<Arc<Aside>> {
         let mut state = lock(&self.state);
         loop {

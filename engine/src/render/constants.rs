@@ -3,8 +3,8 @@
 //!     user = 'ann' AND amount > 5      =>      a program that reads user and amount, and the constants ['ann'], [5 ..]
 //!
 //! Queries that differ in constants alone so have one program, and a table of constants says whose matches a row makes. All
-//! equalities are taken out, and the ranges of one slot. A table says less than a condition (`index::key`): long texts share their places
-//! with others. So the values and conditions come along, and are tested on the few rows the table lets through.
+//! equalities are taken out, and the ranges of one slot. A table says less than a condition (`index::key`): long texts share
+//! their places with others. So the values and conditions come along, and are tested on the few rows the table lets through.
 
 use smallvec::SmallVec;
 use weir_model::expression::Binary;
@@ -27,7 +27,7 @@ pub struct Compared {
 pub struct Constants {
     /// For each slot of `Compared::equal`, in order.
     pub equal: Key,
-    /// In any of these.
+    /// In any of these, each once.
     pub ranges: Vec<Places>,
     /// What was taken out: slots that equal a value,
     pub values: SmallVec<[(usize, Value); 2]>,
@@ -70,6 +70,8 @@ pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Const
             }
         }
         constants.ranges.extend(ranges.into_iter().flatten());
+        constants.ranges.sort_unstable();
+        constants.ranges.dedup();
         equal.sort_unstable_by_key(|(slot, _)| *slot);
         if !equal.is_empty() {
             constants.equal.extend(equal.iter().map(|(_, place)| *place));

@@ -1,14 +1,14 @@
 //! Dense: of the nodes that walks meet, those edges that meet the conditions on edges of a pattern.
 //!
-//! A payment of a large account is looked for among all its payments, and whether it is large is written at the other end. Where a
-//! walk meets a node, the few edges that count are kept from then on, found by either end. Only what a walk asked for is kept, it can be
-//! forgotten at any time, and a walk that finds nothing here looks where the graph lies.
+//! A payment of a large account is looked for among all its payments, and whether it is large is written at the other end. Where
+//! a walk meets a node, the few edges that count are kept from then on, found by either end. Only what a walk asked for is kept,
+//! it can be forgotten at any time, and a walk that finds nothing here looks where the graph lies.
 //!
 //! Between batches what is kept is the set at the last tick. The changes of a batch are taken in before it is walked, with
 //! their ticks, so that within a batch each tick sees its own; afterwards what ended is forgotten.
 //!
-//! What is found on the way, which edges begin or end to meet the conditions, is where the walks of the batch begin: most changes of
-//! edges are neither, and go no further.
+//! What is found on the way, which edges begin or end to meet the conditions, is where the walks of the batch begin: most changes
+//! of edges are neither, and go no further.
 
 use std::cell::{LazyCell, OnceCell, RefCell};
 use std::ops::Deref;

@@ -1,7 +1,7 @@
 //! Family: the patterns that share a program, and whose matches a row makes.
 //!
-//! A program is walked once for all of them. On the way a node is let through if it equals the constants of any member; a complete
-//! row belongs to the members that a table of constants gives, which then test what the table could not tell.
+//! A program is walked once for all of them. On the way a node is let through if it equals the constants of any member; a
+//! complete row belongs to the members that a table of constants gives, which then test what the table could not tell.
 
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
@@ -73,18 +73,20 @@ struct Group {
 }
 
 impl Group {
+    fn insert(&mut self, member: Member) {
+        self.ranges.insert(&member.constants.ranges, self.members.len() as u32);
+        self.members.push(member);
+    }
+
     fn remove(&mut self, query: u32, source: u32) -> Option<Member> {
         let place = self.members.iter().position(|member| (member.query, member.source) == (query, source))?;
         let removed = self.members.swap_remove(place);
-        self.sort_ranges();
+        self.ranges.remove(&removed.constants.ranges, place as u32);
+        // Where it stood the last one stands now.
+        if let Some(moved) = self.members.get(place) {
+            self.ranges.rename(&moved.constants.ranges, self.members.len() as u32, place as u32);
+        }
         Some(removed)
-    }
-
-    fn sort_ranges(&mut self) {
-        let of_member = |(place, member): (usize, &Member)| {
-            member.constants.ranges.iter().map(move |range| (*range, place as u32)).collect::<Vec<_>>()
-        };
-        self.ranges = self.members.iter().enumerate().flat_map(of_member).collect();
     }
 }
 
@@ -120,17 +122,12 @@ impl Family {
         for (part, admitted) in self.parts(&constants.equal).zip(&mut self.admitted) {
             *admitted.entry(part).or_default() += 1;
         }
-        for range in &constants.ranges {
-            self.ranges.insert(*range, (member.query, member.source));
-        }
+        self.ranges.insert(&constants.ranges, (member.query, member.source));
         let group = match constants.equal.is_empty() {
             true => &mut self.alike,
             false => self.members.entry(constants.equal.clone()).or_default(),
         };
-        for range in &constants.ranges {
-            group.ranges.insert(*range, group.members.len() as u32);
-        }
-        group.members.push(member);
+        group.insert(member);
         self.count += 1;
         self.joined += 1;
         self.ended.set(false);
@@ -159,7 +156,7 @@ impl Family {
                 }
             }
         }
-        self.ranges.remove(|of| *of == (query, source));
+        self.ranges.remove(&removed.constants.ranges, (query, source));
         self.count -= 1;
     }
 
@@ -268,4 +265,108 @@ impl Member {
 /// Where the values of some slots lie; None if one of them equals nothing.
 fn key_of(slots: impl Iterator<Item = usize>, row: &[Value]) -> Option<Key> {
     slots.map(|slot| key::equal(&row[slot])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+    use weir_model::IdScheme;
+
+    use super::*;
+    use crate::render::maintained::{Maintained, Source};
+    use crate::symbols::Symbols;
+
+    const WRITTEN: [&str; 10] = [
+        "1",
+        "2.5",
+        "-3",
+        "9007199254740993",
+        "9007199254740992.0",
+        "'a'",
+        "'a long text'",
+        "'a long text with more'",
+        "true",
+        "null",
+    ];
+
+    fn stored() -> Vec<Value> {
+        let mut stored: Vec<Value> =
+            [1, 2, -3, 9_007_199_254_740_992, 9_007_199_254_740_993].into_iter().map(Value::Integer).collect();
+        stored.extend([1.0, 2.5, 9_007_199_254_740_992.0, f64::NAN, f64::NEG_INFINITY].map(Value::Float));
+        stored.extend(["a", "b", "a long text", "a long text with more"].map(Value::text));
+        stored.extend([Value::Boolean(true), Value::Boolean(false), Value::list(vec![Value::Integer(1)]), Value::Null]);
+        stored
+    }
+
+    fn condition(keys: usize, random: &mut impl FnMut(usize) -> usize) -> String {
+        let (one, other) = (WRITTEN[random(WRITTEN.len())], WRITTEN[random(WRITTEN.len())]);
+        let range = match random(5) {
+            0 => format!("n.x > {one}"),
+            1 => format!("{one} >= n.x"),
+            2 => format!("n.x >= {one} AND n.x < {other}"),
+            3 => format!("n.x IN [{one}, {other}]"),
+            _ => "n.x STARTS WITH 'a long'".to_owned(),
+        };
+        if keys == 0 { range } else { format!("n.k = {} AND {range}", random(keys)) }
+    }
+
+    fn source(condition: &str, symbols: &Symbols) -> Source {
+        let text = format!("MATCH (n:A) WHERE {condition} RETURN n.x AS x");
+        let plan = compile_standing(&text, StandingMode::AnyQuery, &Options::default()).expect("it is read").plan;
+        Maintained::new(&plan, symbols, IdScheme::default()).expect("it can be maintained").sources.remove(0)
+    }
+
+    /// What the tables of constants say, against what each member says of the row.
+    fn check(family: &Family, kept: &[Member], row: &[Value]) {
+        let mut found = Vec::new();
+        family.each(1, row, |member| found.push(member.query));
+        found.sort_unstable();
+        let holds = |member: &&Member| {
+            let (constants, context) = (&member.constants, &member.ending.context);
+            constants.values.iter().all(|(slot, value)| row[*slot].equals(value) == Some(true))
+                && constants.conditions.iter().all(|condition| member.passes(condition, row, context))
+        };
+        let mut wanted: Vec<u32> = kept.iter().filter(holds).map(|member| member.query).collect();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted, "{row:?}");
+        assert!(wanted.is_empty() || family.admits(0, row), "{row:?}");
+    }
+
+    #[test]
+    fn a_row_belongs_to_those_whose_constants_hold_whoever_has_come_and_gone() {
+        let symbols = Symbols::default();
+        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
+        let mut state = 7u64;
+        let mut random = |n: usize| {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            (state >> 33) as usize % n
+        };
+        for keys in [0, 2] {
+            let first = source(&condition(keys, &mut random), &symbols);
+            let mut family = Family::new(first.program.clone(), Vec::new());
+            let mut kept: Vec<Member> = Vec::new();
+            for query in 0..200 {
+                if query % 3 == 2 {
+                    let gone = kept.swap_remove(random(kept.len()));
+                    family.remove(gone.query, gone.source, &gone.constants);
+                }
+                let Source { name, constants, ending, .. } = source(&condition(keys, &mut random), &symbols);
+                assert_eq!(name, first.name, "those with a range of one slot are one family");
+                let member = Member { query, source: 0, since: 0, constants, ending, pace: pace.clone() };
+                family.insert(member.clone());
+                kept.push(member);
+                let (_, ranged) = first.program.compared.range.expect("it has a range");
+                for (value, key) in stored().into_iter().flat_map(|value| [(value.clone(), 0), (value, 1)]) {
+                    let mut row = vec![Value::Null; first.program.width];
+                    row[ranged] = value;
+                    if let Some((_, slots)) = first.program.compared.equal.first() {
+                        row[slots[0]] = Value::Integer(key);
+                    }
+                    check(&family, &kept, &row);
+                }
+            }
+            kept.into_iter().for_each(|gone| family.remove(gone.query, gone.source, &gone.constants));
+            assert!(family.is_empty() && family.all().next().is_none() && family.endings.is_empty());
+        }
+    }
 }

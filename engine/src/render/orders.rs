@@ -1,9 +1,9 @@
 //! Orders: the ways in which the rest of a pattern can be visited from a change of one of its atoms.
 //!
-//! What can be looked up or tested is, at once. Where several edges lead on, all orders are kept, and the walk chooses by the edges there
-//! are: of a node of a million edges and one of three, those of the three are crossed and the others looked up among the million. So a
-//! cycle costs what the smaller of two neighbourhoods costs, and a chain through a node of many edges ends early where the other
-//! side of it is missing.
+//! What can be looked up or tested is, at once. Where several edges lead on, all orders are kept, and the walk chooses by the
+//! edges there are: of a node of a million edges and one of three, those of the three are crossed and the others looked up among
+//! the million. So a cycle costs what the smaller of two neighbourhoods costs, and a chain through a node of many edges ends
+//! early where the other side of it is missing.
 //!
 //! Moves that follow the same edges lead to the same place, so there are at most as many pieces as sets of edges.
 
@@ -21,7 +21,8 @@ use crate::view::Direction;
 /// Larger patterns are visited in the order of the compiler.
 const EDGES_MAX: usize = 6;
 
-/// What the paths of a pattern have in common. There are as many paths as edges, so what each would find out anew is found out here.
+/// What the paths of a pattern have in common. There are as many paths as edges, so what each would find out anew is found out
+/// here.
 pub struct Shape<'p> {
     pattern: &'p Pattern,
     nodes: &'p [NodeView],
@@ -139,7 +140,8 @@ struct Orders<'p> {
     position: Vec<usize>,
     /// Whether all orders are kept.
     chooses: bool,
-    /// That the ends of the edge that changes are two nodes, where they must be. Of few rows it is not so: it is the last thing to be asked.
+    /// That the ends of the edge that changes are two nodes, where they must be. Of few rows it is not so: it is the last thing
+    /// to be asked.
     apart: Option<Expr>,
     moves: Vec<Move>,
     /// Where the moves begin that follow when these edges have been crossed.
@@ -236,7 +238,8 @@ impl Orders<'_> {
         }
     }
 
-    /// The edges that could be crossed next, each from the end that has been visited; where all orders are too many, the first of them.
+    /// The edges that could be crossed next, each from the end that has been visited; where all orders are too many, the first of
+    /// them.
     fn leading(&self, state: &mut State) -> Vec<(usize, usize)> {
         let is_crossed = |edge: &&usize| state.crossed[**edge];
         state.preferred_count += self.preferred[state.preferred_count..].iter().take_while(is_crossed).count();
@@ -248,7 +251,8 @@ impl Orders<'_> {
         if self.chooses { leading.collect() } else { leading.next().into_iter().collect() }
     }
 
-    /// Where there is one order alone, everything has been found in it: the lists of what must not be found again are parts of that.
+    /// Where there is one order alone, everything has been found in it: the lists of what must not be found again are parts of
+    /// that.
     fn share(&mut self, state: &State) {
         if self.chooses {
             return;

@@ -6,9 +6,9 @@
 //!                                         └── on to another shard ┘
 //!
 //! One dataflow serves all queries. `changes` turns the batches of its shard into changes of atoms, offers each to the families
-//! it can concern, and walks as far as the shard reaches. Rows that must go on elsewhere travel round a loop, once for each time they
-//! move; with one worker nothing ever travels. Reads are exact at a tick, so no operator waits for another; one only waits until
-//! its own shard has reached the tick of a row that came from outside.
+//! it can concern, and walks as far as the shard reaches. Rows that must go on elsewhere travel round a loop, once for each time
+//! they move; with one worker nothing ever travels. Reads are exact at a tick, so no operator waits for another; one only waits
+//! until its own shard has reached the tick of a row that came from outside.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -480,7 +480,8 @@ pub fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
     })
 }
 
-/// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does. The conditions are those that are not known to hold.
+/// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does. The conditions are those that
+/// are not known to hold.
 pub fn change_of_edge<'a>(
     walk: &mut Walk<'a, '_>,
     change: Change,
@@ -566,7 +567,8 @@ impl SeenEdges {
     }
 }
 
-/// The edges of these types, or of any, that lead away from a node which an update is about, of the edge or of one of these properties, and when.
+/// The edges of these types, or of any, that lead away from a node which an update is about, of the edge or of one of these
+/// properties, and when.
 fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Segment, &[Fact])) -> Vec<(HalfEdge, Time)> {
     let mut touched: Vec<(HalfEdge, Time)> = Vec::new();
     for fact in updates {

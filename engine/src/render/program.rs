@@ -60,7 +60,8 @@ pub struct NodeView {
 pub struct EdgeView {
     /// Where the edge is put: itself, or its mark.
     pub slot: Option<usize>,
-    /// Of an edge that is only told from others, and whose ends are known, its type and ordinal are put there: a mark costs no allocation.
+    /// Of an edge that is only told from others, and whose ends are known, its type and ordinal are put there: a mark costs no
+    /// allocation.
     pub marked: bool,
     /// Any of these; empty means any type.
     pub kinds: Vec<Symbol>,
@@ -74,8 +75,8 @@ pub struct EdgeView {
     pub sieve: Option<Sieve>,
 }
 
-/// Conditions that ask for one property of an edge and for nothing else, and do not hold where it is absent. The edges that lead away from
-/// a node are then found by that property, and most of them go no further.
+/// Conditions that ask for one property of an edge and for nothing else, and do not hold where it is absent. The edges that lead
+/// away from a node are then found by that property, and most of them go no further.
 #[derive(Debug)]
 pub struct Sieve {
     pub key: Symbol,
@@ -149,8 +150,8 @@ pub struct Expansion {
     pub other_edges: Others,
 }
 
-/// What must not be found again. Of a long path that is mostly all it has found, one more at each move: they share one list, once. A list
-/// for each would grow with the cube of the pattern.
+/// What must not be found again. Of a long path that is mostly all it has found, one more at each move: they share one list,
+/// once. A list for each would grow with the cube of the pattern.
 #[derive(Clone, Debug)]
 pub enum Others {
     Some(Vec<usize>),
@@ -377,8 +378,8 @@ pub fn place(slot: Slot) -> usize {
     slot.0 as usize
 }
 
-/// Takes out the reads of properties of which no condition asks more than `IS NOT NULL`: then no value has to be made of them, and
-/// another value is no change.
+/// Takes out the reads of properties of which no condition asks more than `IS NOT NULL`: then no value has to be made of them,
+/// and another value is no change.
 fn only_present(nodes: &mut [NodeView], pattern: &Pattern, asked: &FxHashSet<usize>) {
     fn present(condition: &Expr) -> Option<usize> {
         match condition {

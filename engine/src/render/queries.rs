@@ -2,8 +2,8 @@
 //!
 //!     change ─ routes ─> families ─ walk ─> rows ─ by query ─> gathers
 //!
-//! A change is offered only to the families it can concern: those that ask for the label, property or type of edge it is of. Inside
-//! a family constants tell whose matches come of it. A query that has nothing to do costs nothing.
+//! A change is offered only to the families it can concern: those that ask for the label, property or type of edge it is of.
+//! Inside a family constants tell whose matches come of it. A query that has nothing to do costs nothing.
 
 use std::sync::Arc;
 
@@ -243,7 +243,8 @@ impl Queries {
         self.aside.values().filter_map(|stages| stages.behind()).min()
     }
 
-    /// The graph at rest has been looked through for a query: from here on it keeps up. Unless the answer is yes this wants to be called again.
+    /// The graph at rest has been looked through for a query: from here on it keeps up. Unless the answer is yes this wants to be
+    /// called again.
     pub fn rested(&mut self, query: u32) -> Rested {
         let Some(Installed { gather, .. }) = self.installed.get_mut(&query) else { return Rested::Yes };
         let rested = gather.rested(self.upper);

@@ -4,9 +4,9 @@
 //! graph at rest is a snapshot, in which every worker sees all shards: it begins at the nodes of its own and goes wherever
 //! they lead.
 //!
-//! Each installation has a dataflow for this of its own, so that no other query waits for it. It works for a moment at a time, and
-//! they take turns on each worker: the graph and the other queries get theirs in between. Those that wait together look through the
-//! graph together first (`survey`).
+//! Each installation has a dataflow for this of its own, so that no other query waits for it. It works for a moment at a time,
+//! and they take turns on each worker, one in each round of it: the graph and the other queries get theirs in between, however
+//! many installations there are. Those that wait together look through the graph together first (`survey`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -38,8 +38,8 @@ use crate::store::GraphId;
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
-/// How long the graph at rest is looked through before other work of the worker gets its turn: as long as that took the last time, but no
-/// less and no more than this.
+/// How long the graph at rest is looked through before other work of the worker gets its turn: as long as that took the last
+/// time, but no less and no more than this.
 const AT_ONCE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(250));
 
 /// So many nodes are looked at together, and then the clock. Where rows lead from them is found together, too.
@@ -62,7 +62,10 @@ pub struct Queue {
     tickets: FxHashMap<u64, Ticket>,
     /// Whose turn it is stands first.
     ring: VecDeque<u64>,
-    /// Those that look through all of the graph. Only the first of them takes turns: what each finds stays in memory until it is done.
+    /// Whether one has had its turn in this round of the worker.
+    taken: bool,
+    /// Those that look through all of the graph. Only the first of them takes turns: what each finds stays in memory until it is
+    /// done.
     whole: VecDeque<u64>,
     survey: Option<Survey>,
     /// How many have what a survey has noted. The next one begins when nobody has: so no more is noted than of one.
@@ -108,6 +111,31 @@ impl Queue {
         self.ring.front() == Some(&turn)
     }
 
+    /// The worker has seen what it was sent, and goes on.
+    pub fn begin_round(&mut self) {
+        self.taken = false;
+    }
+
+    /// Whether one may work now. Timely steps the dataflow behind another in the same step, so that turns would follow each other
+    /// there.
+    fn take(&mut self, turn: u64) -> bool {
+        if !self.is_turn(turn) {
+            return false;
+        }
+        if std::mem::replace(&mut self.taken, true) {
+            self.call();
+            return false;
+        }
+        true
+    }
+
+    /// Whose turn it is works with the next step.
+    fn call(&self) {
+        if let Some(ticket) = self.ring.front().and_then(|turn| self.tickets.get(turn)) {
+            ticket.activator.activate();
+        }
+    }
+
     /// How long work may go on.
     fn end(&mut self) -> Instant {
         let now = Instant::now();
@@ -120,9 +148,7 @@ impl Queue {
             self.ring.rotate_left(1);
         }
         self.paused = Some(Instant::now());
-        if let Some(ticket) = self.ring.front().and_then(|turn| self.tickets.get(turn)) {
-            ticket.activator.activate();
-        }
+        self.call();
     }
 
     /// Whoever is not wanted any more leaves, whether it is its turn or not.
@@ -200,7 +226,8 @@ impl Queue {
         }
     }
 
-    /// Those of a graph that wait look through it together. False where there is only one, and nobody whom it would have to wait for.
+    /// Those of a graph that wait look through it together. False where there is only one, and nobody whom it would have to wait
+    /// for.
     fn begin_survey(&mut self, graph: GraphId, shard: usize, symbols: &Arc<Symbols>) -> bool {
         let waits =
             |ticket: &Ticket| ticket.graph == graph && matches!(ticket.stage, Stage::Waits) && !are_over(&ticket.patterns);
@@ -310,16 +337,17 @@ impl Installation {
                 let Some((rest, capability)) = &mut working else { return };
                 let mut turns = turns.borrow_mut();
                 let is_over = !common.queries.borrow().is_installed(query) || are_over(&rest.patterns);
-                if !is_over && !turns.is_turn(turn) {
+                if !is_over && !turns.take(turn) {
                     return;
                 }
                 let done = if is_over {
                     true
-                } else if rest.beginnings.is_none() {
-                    rest.beginnings = turns.begin(turn, common.shard.index, &common.symbols);
-                    false
                 } else {
-                    rest.work(&common, &backfill, turns.end(), &mut found)
+                    if rest.beginnings.is_none() {
+                        rest.beginnings = turns.begin(turn, common.shard.index, &common.symbols);
+                    }
+                    // Who is to look through all of the graph may have to wait for others who do.
+                    rest.beginnings.is_some() && turns.is_turn(turn) && rest.work(&common, &backfill, turns.end(), &mut found)
                 };
                 if !found.is_empty() {
                     output.activate().session(&*capability).give_container(&mut found);
@@ -479,5 +507,61 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u
                 change_of_edge(walk, change, edge, (id, facts), half, &view.conditions, row);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::arrangement::Published;
+
+    const WORKING: u64 = 5;
+    const ROUNDS: u64 = 20;
+
+    /// Whoever was called in the step before works in the step in which the one before it does: without rounds all would, in each
+    /// step.
+    #[test]
+    fn one_has_its_turn_in_a_round() {
+        timely::execute_directly(|worker| {
+            let (turns, taken, over) = <(Turns, Rc<RefCell<Vec<u64>>>, Rc<Cell<bool>>)>::default();
+            for turn in 0..WORKING {
+                let (turns, taken, over) = (turns.clone(), taken.clone(), over.clone());
+                worker.dataflow::<Time, _, _>(|scope| {
+                    let mut builder = OperatorBuilder::new("work".to_owned(), scope);
+                    let ticket = Ticket {
+                        activator: scope.activator_for(builder.operator_info().address),
+                        graph: GraphId(0),
+                        snapshot: Published::new(1).snapshot(),
+                        patterns: Rc::new([]),
+                        backfill: Arc::default(),
+                        stage: Stage::Waits,
+                    };
+                    turns.borrow_mut().join(turn, ticket);
+                    let _stream = builder.new_output::<Vec<()>>().1;
+                    builder.build(move |mut capabilities| {
+                        move |_| {
+                            if over.get() {
+                                capabilities.clear();
+                            } else if turns.borrow_mut().take(turn) {
+                                taken.borrow_mut().push(turn);
+                                turns.borrow_mut().pass(turn);
+                            }
+                        }
+                    });
+                });
+            }
+            for round in 1..=ROUNDS {
+                turns.borrow_mut().begin_round();
+                // As many as the worker makes, and some.
+                (0..3).for_each(|_| _ = worker.step());
+                assert_eq!(taken.borrow().len() as u64, round);
+            }
+            let order: Vec<u64> = (0..ROUNDS).map(|n| n % WORKING).collect();
+            assert_eq!(*taken.borrow(), order);
+            over.set(true);
+            turns.borrow().rouse();
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! Results: rows of a standing query in the order of ticks, and once each where the mode asks for it.
 //!
-//! All changes of one query come together at one worker. They wait until the frontier says that a tick is complete,
-//! then leave in batches, each with the tick up to which everything is in. Where there are no rows nothing leaves: how far a worker has
+//! All changes of one query come together at one worker. They wait until the frontier says that a tick is complete, then leave in
+//! batches, each with the tick up to which everything is in. Where there are no rows nothing leaves: how far a worker has
 //! answered is said once for all its queries.
 
 use std::collections::VecDeque;
@@ -173,8 +173,8 @@ struct Counts {
     rows: Parted<Row>,
 }
 
-/// Counts in one small map while they are few, as those of most queries are, and then in many: one large one would stop everything for
-/// milliseconds whenever it grows.
+/// Counts in one small map while they are few, as those of most queries are, and then in many: one large one would stop
+/// everything for milliseconds whenever it grows.
 struct Parted<K> {
     /// None at first, then one, then `PARTS`.
     parts: Vec<FxHashMap<K, i64>>,
@@ -188,7 +188,8 @@ pub(super) const PARTS: usize = 256;
 /// So many changes are answered before other work of the worker gets its turn, about.
 const AT_ONCE: usize = 4096;
 
-/// The part of a hash. The last gets about twice as many as the first, and those between in between: maps of one size would all grow at once.
+/// The part of a hash. The last gets about twice as many as the first, and those between in between: maps of one size would all
+/// grow at once.
 pub(super) fn part_of(hash: u16) -> usize {
     // log2(1 + h), nearly, of a hash between 0 and 1.
     let hash = u64::from(hash);
@@ -616,8 +617,8 @@ impl Answer {
         self.send(rows, upper, found);
     }
 
-    /// The net change of one tick: what came first, then what went. False, and nothing, where that is more than memory is made for, which ends the
-    /// query.
+    /// The net change of one tick: what came first, then what went. False, and nothing, where that is more than memory is made
+    /// for, which ends the query.
     fn tick(&mut self, changes: &mut [RowChange], out: &mut Vec<ResultRow>) -> bool {
         let before = out.len();
         if changes.len() > 1 {

@@ -1,8 +1,8 @@
 //! Survey: one pass through a shard for all installations that wait, which finds where matches of each may begin.
 //!
-//! Each by itself would look at every node, and most nodes are of no use to most of them. Here a node is read once and offered to all
-//! patterns of a program as to one. It is read as of the newest of their ticks: what has changed since the oldest may have fitted any of
-//! them. What is noted is then looked at by each installation itself, as of its own tick.
+//! Each by itself would look at every node, and most nodes are of no use to most of them. Here a node is read once and offered to
+//! all patterns of a program as to one. It is read as of the newest of their ticks: what has changed since the oldest may have
+//! fitted any of them. What is noted is then looked at by each installation itself, as of its own tick.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,7 +25,8 @@ use crate::view::Direction;
 /// A pattern by the name of its program, as the one member of its family.
 pub type Pattern = (Arc<str>, Family);
 
-/// The nodes that a path may begin at: those that fit, and those that have changed. Anywhere, where these would be too many to note.
+/// The nodes that a path may begin at: those that fit, and those that have changed. Anywhere, where these would be too many to
+/// note.
 pub type Beginnings = Option<[Rc<Vec<NodeId>>; 2]>;
 
 /// More nodes than one in so many are not noted: then each is as well looked at where it lies.

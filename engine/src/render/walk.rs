@@ -17,8 +17,8 @@ use crate::memory::at_most;
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
 
-/// Edges that are kept, and when. Where they do not lead, there is no match: so of two nodes that a third one is to be found between
-/// the edges of the one with fewer are crossed, and only those that lead to it from both are bound.
+/// Edges that are kept, and when. Where they do not lead, there is no match: so of two nodes that a third one is to be found
+/// between the edges of the one with fewer are crossed, and only those that lead to it from both are bound.
 struct Closed<'a>(SmallVec<[(&'a Near, Time); 2]>);
 
 impl Closed<'_> {
@@ -59,7 +59,8 @@ pub struct Walk<'a, 'w> {
     pub shard: Shard,
     pub results: &'w mut Vec<RowChange>,
     pub parcels: &'w mut Vec<Parcel>,
-    /// Where rows wait for the node they go on at, if they are many and may: one for the shard, or one for each that the walk reads.
+    /// Where rows wait for the node they go on at, if they are many and may: one for the shard, or one for each that the walk
+    /// reads.
     pub waiting: &'w mut [Waiting],
     /// What is kept of nodes that walks have met, if the ticks of the walk are among those of its batch.
     pub dense: Option<&'a Dense>,
@@ -312,8 +313,8 @@ impl<'a> Walk<'a, '_> {
         dense.near(sieve, node, direction == Direction::Outgoing)
     }
 
-    /// Of a node, those edges that count may be kept from the next batch on. With several shards it is not known here what is written
-    /// at the other ends.
+    /// Of a node, those edges that count may be kept from the next batch on. With several shards it is not known here what is
+    /// written at the other ends.
     fn want(&self, edge: usize, (node, direction): (NodeId, Direction)) {
         let outgoing = direction == Direction::Outgoing;
         if let (Some(dense), Some(sieve)) = (self.dense, self.family.sieves[edge])

@@ -1,9 +1,9 @@
-//! Whether RocksDB's write-ahead log is sound. RocksDB checks it itself, but not where it opens a store of which tables are damaged: it then
-//! passes over what is damaged in the log as well.
+//! Whether RocksDB's write-ahead log is sound. RocksDB checks it itself, but not where it opens a store of which tables are
+//! damaged: it then passes over what is damaged in the log as well.
 //!
-//! A file is blocks of 32 KiB, a block records that do not cross into the next: a checksum 4, a length 2, a type 1, in reused files also the
-//! number of the file 4, and bytes. A block too short for another head is filled up with zeros. At the end of a file a record may be
-//! incomplete: a crash cut it off.
+//! A file is blocks of 32 KiB, a block records that do not cross into the next: a checksum 4, a length 2, a type 1, in reused
+//! files also the number of the file 4, and bytes. A block too short for another head is filled up with zeros. At the end of a
+//! file a record may be incomplete: a crash cut it off.
 
 use std::path::Path;
 

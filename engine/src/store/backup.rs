@@ -15,8 +15,8 @@
 //!     'z' how many blocks there were before 8   so that a stream that was cut short is told from a whole one
 //!
 //! One that goes on from another has the runs that end later than that, whole, and the later entries of the log: of runs that
-//! were merged meanwhile, a part may be in both. `restore` puts them together. A graph of which nodes were erased meanwhile, and pages
-//! written again without them, is in it whole.
+//! were merged meanwhile, a part may be in both. `restore` puts them together. A graph of which nodes were erased meanwhile, and
+//! pages written again without them, is in it whole.
 //!
 //! Symbols come after the entries that use them: those are in the store before any entry is, so none is missing.
 
@@ -35,7 +35,8 @@ pub(super) const TITLE: &[u8; 16] = b"weir backup 5\n\0\n";
 /// Of one that goes on from another.
 pub(super) const TITLE_MORE: &[u8; 16] = b"weir backup +5\n\0";
 
-/// The same before, without what sources brought, with entries as format 5 of directories has them, and with chunks as formats 4 and 3 do.
+/// The same before, without what sources brought, with entries as format 5 of directories has them, and with chunks as formats 4
+/// and 3 do.
 pub(super) const TITLES_BEFORE: [[&[u8; 16]; 2]; 4] = [
     [b"weir backup 4\n\0\n", b"weir backup +4\n\0"],
     [b"weir backup 3\n\0\n", b"weir backup +3\n\0"],

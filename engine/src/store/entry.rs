@@ -4,7 +4,8 @@
 //!     number of rows 8 | bytes of rows 8 | bytes of arena 8
 //!     rows (see `rows`) | arena | sources | delivered
 //!
-//! In version 2, which is taken where it is shorter, rows and arena are packed together by zstd, behind the number of bytes 8 that they take so.
+//! In version 2, which is taken where it is shorter, rows and arena are packed together by zstd, behind the number of bytes 8
+//! that they take so.
 //!
 //! Little endian. The checksum covers every other byte. `after` is the end of the graph's entry before this one, as far
 //! as the process that wrote it knew: a lost entry is noticed although everything around it is sound.

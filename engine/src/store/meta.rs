@@ -1,5 +1,5 @@
-//! Meta: the small records of a durable store, as they are read: graphs, symbols, runs, progress, metadata. How a store gets at its
-//! bytes is its own.
+//! Meta: the small records of a durable store, as they are read: graphs, symbols, runs, progress, metadata. How a store gets at
+//! its bytes is its own.
 
 use weir_model::Text;
 

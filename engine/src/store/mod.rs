@@ -63,8 +63,8 @@ const SOME_BYTES: usize = 512 << 20;
 /// So many entries of the log are as much as is done at once, however little is in them.
 const SOME_ENTRIES: usize = 10_000;
 
-/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows, or many entries, or much of memory is
-/// used. Says how many rows there are.
+/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows, or many
+/// entries, or much of memory is used. Says how many rows there are.
 pub fn read_some(
     store: &dyn Store,
     graph: GraphId,

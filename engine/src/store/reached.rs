@@ -1,5 +1,5 @@
-//! How far a store was written, in a small file beside it: a log that has lost its end is told from one that ends there, and so is the
-//! list of its files.
+//! How far a store was written, in a small file beside it: a log that has lost its end is told from one that ends there, and so
+//! is the list of its files.
 //!
 //!     boot 16         of the system while it was written
 //!     written 8       the number of the last write; holds until the system starts anew, when what was not synced may be lost
@@ -8,8 +8,8 @@
 //!     closed 1        nothing was under way: the list survives the loss of power as well
 //!     checksum 4      over all behind the boot
 //!
-//! It is written in place after each write and never synced: where it is older than the store, it asks for less than there is. Where it
-//! is missing or half written, it asks for nothing.
+//! It is written in place after each write and never synced: where it is older than the store, it asks for less than there is.
+//! Where it is missing or half written, it asks for nothing.
 
 use std::cmp::Ordering;
 use std::fs::{File, OpenOptions};

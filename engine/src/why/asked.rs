@@ -1,4 +1,5 @@
-//! Asked: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it got.
+//! Asked: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it
+//! got.
 
 use std::ops::ControlFlow;
 
@@ -289,7 +290,8 @@ struct Telling<'t, 'p> {
 }
 
 impl<'p> Telling<'_, 'p> {
-    /// Tells of an operator that starts at `Argument`, and gives some of its rows. `may_be_none`: where it has none, a row goes on all the same.
+    /// Tells of an operator that starts at `Argument`, and gives some of its rows. `may_be_none`: where it has none, a row goes
+    /// on all the same.
     fn operator(&mut self, operator: &'p Operator, argument: &[Value], may_be_none: bool) -> Vec<Vec<Value>> {
         if self.found.len() >= ANSWERED_MAX || self.staged.is_late() {
             return Vec::new();

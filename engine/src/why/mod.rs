@@ -1,9 +1,10 @@
 //! Why: what made a match of a standing query's pattern, and where there is none, how far the pattern gets.
 //!
-//! Worked out when somebody asks, from the graph as of a moment and its history; nothing is kept for it. The pattern is looked for from
-//! the nodes that were given, one choice after another, with a bound on how many are tried. Of the choices that come to nothing
-//! those are kept that got farthest, each with the condition that it does not meet. What stands above patterns is worked out as of the moment, with what
-//! each row was made of (`staged`); since when a row is there is found by going back through the changes it can depend on (`since`).
+//! Worked out when somebody asks, from the graph as of a moment and its history; nothing is kept for it. The pattern is looked
+//! for from the nodes that were given, one choice after another, with a bound on how many are tried. Of the choices that come to
+//! nothing those are kept that got farthest, each with the condition that it does not meet. What stands above patterns is worked
+//! out as of the moment, with what each row was made of (`staged`); since when a row is there is found by going back through the
+//! changes it can depend on (`since`).
 
 mod asked;
 mod narrow;
@@ -42,7 +43,8 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 /// Of the choices that got equally far, so many are kept.
 const REACHED_MAX: usize = 5;
 
-/// A pattern of a standing query, with what its rows go through up to the first stage that is more than a condition or an expression.
+/// A pattern of a standing query, with what its rows go through up to the first stage that is more than a condition or an
+/// expression.
 pub struct Origin<'p> {
     plan: &'p Plan,
     pub pattern: &'p Pattern,
@@ -228,8 +230,8 @@ impl<'p> Origin<'p> {
 }
 
 impl Graph {
-    /// Looks for matches of a pattern in which some of its nodes are the given ones, as of a moment; none is the present. There is time until
-    /// the deadline.
+    /// Looks for matches of a pattern in which some of its nodes are the given ones, as of a moment; none is the present. There
+    /// is time until the deadline.
     pub fn why(
         &self,
         origin: &Origin<'_>,

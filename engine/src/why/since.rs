@@ -1,8 +1,8 @@
 //! Since: from which tick on a row has been in the answer of a query with stages without a break.
 //!
 //! The answer is worked out as of the moment, then as of just before the newest change that it can depend on, and so on, until
-//! the row is not there. What it can depend on is what was asked of the graph while it was worked out; where nodes were listed, every node
-//! there ever was can have been among them.
+//! the row is not there. What it can depend on is what was asked of the graph while it was worked out; where nodes were listed,
+//! every node there ever was can have been among them.
 
 use rustc_hash::FxHashMap;
 use weir_model::{Clock, NodeId, Tick};
@@ -109,7 +109,8 @@ impl Graph {
         Ok((!gave_up).then_some(Answer { is_there, turn, seen, looks }))
     }
 
-    /// Of a stretch in which nothing changes but the time: since when the row is there at its end. None where it would take too long.
+    /// Of a stretch in which nothing changes but the time: since when the row is there at its end. None where it would take too
+    /// long.
     fn turned(
         &self,
         staged: &Staged<'_>,
@@ -151,7 +152,8 @@ struct Changes<'p> {
 }
 
 impl Changes<'_> {
-    /// The newest change at or before a tick that what was seen can depend on. None within where there is none, none at all where it is too much.
+    /// The newest change at or before a tick that what was seen can depend on. None within where there is none, none at all where
+    /// it is too much.
     fn newest(&mut self, seen: &Seen, upto: Tick) -> Option<Option<Tick>> {
         let mut newest = None;
         let mut look = |node: NodeId| {

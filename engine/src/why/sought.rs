@@ -89,8 +89,8 @@ impl Graph {
         Sought { gave_up: found.is_none() && (gave_up || was_late), found }
     }
 
-    /// Lists the nodes that a column could show, each once: all, or those that have a label that a pattern asks for. `each` answers whether to go
-    /// on. True where there was no time to list them all.
+    /// Lists the nodes that a column could show, each once: all, or those that have a label that a pattern asks for. `each`
+    /// answers whether to go on. True where there was no time to list them all.
     fn list(
         &self,
         staged: &Staged<'_>,

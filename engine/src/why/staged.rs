@@ -1,4 +1,5 @@
-//! Staged: the answer of a query with stages as of one moment, with what each row was made of; what is meant in it, and where the rest stops.
+//! Staged: the answer of a query with stages as of one moment, with what each row was made of; what is meant in it, and where the
+//! rest stops.
 
 use std::ops::ControlFlow;
 use std::time::Instant;

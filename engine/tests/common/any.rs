@@ -142,7 +142,8 @@ pub const QUERIES: &[&str] = &[
     "MATCH (c:A)-[e:s]->(d) MATCH (d)-[rs:r*1..2]->(b:B {x: 1}) WHERE all(r IN rs WHERE r.w <= e.w) RETURN id(c) AS c, id(b) AS b",
 ];
 
-/// Two parts, the second of which is held against the first: by its paths and lists, and by what is asked of the graph for each row.
+/// Two parts, the second of which is held against the first: by its paths and lists, and by what is asked of the graph for each
+/// row.
 pub fn held_against(random: &mut Random) -> String {
     // What the first part is, and an integer of it.
     let (first, value) = pick(

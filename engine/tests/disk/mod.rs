@@ -1,14 +1,15 @@
 //! A disk that fails on request, below everything this process does with files.
 //!
-//! The functions of the C library that files are written with are defined here once more. Within the program these are found first, by
-//! RocksDB as by the standard library, and hand over to the real ones. Files below the watched directory are on the disk; all others are left alone.
+//! The functions of the C library that files are written with are defined here once more. Within the program these are found
+//! first, by RocksDB as by the standard library, and hand over to the real ones. Files below the watched directory are on the
+//! disk; all others are left alone.
 //!
-//! What a loss of power leaves is what a file system with a journal promises: of each file at least what was synced; what was created,
-//! renamed and removed in the order in which it happened, up to some moment after the last sync of anything. Of a sync that failed, the
-//! bytes are lost for good, and a later one does not bring them back, as on Linux.
+//! What a loss of power leaves is what a file system with a journal promises: of each file at least what was synced; what was
+//! created, renamed and removed in the order in which it happened, up to some moment after the last sync of anything. Of a sync
+//! that failed, the bytes are lost for good, and a later one does not bring them back, as on Linux.
 //!
-//! Not simulated: a disk that says it has synced and has not; files that are written in place, which RocksDB does not do. (The one
-//! that weir does it with, `weir-reached`, is as it was last written.)
+//! Not simulated: a disk that says it has synced and has not; files that are written in place, which RocksDB does not do. (The
+//! one that weir does it with, `weir-reached`, is as it was last written.)
 
 #![allow(unsafe_code, reason = "functions of the C library are called, and defined")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "it is said once for all that hand over")]

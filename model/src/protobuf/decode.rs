@@ -1,7 +1,7 @@
 //! Decoding: the bytes of a message become a map, in one walk over them.
 //!
-//! Each field of a message has a slot that fills as the bytes come, and the map is made of the slots at the end: so entries stand as
-//! declared, the last of several values wins, and absent fields have their defaults. A message that comes in several pieces is
+//! Each field of a message has a slot that fills as the bytes come, and the map is made of the slots at the end: so entries stand
+//! as declared, the last of several values wins, and absent fields have their defaults. A message that comes in several pieces is
 //! one message whose bytes are those of the pieces, one behind the other; that is why it waits in its slot until all have come.
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::wire::{Layout, Wire, unzigzag};
 use super::{DEPTH_MAX, Outcome, Problem};
 use crate::value::{Map, Text, Value};
 
-/// Slots of the messages of one record, for free and for each of its bytes. Most take bytes; but an empty message of a type with a
-/// thousand fields takes two and has a thousand defaults.
+/// Slots of the messages of one record, for free and for each of its bytes. Most take bytes; but an empty message of a type with
+/// a thousand fields takes two and has a thousand defaults.
 const SLOTS_FREE: usize = 1 << 20;
 const SLOTS_PER_BYTE: usize = 4;
 

@@ -1,5 +1,5 @@
-//! Descriptors: the messages and enumerations that a `FileDescriptorSet` declares, with the rules of syntax and edition applied to each
-//! field. A set is itself Protobuf; its numbers below are those of `google/protobuf/descriptor.proto`.
+//! Descriptors: the messages and enumerations that a `FileDescriptorSet` declares, with the rules of syntax and edition applied
+//! to each field. A set is itself Protobuf; its numbers below are those of `google/protobuf/descriptor.proto`.
 
 use super::wire::{Layout, Wire};
 use super::{DEPTH_MAX, ProtobufError};

@@ -1,5 +1,5 @@
-//! Encoding: a map becomes the bytes of a message. Keys that are no fields, and nulls, are left out; a value that does not fit its
-//! field is a failure that names both.
+//! Encoding: a map becomes the bytes of a message. Keys that are no fields, and nulls, are left out; a value that does not fit
+//! its field is a failure that names both.
 //!
 //! Fields are written in the order of their numbers, as everybody does, so that equal maps give equal bytes.
 

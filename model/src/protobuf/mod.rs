@@ -4,8 +4,9 @@
 //!                descriptor set ─┴─ read ─> Schema ─ message ─> MessageType ─┬─ decode: bytes ─> map
 //!                                                                            └─ encode: map ─> bytes
 //!
-//! It is written here because the libraries there are build a tree of messages first, of which values are made in a second step, and bring
-//! dependencies that make RocksDB compile again. Whoever calls finds the descriptors and knows which of them may be read.
+//! It is written here because the libraries there are build a tree of messages first, of which values are made in a second step,
+//! and bring dependencies that make RocksDB compile again. Whoever calls finds the descriptors and knows which of them may be
+//! read.
 
 mod declaration;
 mod decode;

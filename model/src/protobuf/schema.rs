@@ -155,7 +155,8 @@ impl MessageType {
         decode::message(&self.schema, self.place, bytes, wanted).map_err(|problem| problem.told())
     }
 
-    /// Appends the bytes of the message that a map stands for. Keys that are no fields, and nulls, are left out. On an error `out` may have a part of them.
+    /// Appends the bytes of the message that a map stands for. Keys that are no fields, and nulls, are left out. On an error
+    /// `out` may have a part of them.
     pub fn encode(&self, map: &Map, ids: IdScheme, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         encode::message(&self.schema, self.place, map, ids, out).map_err(|problem| problem.told())
     }

@@ -1,5 +1,5 @@
-//! Against what Google's library makes of the same bytes (`vectors/make.py` says how they were made), round trips of random values, and
-//! bytes that are no messages.
+//! Against what Google's library makes of the same bytes (`vectors/make.py` says how they were made), round trips of random
+//! values, and bytes that are no messages.
 
 use std::sync::Arc;
 

@@ -5,8 +5,8 @@ use super::{Date, Duration, NANOS_PER_SECOND};
 use crate::expression::{Failure, FailureKind};
 use crate::value::Value;
 
-/// A component by name (`d.year`). Null where the type has none of that name, a failure where it does not fit into 64 bits; None when the
-/// value is not temporal.
+/// A component by name (`d.year`). Null where the type has none of that name, a failure where it does not fit into 64 bits; None
+/// when the value is not temporal.
 pub fn component(value: &Value, name: &str) -> Option<Result<Value, Failure>> {
     let number = match value {
         Value::Date(date) => date_component(*date, name),

@@ -57,8 +57,8 @@ thread_local! {
     static KIT: OnceCell<Kit> = const { OnceCell::new() };
 }
 
-/// Gives the bytes to what a target names. An error says which promise was broken; whether something could be read is none. Gives how many
-/// values there were.
+/// Gives the bytes to what a target names. An error says which promise was broken; whether something could be read is none. Gives
+/// how many values there were.
 pub fn feed(target: Target, input: &[u8], turn: u64) -> Result<u64, String> {
     KIT.with(|kit| kit.get_or_init(Kit::new).feed(target, input, turn))
 }

@@ -1,9 +1,10 @@
-//! Texts and bytes that nobody would write, fed to whatever reads Cypher and to every decoder of what comes from outside: none may end it, hold it
-//! up, or fill the memory.
+//! Texts and bytes that nobody would write, fed to whatever reads Cypher and to every decoder of what comes from outside: none
+//! may end it, hold it up, or fill the memory.
 //!
-//! Cypher is own words, changed at random (`mutate.rs`); bytes are well-formed ones (`samples.rs`), changed at a few places (`damage.rs`) and given
-//! to what a stream would give them to (`decoders.rs`). All of it is deterministic, so that a seed is all it takes to see a failure again, and on
-//! stable. Corpora are kept beside (`tests/fuzz-corpus.txt`, `tests/fuzz-corpus-bytes.txt`), with everything that once broke something in them.
+//! Cypher is own words, changed at random (`mutate.rs`); bytes are well-formed ones (`samples.rs`), changed at a few places
+//! (`damage.rs`) and given to what a stream would give them to (`decoders.rs`). All of it is deterministic, so that a seed is all
+//! it takes to see a failure again, and on stable. Corpora are kept beside (`tests/fuzz-corpus.txt`,
+//! `tests/fuzz-corpus-bytes.txt`), with everything that once broke something in them.
 
 mod damage;
 pub mod decoders;
@@ -31,7 +32,8 @@ const INPUT_TIME_MAX: Duration = Duration::from_secs(1);
 const ATTEMPTS_TOO_LONG: usize = 3;
 /// Nor the whole process hold more, the corpus and the compiled program included.
 const MEMORY_KIBIBYTES_MAX: u64 = 256 * 1024;
-/// Where compression is undone, of 128 MiB at most: what is undone twice is there in both forms, and room for it grows by doubling.
+/// Where compression is undone, of 128 MiB at most: what is undone twice is there in both forms, and room for it grows by
+/// doubling.
 const MEMORY_UNDONE_KIBIBYTES_MAX: u64 = MEMORY_KIBIBYTES_MAX + 3 * 128 * 1024;
 const INPUTS_BETWEEN_MEMORY_CHECKS: u64 = 1_000;
 
@@ -123,7 +125,8 @@ pub fn corpus_of_bytes() -> Vec<(Target, Vec<u8>)> {
     lines.map(|line| read(line).unwrap_or_else(|| panic!("no target with bytes: {line}"))).collect()
 }
 
-/// So many inputs from a seed on; each input has a seed of its own. Answers the first that fails, with the reason, or how many meant something.
+/// So many inputs from a seed on; each input has a seed of its own. Answers the first that fails, with the reason, or how many
+/// meant something.
 pub fn run_bytes(target: Target, first_seed: u64, count: u64) -> Result<u64, String> {
     forget_the_peak();
     let _quiet = (target == Target::Parquet).then(Quiet::new);

@@ -466,8 +466,8 @@ fn table(random: &mut Random) -> Vec<u8> {
     writer.finish().expect("a file")
 }
 
-/// Something that was compressed once, and sometimes once more; now and then much of little: half of that a mebibyte, and each further power of two half
-/// as often, up to 256.
+/// Something that was compressed once, and sometimes once more; now and then much of little: half of that a mebibyte, and each
+/// further power of two half as often, up to 256.
 fn recoded(random: &mut Random, steps: u64, made: &Made) -> Vec<u8> {
     static MUCH: [[OnceLock<Vec<u8>>; 9]; 6] = [const { [const { OnceLock::new() }; 9] }; 6];
     let again = |random: &mut Random, once: Vec<u8>| {
@@ -500,7 +500,8 @@ fn compressed(step: u64, bytes: &[u8]) -> Vec<u8> {
         2 => base64::Engine::encode(&base64::engine::general_purpose::STANDARD, small).into_bytes(),
         3 => zstd::stream::encode_all(bytes, 1).expect("bytes"),
         4 => {
-            // A frame with one block that is stored as it is: magic, what it has, how long blocks may be, and a check of these two.
+            // A frame with one block that is stored as it is: magic, what it has, how long blocks may be, and a check of these
+            // two.
             let block = (small.len() as u32 | 0x8000_0000).to_le_bytes();
             [&[4, 0x22, 0x4d, 0x18, 0x60, 0x40, 0x82][..], &block, small, &[0; 4]].concat()
         }

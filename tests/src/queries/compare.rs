@@ -1,5 +1,6 @@
 //! Each query answered four ways over the same graph: by the engine with the plan of the compiler, by the evaluator with the
 //! plan as written, by the reference, and, where it can be maintained, by what a standing query has reported up to each tick.
+//! Some worlds have a clock, which stands still but where it is driven: every millisecond of it is a tick to compare.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,17 +11,17 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use weir_cypher_compiler::{Options as CompileOptions, StandingMode, StandingPlan, compile, compile_plainly, compile_standing};
 use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
-use weir_engine::reference::{Question, ReferenceGraph};
+use weir_engine::reference::{Question, ReferenceGraph, pass_to};
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
 use weir_engine::{Engine, EngineError, Graph, GraphOptions, HubBounds, Options, QueryOptions};
 use weir_model::expression::FailureKind;
-use weir_model::{Failure, Mutations, NodeId, Plan, QueryId, Tick, Value};
+use weir_model::{Clock, Failure, Mutations, NodeId, Plan, QueryId, Tick, Value};
 
-use super::graph::{History, Record};
+use super::graph::{BEGIN, History, Record};
 use super::maintained::{Counted, Watched};
 use super::outcome::{Difference, Sort, Tally};
 use super::setting::{Baseline, Setting};
-use super::text::{Query, parameters, random_query};
+use super::text::{Query, parameters, random_clocked_query, random_query};
 use crate::random::Random;
 
 /// Queries that share a graph: a graph costs more than a query.
@@ -32,6 +33,10 @@ const BATCH_SIZES: &[usize] = &[6, 6, 6, 1, 2, 15, 60];
 const LONG_WORLDS_ONE_IN: u64 = 100;
 const LONG: (usize, usize) = (5, 10_000);
 const LONG_BATCH_SIZES: &[usize] = &[10_000, 1_000, 300];
+/// Some worlds have a clock, and queries that look at it.
+const CLOCKED_ONE_IN: u64 = 3;
+/// Pauses and clocks come of numbers of their own: without them a world is the one that it was before there were any.
+const APART: u64 = 0xC10C << 48;
 /// The other ways of answering are compared so often in a life.
 const LOOKS: usize = 3;
 /// What the reference may try for one answer before its answer is done without.
@@ -41,6 +46,9 @@ const CHOICES_A_RECORD_MAX: u64 = 4_000;
 const STEPS_A_RECORD_MAX: u32 = 50_000;
 /// Nobody waits for a product of patterns that nobody would write.
 const QUERY_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How it begins that a text is not maintained.
+const REFUSED: &str = "refused in mode AnyQuery";
 
 const MODES: &[StandingMode] = &[StandingMode::DistinctId, StandingMode::MultipleValues, StandingMode::AnyQuery];
 
@@ -54,10 +62,18 @@ pub fn run(seed: u64) -> Result<Tally, Box<Difference>> {
         true => (LONG, LONG_BATCH_SIZES),
         false => ((QUERIES_PER_WORLD, RECORDS), BATCH_SIZES),
     };
-    let history = History::random(&mut random, open_cypher, records);
-    let queries: Vec<Query> = (0..queries).map(|_| random_query(&mut random)).collect();
+    let mut apart = Random::new(seed ^ APART);
+    let clocked = apart.once_in(CLOCKED_ONE_IN);
+    let history = History::random(&mut random, (open_cypher, clocked), records);
+    let query: fn(&mut Random) -> Query = if clocked { random_clocked_query } else { random_query };
+    let queries: Vec<Query> = (0..queries).map(|_| query(&mut random)).collect();
     let batch_size = batch_sizes[random.below(batch_sizes.len() as u64) as usize];
-    World::new(history, Setting::random(&mut random, batch_size)).live(&queries)
+    let mut setting = Setting::random(&mut random, batch_size);
+    setting.add_pauses(&mut apart);
+    if clocked {
+        setting.add_clock(&mut apart, records.div_ceil(batch_size));
+    }
+    World::new(history, setting).live(&queries)
 }
 
 /// A graph, kept by an engine and by the reference.
@@ -69,6 +85,8 @@ pub struct World {
     reference: ReferenceGraph,
     history: History,
     setting: Setting,
+    /// The millisecond that it is, where the world has a clock.
+    now: Option<u64>,
 }
 
 /// A query as far as it compiles.
@@ -81,9 +99,11 @@ struct Asked<'q> {
 impl World {
     pub fn new(history: History, setting: Setting) -> World {
         let directory = setting.batches_per_life.map(|_| tempfile::tempdir().expect("a directory"));
-        let mut world = World { directory, engine: None, reference: ReferenceGraph::new(), history, setting };
+        let now = setting.clock.as_ref().map(|_| BEGIN);
+        let mut world = World { directory, engine: None, reference: ReferenceGraph::new(), history, setting, now };
         // Not started: there is nothing to replay, and housekeeping sleeps when it is to end.
         world.open();
+        world.set_clock();
         world
     }
 
@@ -99,6 +119,17 @@ impl World {
         let engine = Engine::open(store, options).expect("a sound store opens");
         let graph = engine.default_graph();
         self.engine = Some((engine, graph));
+    }
+
+    fn set_clock(&self) {
+        if let Some(now) = self.now {
+            pass_to(self.graph(), now).expect("the workers are there");
+        }
+    }
+
+    /// The current time to who asks for it; where the world has no clock, nobody does.
+    fn now_millis(&self) -> i64 {
+        self.now.map_or(0, |now| now as i64)
     }
 
     /// An engine that just ends may be let go by a thread of its own, a moment later.
@@ -130,7 +161,10 @@ impl World {
             }
             match caught(|| self.watched(query, number)) {
                 Ok(found) => watched.extend(found),
-                Err(what) => return Err(self.difference(query, what, Sort::Maintained)),
+                Err(what) => {
+                    let sort = if what.starts_with(REFUSED) { Sort::Refused } else { Sort::Maintained };
+                    return Err(self.difference(query, what, sort));
+                }
             }
         }
         let history = self.history.clone();
@@ -139,14 +173,26 @@ impl World {
         let last = batches.len() - 1;
         let looks = batches.len().div_ceil(LOOKS);
         for (at, batch) in batches.enumerate() {
-            self.begin(at, &mut watched, &mut tally)?;
+            self.begin((at, last), &mut watched, &mut tally)?;
+            let passing = setting.passing(at);
+            // Of what time brings, the first is of the next millisecond.
+            let turns_from = self.now.filter(|_| passing.before > 0).map(|now| Tick::at_millis(now + 1));
+            self.pass(passing.before, &mut watched, &mut tally)?;
+            if passing.before > 0 && passing.rests {
+                self.commit(Mutations::default(), 1);
+            }
             let ends = setting.batches_per_life.filter(|life| (at + 1).is_multiple_of(*life));
-            let upper = self.advance(batch, &mut watched, &mut tally)?;
+            let mut upper = self.advance(batch, &mut watched, &mut tally)?;
+            let first = turns_from.unwrap_or(Tick(upper.0 - batch.len() as u64));
             if let Some(life) = ends {
                 let orderly = (at + 1) / life % 2 == 0;
                 self.live_again(orderly, &mut asked, &mut watched)?;
             }
-            self.compare((upper, batch.len()), &mut watched)?;
+            if passing.after > 0 {
+                self.pass(passing.after, &mut watched, &mut tally)?;
+                upper = self.commit(Mutations::default(), 1);
+            }
+            self.compare((first, upper), &mut watched)?;
             if (at + 1).is_multiple_of(looks) || at == last {
                 for query in &asked {
                     self.look(query, &mut tally)?;
@@ -186,7 +232,7 @@ impl World {
                 Ok(StandingPlan { plan, .. }) => plan,
                 // Whatever can be asked can be maintained.
                 Err(problems) if *mode == StandingMode::AnyQuery && compile(&text, &options).is_ok() => {
-                    return Err(format!("refused in mode AnyQuery: {}\n", problems[0]));
+                    return Err(format!("{REFUSED}: {}\n", problems[0]));
                 }
                 Err(_) => continue,
             };
@@ -196,19 +242,21 @@ impl World {
             };
             let id = QueryId(NodeId::new(number as u64, place as u64));
             let parts = (*mode, plan, self.prepare(asked));
-            watched.push(Watched::new(query, parts, self.setting.begin(number), id));
+            let when = (self.setting.begin(number), self.setting.pause(number));
+            watched.push(Watched::new(query, parts, when, id));
         }
         Ok(watched)
     }
 
-    /// Installs the queries whose time has come, and asks for what others held back.
-    fn begin(&self, at: usize, watched: &mut Vec<Watched>, tally: &mut Tally) -> Result<(), Box<Difference>> {
+    /// Installs the queries whose time has come, asks for what others held back, and pauses some and ends their pauses.
+    fn begin(&self, (at, last): (usize, usize), watched: &mut Vec<Watched>, tally: &mut Tally) -> Result<(), Box<Difference>> {
         let mut broken = None;
         watched.retain_mut(|one| {
             if one.begin.after == at {
                 match self.answer(one, tally) {
                     Ok(Some(answer)) => {
                         *(if one.mode == StandingMode::AnyQuery { &mut tally.any_query } else { &mut tally.maintained }) += 1;
+                        tally.clocked += usize::from(one.query.looks_at_clock());
                         if let Err(what) = caught(|| one.install(self.graph(), answer)) {
                             broken.get_or_insert_with(|| self.difference(one.query, what, Sort::Maintained));
                         }
@@ -228,6 +276,12 @@ impl World {
                 && let Err(what) = one.propagate()
             {
                 broken.get_or_insert_with(|| self.difference(one.query, what, Sort::Maintained));
+            }
+            match caught(|| one.pause_or_go_on(at, last)) {
+                Ok(brings) => tally.paused += usize::from(brings),
+                Err(what) => {
+                    broken.get_or_insert_with(|| self.difference(one.query, what, Sort::Maintained));
+                }
             }
             true
         });
@@ -275,39 +329,72 @@ impl World {
             all.start_record(index as u32);
             all.append(&mutations);
             self.reference.apply_all(&mutations);
-            let mut failed = None;
-            watched.retain_mut(|one| {
-                if !one.is_installed() {
-                    return true;
-                }
-                match self.answer(one, tally) {
-                    Ok(Some(answer)) => one.answer(index, answer),
-                    Ok(None) => {
-                        *(if one.mode == StandingMode::AnyQuery { &mut tally.any_query } else { &mut tally.maintained }) -= 1;
-                        tally.maintained_not += 1;
-                        one.drop_from(self.graph());
-                        return false;
-                    }
-                    Err(failure) => {
-                        failed.get_or_insert_with(|| self.difference(one.query, failure.message, Sort::Fails));
-                    }
-                }
-                true
-            });
-            if let Some(failed) = failed {
-                return Err(failed);
-            }
+            self.ask(watched, tally, false, |one, answer| one.answer(index, answer))?;
         }
-        let upper = self.graph().apply(all, batch.len()).expect("the store takes it");
-        self.graph().wait_durable(upper).expect("it is durable soon");
-        self.graph().wait_visible().expect("the workers are there");
+        let upper = self.commit(all, batch.len());
+        let first = Tick(upper.0 - batch.len() as u64);
+        assert!(self.now.is_none_or(|now| now == first.millis()), "the clock of the world is driven by nobody else");
+        watched.iter_mut().for_each(|one| one.place(first));
         Ok(upper)
     }
 
-    /// What was reported of the batch that ends before a tick.
-    fn compare(&self, (upper, records): (Tick, usize), watched: &mut [Watched]) -> Result<(), Box<Difference>> {
+    /// Time goes by, and nothing else happens: what turns in a millisecond is to be reported at its first tick.
+    fn pass(&mut self, millis: u64, watched: &mut Vec<Watched>, tally: &mut Tally) -> Result<(), Box<Difference>> {
+        for _ in 0..millis {
+            let Some(now) = &mut self.now else { return Ok(()) };
+            *now += 1;
+            let tick = Tick::at_millis(*now);
+            let mut turned = 0;
+            self.ask(watched, tally, true, |one, answer| turned += usize::from(one.turn(tick, answer)))?;
+            tally.turned += turned;
+        }
+        self.set_clock();
+        Ok(())
+    }
+
+    /// What those that are installed must answer by now. Where only time went by, those are asked that look at the clock.
+    fn ask(
+        &self,
+        watched: &mut Vec<Watched>,
+        tally: &mut Tally,
+        only_time: bool,
+        mut take: impl FnMut(&mut Watched, Counted),
+    ) -> Result<(), Box<Difference>> {
+        let mut failed = None;
+        watched.retain_mut(|one| {
+            if !one.is_installed() || (only_time && !one.query.looks_at_clock()) {
+                return true;
+            }
+            match self.answer(one, tally) {
+                Ok(Some(answer)) => take(one, answer),
+                Ok(None) => {
+                    *(if one.mode == StandingMode::AnyQuery { &mut tally.any_query } else { &mut tally.maintained }) -= 1;
+                    tally.clocked -= usize::from(one.query.looks_at_clock());
+                    tally.maintained_not += 1;
+                    one.drop_from(self.graph());
+                    return false;
+                }
+                Err(failure) => {
+                    failed.get_or_insert_with(|| self.difference(one.query, failure.message, Sort::Fails));
+                }
+            }
+            true
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives the tick after it, when it can be read and outlives the engine.
+    fn commit(&self, mutations: Mutations, records: usize) -> Tick {
+        let upper = self.graph().apply(mutations, records).expect("the store takes it");
+        self.graph().wait_durable(upper).expect("it is durable soon");
+        self.graph().wait_visible().expect("the workers are there");
+        upper
+    }
+
+    /// What was reported before a tick; the first that counts says where what is due between batches belongs.
+    fn compare(&self, (first, upper): (Tick, Tick), watched: &mut [Watched]) -> Result<(), Box<Difference>> {
         for one in watched {
-            one.compare(upper, records).map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
+            one.compare(first, upper).map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
         }
         Ok(())
     }
@@ -329,6 +416,7 @@ impl World {
             one.resume(self.graph()).map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
         }
         self.engine.iter().for_each(|(engine, _)| engine.start().expect("it replays its log"));
+        self.set_clock();
         Ok(())
     }
 
@@ -339,6 +427,7 @@ impl World {
             symbols: self.graph().symbols(),
             ids: self.graph().ids(),
             parameters,
+            now_millis: self.now_millis(),
             choices_max: CHOICES_MAX,
         }
     }
@@ -376,7 +465,8 @@ impl World {
 
     fn by_engine(&self, prepared: &Prepared, parameters: &[Value]) -> Answer {
         let mut rows = Rows::new();
-        let options = QueryOptions { deadline: Some(Instant::now() + QUERY_PATIENCE), ..QueryOptions::default() };
+        let deadline = Some(Instant::now() + QUERY_PATIENCE);
+        let options = QueryOptions { now_millis: self.now, deadline, ..QueryOptions::default() };
         let answered = self.graph().query(prepared, parameters, options, &mut |row| {
             rows.push(row.to_vec());
             ControlFlow::Continue(())
@@ -395,7 +485,7 @@ impl World {
             view: &self.reference,
             parameters,
             ids: self.graph().ids(),
-            now: weir_model::Clock::at(0),
+            now: Clock::at(self.now_millis()),
             fresh_id: &fresh_id,
             limits,
             open_cypher: self.history.open_cypher,

@@ -1,7 +1,7 @@
 //! Random expressions of a wanted type over the variables in scope. None of them can fail: keys hold what their type says,
 //! numbers stay small, and nothing is divided by zero.
 
-use super::graph::{KINDS, LABELS, choose};
+use super::graph::{KINDS, LABELS, choose, moment};
 use super::text::{Holds, Writer};
 
 impl Writer<'_> {
@@ -13,6 +13,7 @@ impl Writer<'_> {
             Holds::Text => self.text(depth),
             Holds::Boolean => self.boolean(depth),
             Holds::Integers => self.integers(depth),
+            Holds::Moment => self.moment(),
             Holds::Node | Holds::Edge | Holds::Path | Holds::Edges => self.variable(holds).unwrap_or_else(|| "null".into()),
             Holds::Anything | Holds::Bag | Holds::Shortest => self.anything(depth),
         }
@@ -152,7 +153,50 @@ impl Writer<'_> {
         }
     }
 
+    /// A number of milliseconds since 1970, of which a few are to come.
+    pub fn moment(&mut self) -> String {
+        let found = match self.below(6) {
+            0..=2 => self.of_node("t"),
+            3 => self.variable(Holds::Edge).map(|edge| format!("{edge}.t")),
+            4 => self.variable(Holds::Moment),
+            _ => None,
+        };
+        found.unwrap_or_else(|| {
+            let written = moment(self.random).to_string();
+            match self.of_node("t") {
+                Some(of_node) if self.chance(2) => format!("coalesce({of_node}, {written})"),
+                _ => written,
+            }
+        })
+    }
+
+    /// Every form in which the current time may be compared; each turns once at most.
+    fn on_the_clock(&mut self) -> String {
+        let operator = choose(self.random, &["<", "<=", ">", ">="]);
+        let (moment, few) = (self.moment(), self.below(8));
+        match self.below(13) {
+            0 | 1 => format!("timestamp() {operator} {moment}"),
+            2 | 3 => format!("timestamp() - {moment} {operator} {few}"),
+            4 => format!("{moment} {operator} timestamp() - {few}"),
+            5 => format!("{moment} + {few} {operator} timestamp()"),
+            6 => format!("{moment} - timestamp() {operator} {}", self.integer(0)),
+            7 => format!("datetime().epochMillis {operator} {moment} + {}", self.integer(0)),
+            8 => format!("2 * timestamp() {operator} {moment} + {}", self.moment()),
+            9 => format!("timestamp() / 5 {operator} {moment} / 5"),
+            10 if self.chance(2) => format!("date() {operator} date('2100-01-01')"),
+            10 => format!("localdatetime('2100-01-01T00:00:00.00{few}') {operator} localdatetime()"),
+            11 => format!("datetime() - duration('PT0.00{few}S') {operator} datetime({{epochMillis: coalesce({moment}, 0)}})"),
+            _ => {
+                let instant = self.of_node("d").unwrap_or_else(|| "datetime('2100-01-01T00:00:00.001Z')".to_owned());
+                format!("{instant} {operator} datetime() + duration('PT0.00{few}S')")
+            }
+        }
+    }
+
     pub fn boolean(&mut self, depth: usize) -> String {
+        if self.clocked && self.chance(4) {
+            return self.on_the_clock();
+        }
         let deeper = depth.saturating_sub(1);
         let found = match self.below(if depth == 0 { 9 } else { 29 }) {
             0 | 1 => {

@@ -1,10 +1,13 @@
 //! Random graphs as the records that make them: nodes, labels, properties and edges come and go; there are self loops, a node
-//! that many edges touch and, in the graph model of openCypher, parallel edges.
+//! that many edges touch and, in the graph model of openCypher, parallel edges. Where a world has a clock, some of their
+//! properties are moments around it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use weir_engine::symbols::Symbols;
+use weir_model::temporal::DateTime;
 use weir_model::{Mutations, NodeId, Value};
 
 use crate::random::Random;
@@ -16,6 +19,17 @@ pub const KINDS: &[&str] = &["R", "S", "T"];
 pub const LASTING: usize = 2;
 
 const NODES: usize = 7;
+
+/// Where the clock of a world begins, in milliseconds since 1970: ahead of any machine's, so that it stands still until it is
+/// driven, and so shortly before the year 2100 that the day turns on the way.
+pub const BEGIN: u64 = NEW_YEAR - 20;
+const NEW_YEAR: u64 = 4_102_444_800_000;
+/// Moments are within so many milliseconds of it.
+const MOMENTS: u64 = 48;
+
+pub fn moment(random: &mut Random) -> i64 {
+    (BEGIN + random.below(MOMENTS)) as i64
+}
 
 pub fn node(n: usize) -> NodeId {
     NodeId::new((n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), n as u64)
@@ -51,7 +65,7 @@ pub struct Edge {
 }
 
 /// What a property of each key holds. Of `z` nobody knows; no number of it is an integer and a float at once, so that
-/// values which sort alike are the same.
+/// values which sort alike are the same. `t` is a moment, `d` one as an instant.
 pub fn property(random: &mut Random, key: &str) -> Value {
     let text = |random: &mut Random| Value::text(["", "a", "b", "ab", "B"][random.below(5) as usize]);
     match key {
@@ -59,6 +73,12 @@ pub fn property(random: &mut Random, key: &str) -> Value {
         "f" => Value::Float([-0.5, 0.5, 1.0, 2.5][random.below(4) as usize]),
         "s" => text(random),
         "b" => Value::Boolean(random.once_in(2)),
+        "t" => Value::Integer(moment(random)),
+        "d" => {
+            let millis = moment(random);
+            let nano = millis.rem_euclid(1000) * 1_000_000;
+            Value::DateTime(Arc::new(DateTime::utc(millis.div_euclid(1000), nano as i32)))
+        }
         "l" => Value::list((0..random.below(4)).map(|_| Value::Integer(random.below(4) as i64)).collect()),
         _ => match random.below(5) {
             0 => text(random),
@@ -72,17 +92,20 @@ pub fn property(random: &mut Random, key: &str) -> Value {
 
 const NODE_KEYS: &[&str] = &["x", "y", "f", "s", "b", "l", "z", "x", "y"];
 const EDGE_KEYS: &[&str] = &["w", "s"];
+const MOMENT_KEYS: &[&str] = &["t", "t", "d"];
 
 /// What is there while a history is made.
 #[derive(Default)]
 struct Present {
+    /// There are moments.
+    clocked: bool,
     nodes: BTreeSet<usize>,
     edges: BTreeMap<Edge, BTreeSet<&'static str>>,
 }
 
 impl History {
-    pub fn random(random: &mut Random, open_cypher: bool, count: usize) -> History {
-        let mut present = Present::default();
+    pub fn random(random: &mut Random, (open_cypher, clocked): (bool, bool), count: usize) -> History {
+        let mut present = Present { clocked, ..Present::default() };
         let mut first = Vec::new();
         for n in 0..LASTING {
             present.nodes.insert(n);
@@ -140,6 +163,12 @@ impl Present {
             self.nodes.insert(n);
             out.push(Change::Exists(n, true));
         }
+        if self.clocked && random.once_in(3) {
+            let key = choose(random, MOMENT_KEYS);
+            let value = if random.once_in(6) { Value::Null } else { property(random, key) };
+            out.push(Change::Property(n, key, value));
+            return;
+        }
         match random.below(16) {
             0..=2 => out.push(Change::Label(n, choose(random, LABELS), !random.once_in(8))),
             3..=6 => {
@@ -176,7 +205,7 @@ impl Present {
     fn set_edge_property(&mut self, random: &mut Random, out: &mut Record) {
         let at = random.below(self.edges.len().max(1) as u64) as usize;
         let Some((edge, keys)) = self.edges.iter_mut().nth(at) else { return };
-        let key = choose(random, EDGE_KEYS);
+        let key = if self.clocked && random.once_in(2) { "t" } else { choose(random, EDGE_KEYS) };
         keys.insert(key);
         let value = if random.once_in(5) { Value::Null } else { property(random, key) };
         out.push(Change::EdgeProperty(*edge, key, value));

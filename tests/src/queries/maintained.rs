@@ -1,16 +1,16 @@
-//! A query that is maintained: what it must report at each record, and what it has reported.
+//! A query that is maintained: what it must report at each record and each moment, and what it has reported.
 //!
-//! What it must report are the differences between the answers of the reference after each record. Where the reference has too
-//! much to try, the answers are those of the evaluator over the same plain maps.
+//! What it must report are the differences between the answers of the reference after each record, and in each millisecond that
+//! goes by. Where the reference has too much to try, the answers are those of the evaluator over the same plain maps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_cypher_compiler::StandingMode;
-use weir_engine::{Graph, Prepared, ResultBatch, Standing, StandingQuery, Start};
+use weir_engine::{EngineError, Graph, Prepared, ResultBatch, Standing, StandingQuery, Start};
 use weir_model::{Plan, Position, QueryId, Tick, Value};
 
-use super::setting::{Baseline, Begin};
+use super::setting::{Baseline, Begin, Pause};
 use super::text::Query;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,6 +23,7 @@ pub struct Watched<'q> {
     pub query: &'q Query,
     pub mode: StandingMode,
     pub begin: Begin,
+    pub pause: Option<Pause>,
     /// What the reference is asked.
     pub asked: Prepared,
     /// The reference has too much to try; the evaluator is asked.
@@ -42,31 +43,43 @@ pub struct Watched<'q> {
     reported: Counted,
     /// What must be reported between batches.
     due: Counted,
-    /// What must be reported at the records of the batch, by their index.
-    wanted: Vec<(usize, Counted)>,
+    /// How the answer changed at the records of the batch, by their index.
+    records: Vec<(usize, Counted)>,
+    /// How it changed since it was compared, as far as the ticks are known.
+    changes: BTreeMap<Tick, Counted>,
+    /// While it is paused: how it changed since then.
+    net: Option<Counted>,
+    /// What is held back comes with the end of the pause.
+    asked_in_pause: bool,
 }
 
 impl<'q> Watched<'q> {
-    pub fn new(query: &'q Query, (mode, plan, asked): (StandingMode, Plan, Prepared), begin: Begin, id: QueryId) -> Watched<'q> {
-        let (before, held, reported, due) = (Counted::new(), Counted::new(), Counted::new(), Counted::new());
-        let (from, taken) = (Tick::ZERO, Tick::ZERO);
-        let evaluated = false;
+    pub fn new(
+        query: &'q Query,
+        (mode, plan, asked): (StandingMode, Plan, Prepared),
+        (begin, pause): (Begin, Option<Pause>),
+        id: QueryId,
+    ) -> Watched<'q> {
         Watched {
             query,
             mode,
             begin,
+            pause,
             asked,
-            evaluated,
+            evaluated: false,
             plan,
             id,
             standing: None,
-            from,
-            taken,
-            before,
-            held,
-            reported,
-            due,
-            wanted: Vec::new(),
+            from: Tick::ZERO,
+            taken: Tick::ZERO,
+            before: Counted::new(),
+            held: Counted::new(),
+            reported: Counted::new(),
+            due: Counted::new(),
+            records: Vec::new(),
+            changes: BTreeMap::new(),
+            net: None,
+            asked_in_pause: false,
         }
     }
 
@@ -113,8 +126,43 @@ impl<'q> Watched<'q> {
     pub fn propagate(&mut self) -> Result<(), String> {
         let Some(standing) = &self.standing else { return Ok(()) };
         standing.propagate().map_err(|error| format!("not asked for what is held back: {error}\n"))?;
-        add(&mut self.due, std::mem::take(&mut self.held));
+        match self.net {
+            Some(_) => self.asked_in_pause = true,
+            None => add(&mut self.due, std::mem::take(&mut self.held)),
+        }
         Ok(())
+    }
+
+    /// Begins its pause before a batch of the world, or ends it: at the last one in any case, so that all is compared. True where
+    /// the end brings results.
+    pub fn pause_or_go_on(&mut self, batch: usize, last: usize) -> Result<bool, String> {
+        let (Some(standing), Some(pause)) = (&self.standing, self.pause) else { return Ok(false) };
+        let from = self.begin.after + pause.after;
+        let done = |done: Result<bool, EngineError>, what: &str| match done {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("it cannot be {what}, and nobody did\n")),
+            Err(error) => Err(format!("not {what}: {error}\n")),
+        };
+        if self.net.is_none() {
+            if batch == from && batch < last {
+                done(standing.pause(), "paused")?;
+                self.net = Some(Counted::new());
+            }
+            return Ok(false);
+        }
+        if batch < last && batch < from + pause.batches {
+            return Ok(false);
+        }
+        done(standing.resume(), "resumed")?;
+        let net = self.net.take().unwrap_or_default();
+        let mut brought = self.hear(net);
+        if std::mem::take(&mut self.asked_in_pause) {
+            add(&mut brought, std::mem::take(&mut self.held));
+        }
+        brought.retain(|_, count| *count != 0);
+        let brings = !brought.is_empty();
+        add(&mut self.due, brought);
+        Ok(brings)
     }
 
     pub fn drop_from(&mut self, graph: &Graph) {
@@ -124,8 +172,36 @@ impl<'q> Watched<'q> {
 
     /// The answer after a record of the batch.
     pub fn answer(&mut self, record: usize, answer: Counted) {
+        let change = self.changed(answer);
+        if !change.is_empty() {
+            self.records.push((record, change));
+        }
+    }
+
+    /// The answer when time alone has come to a tick. True where it is another.
+    pub fn turn(&mut self, tick: Tick, answer: Counted) -> bool {
+        let change = self.changed(answer);
+        let turned = !change.is_empty();
+        add(self.changes.entry(tick).or_default(), change);
+        turned
+    }
+
+    /// The records of the batch have the ticks from this one on. What time brought at the first of them is one change with it.
+    pub fn place(&mut self, first: Tick) {
+        for (record, change) in std::mem::take(&mut self.records) {
+            add(self.changes.entry(Tick(first.0 + record as u64)).or_default(), change);
+        }
+    }
+
+    fn changed(&mut self, answer: Counted) -> Counted {
         let mut change = answer.clone();
         add(&mut change, std::mem::replace(&mut self.before, answer).into_iter().map(|(row, count)| (row, -count)));
+        change.retain(|_, count| *count != 0);
+        change
+    }
+
+    /// What must be reported of a change.
+    fn hear(&mut self, mut change: Counted) -> Counted {
         for (row, count) in &mut change {
             // What ends before it was reported ends silently; of equal rows those that were reported end first.
             let Some(held) = self.held.get_mut(row) else { continue };
@@ -136,44 +212,48 @@ impl<'q> Watched<'q> {
             *reported += *count;
         }
         change.retain(|_, count| *count != 0);
-        if !change.is_empty() {
-            self.wanted.push((record, change));
-        }
+        change
     }
 
-    /// Takes what is reported before `upper`, at whose ticks the records of the batch are the last, and compares.
-    pub fn compare(&mut self, upper: Tick, records: usize) -> Result<(), String> {
+    /// Takes what is reported before `upper`, and compares. At `first` or later was the first change.
+    pub fn compare(&mut self, first: Tick, upper: Tick) -> Result<(), String> {
         let Some(standing) = &self.standing else { return Ok(()) };
         let (found, taken) = reported(standing, self.from, upper)?;
         self.taken = taken;
-        let first = Tick(upper.0 - records as u64);
         // What is due between batches may come at any tick up to the first of them.
         let mut wanted = BTreeMap::from([(first, std::mem::take(&mut self.due))]);
-        for (record, change) in self.wanted.drain(..) {
-            add(wanted.entry(Tick(first.0 + record as u64)).or_default(), change);
+        for (tick, mut change) in std::mem::take(&mut self.changes) {
+            change.retain(|_, count| *count != 0);
+            if let Some(net) = &mut self.net {
+                add(net, change);
+                continue;
+            }
+            let told = self.hear(change);
+            add(wanted.entry(tick).or_default(), told);
         }
-        let mut by_record: BTreeMap<Tick, Counted> = BTreeMap::new();
+        let mut by_tick: BTreeMap<Tick, Counted> = BTreeMap::new();
         for (tick, rows) in found {
             let rows = rows.into_iter().map(|(row, count)| (self.query.comparable(&row), count));
-            add(by_record.entry(tick.max(first)).or_default(), rows);
+            add(by_tick.entry(tick.max(first)).or_default(), rows);
         }
-        for side in [&mut wanted, &mut by_record] {
+        for side in [&mut wanted, &mut by_tick] {
             side.values_mut().for_each(|rows| rows.retain(|_, count| *count != 0));
             side.retain(|_, rows| !rows.is_empty());
         }
-        if by_record == wanted {
+        if by_tick == wanted {
             return Ok(());
         }
         let nothing = Counted::new();
-        let ticks = by_record.keys().chain(wanted.keys()).copied();
-        let differs = |tick: &Tick| by_record.get(tick) != wanted.get(tick);
+        let ticks = by_tick.keys().chain(wanted.keys()).copied();
+        let differs = |tick: &Tick| by_tick.get(tick) != wanted.get(tick);
         let tick = ticks.filter(differs).min().unwrap_or_default();
+        let paused = if self.net.is_some() { ", paused" } else { "" };
         Err(format!(
-            "in mode {:?}, begun as {:?}, at record {} of the batch, the standing query reports\n{}but the reference changes by\n{}",
+            "in mode {:?}, begun as {:?}{paused}, at {tick} (the first that counts is {first}), the standing query reports\n{}\
+             but the reference changes by\n{}",
             self.mode,
             self.begin,
-            tick.0 - first.0,
-            shown(by_record.get(&tick).unwrap_or(&nothing)),
+            shown(by_tick.get(&tick).unwrap_or(&nothing)),
             shown(wanted.get(&tick).unwrap_or(&nothing))
         ))
     }

@@ -38,13 +38,17 @@ fn attempt_in(setting: Setting, query: Query, history: History, like: &Differenc
     (found.sort == like.sort).then_some(*found)
 }
 
-/// One worker, one life, everything from the beginning, each record by itself: as far as that differs too.
+/// One worker, one life, no pause, everything from the beginning, each record by itself, and what is simple of the clock: as far
+/// as that differs too.
 fn simplify_setting(found: &mut Difference, attempts: &mut usize) {
-    let simpler: [fn(&mut Setting); 4] = [
+    let simpler: [fn(&mut Setting); 7] = [
         |setting| setting.batches_per_life = None,
         |setting| setting.begins = vec![Begin { after: 0, baseline: Baseline::All }],
+        |setting| setting.pauses = Vec::new(),
         |setting| setting.workers = 1,
         |setting| setting.batch_size = 1,
+        |setting| setting.clock.iter_mut().flatten().for_each(|passing| passing.after = 0),
+        |setting| setting.clock.iter_mut().flatten().for_each(|passing| passing.rests = true),
     ];
     for simplify in simpler {
         let mut setting = found.setting.clone();

@@ -1,7 +1,7 @@
 //! Queries that nobody thought of: random Cypher over random graphs, and the answers of everything that can answer it.
 //!
 //!     Random ─┬─ graph.rs ───> records of a graph that grows and shrinks ──┐
-//!             ├─ setting.rs ─> workers, batches, ends of the engine ───────┼─> compare.rs ─ differs? ─> minimize.rs
+//!             ├─ setting.rs ─> workers, batches, ends, pauses, time ───────┼─> compare.rs ─ differs? ─> minimize.rs
 //!             └─ text.rs ────> Cypher that reads the graph ────────────────┘     └ maintained.rs
 //!
 //! The text is well typed and avoids what has no single answer (the order of rows nobody sorted, which of two shortest paths),
@@ -21,4 +21,4 @@ pub use compare::{World, run};
 pub use graph::History;
 pub use outcome::{Difference, Tally};
 pub use setting::Setting;
-pub use text::{Query, random_query};
+pub use text::{Query, random_clocked_query, random_query};

@@ -22,6 +22,12 @@ pub struct Tally {
     pub maintained_evaluated: usize,
     /// Of all that is maintained: left out, since neither had an answer in time.
     pub maintained_not: usize,
+    /// Of those in mode AnyQuery: they look at the clock.
+    pub clocked: usize,
+    /// How often time alone changed the answer of one of them.
+    pub turned: usize,
+    /// Pauses whose end brought results.
+    pub paused: usize,
     pub comparisons: usize,
     /// Answers that were not empty.
     pub filled: usize,
@@ -46,6 +52,8 @@ pub enum Sort {
     Maintained,
     /// What is maintained, where the reference fails.
     Fails,
+    /// What can be asked and is not maintained. So a text that looks at the clock is not made small to one that may not.
+    Refused,
 }
 
 impl Tally {
@@ -58,6 +66,9 @@ impl Tally {
         self.any_query += other.any_query;
         self.maintained_evaluated += other.maintained_evaluated;
         self.maintained_not += other.maintained_not;
+        self.clocked += other.clocked;
+        self.turned += other.turned;
+        self.paused += other.paused;
         self.comparisons += other.comparisons;
         self.filled += other.filled;
     }

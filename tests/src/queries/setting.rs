@@ -1,5 +1,6 @@
 //! How a world is lived: by how many workers, in batches of which size, with which ends and new beginnings of the engine, and
-//! when its standing queries come. None of it may show in any answer.
+//! when its standing queries come and pause. None of it may show in any answer. With a clock of its own, also how time goes by:
+//! that shows only where a query looks at it.
 
 use super::graph::{History, Record};
 use crate::random::Random;
@@ -13,6 +14,11 @@ pub struct Setting {
     pub batches_per_life: Option<usize>,
     /// Of the first query, the second, and round again.
     pub begins: Vec<Begin>,
+    /// The same; without any, nothing is paused.
+    pub pauses: Vec<Option<Pause>>,
+    /// How time goes by around the first batch, the second, and round again. Without it time is the machine's, and no query may
+    /// look at it.
+    pub clock: Option<Vec<Passing>>,
 }
 
 /// When a query is installed.
@@ -31,7 +37,31 @@ pub enum Baseline {
     Later(usize),
 }
 
+/// When a query holds back its results.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pause {
+    /// Batches since it was installed.
+    pub after: usize,
+    /// At the last one of the world it is over in any case.
+    pub batches: usize,
+}
+
+/// Milliseconds in which nothing else happens.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Passing {
+    pub before: u64,
+    /// Something is committed before the batch, too: nothing. Otherwise its first record has the first tick of the millisecond.
+    pub rests: bool,
+    /// After the batch; where the engine ends there, after the next has begun.
+    pub after: u64,
+}
+
 const BEGINS: usize = 7;
+/// Not as many: so each beginning meets each pause.
+const PAUSES: usize = 5;
+const PASSINGS: usize = 11;
+/// About as long a world with a clock lives.
+const MILLIS: u64 = 40;
 
 impl Setting {
     pub fn random(random: &mut Random, batch_size: usize) -> Setting {
@@ -42,11 +72,38 @@ impl Setting {
             let after = if at.is_multiple_of(2) { 0 } else { random.below(6) as usize };
             let later = at % 3 == 1;
             let baseline = if later { Baseline::Later(random.below(3) as usize) } else { Baseline::All };
-            // Before the first record the nodes are not there whose ids are given: to seek one finds it all the same, to scan does not.
+            // Before the first record the nodes are not there whose ids are given: to seek one finds it all the same, to scan
+            // does not.
             Begin { after: if later { after.max(1) } else { after }, baseline }
         };
         let begins = (0..BEGINS).map(|at| begin(at, random)).collect();
-        Setting { workers, batch_size, batches_per_life, begins }
+        Setting { workers, batch_size, batches_per_life, begins, pauses: Vec::new(), clock: None }
+    }
+
+    /// Half of the queries pause, once each.
+    pub fn add_pauses(&mut self, random: &mut Random) {
+        let pause = |random: &mut Random| Pause { after: random.below(4) as usize, batches: 1 + random.below(4) as usize };
+        self.pauses = (0..PAUSES).map(|_| random.once_in(2).then(|| pause(random))).collect();
+    }
+
+    /// A clock for a world of so many batches.
+    pub fn add_clock(&mut self, random: &mut Random, batches: usize) {
+        let most = (MILLIS / batches as u64).max(1);
+        let passing = |random: &mut Random| Passing {
+            before: random.below(most + 1),
+            rests: random.once_in(2),
+            after: random.below(most + 1),
+        };
+        self.clock = Some((0..PASSINGS).map(|_| passing(random)).collect());
+    }
+
+    pub fn pause(&self, query: usize) -> Option<Pause> {
+        self.pauses.get(query % self.pauses.len().max(1)).copied().flatten()
+    }
+
+    pub fn passing(&self, batch: usize) -> Passing {
+        let clock = self.clock.as_deref().unwrap_or_default();
+        clock.get(batch % clock.len().max(1)).copied().unwrap_or_default()
     }
 
     pub fn begin(&self, query: usize) -> Begin {

@@ -23,6 +23,11 @@ impl Query {
         text
     }
 
+    /// Time alone may change its answer.
+    pub fn looks_at_clock(&self) -> bool {
+        ["timestamp()", "datetime()", "date()"].iter().any(|clock| self.text.contains(clock))
+    }
+
     /// A row as any answer may give it: what was collected is sorted, since its order is nobody's, and so are the last digits
     /// of a sum that was added up in another order.
     pub fn comparable(&self, row: &[Value]) -> Vec<Value> {
@@ -80,6 +85,8 @@ pub enum Holds {
     Boolean,
     Integers,
     Anything,
+    /// A number of milliseconds since 1970.
+    Moment,
     /// A list of integers in nobody's order.
     Bag,
 }
@@ -95,6 +102,8 @@ pub struct Writer<'r> {
     pub scope: Vec<Variable>,
     /// Edges of earlier clauses that this clause names.
     pub bound_edges: Vec<String>,
+    /// It may look at the clock.
+    pub clocked: bool,
     names: usize,
 }
 
@@ -107,13 +116,22 @@ struct Size {
 }
 
 pub fn random_query(random: &mut Random) -> Query {
+    query(random, false)
+}
+
+/// The same, with conditions on the current time wherever conditions stand.
+pub fn random_clocked_query(random: &mut Random) -> Query {
+    query(random, true)
+}
+
+fn query(random: &mut Random, clocked: bool) -> Query {
     let size = match random.below(4) {
         0 => Size { clauses: 1, depth: 1, edges: 2 },
         1 => Size { clauses: 1, depth: 2, edges: 3 },
         _ => Size { clauses: 1 + random.below(4) as usize, depth: 1 + random.below(3) as usize, edges: 2 },
     };
     let (union, watched) = (random.once_in(16), random.once_in(6));
-    let mut writer = Writer { random, scope: Vec::new(), bound_edges: Vec::new(), names: 0 };
+    let mut writer = Writer { random, scope: Vec::new(), bound_edges: Vec::new(), clocked, names: 0 };
     if watched {
         return writer.watched();
     }
@@ -326,6 +344,9 @@ impl Writer<'_> {
     }
 
     fn item(&mut self, depth: usize) -> (String, Holds) {
+        if self.clocked && self.chance(6) {
+            return (self.moment(), Holds::Moment);
+        }
         let holds = match self.below(8) {
             0 => Holds::Float,
             1 => Holds::Text,
@@ -338,6 +359,10 @@ impl Writer<'_> {
     }
 
     fn aggregate(&mut self, depth: usize) -> (String, Holds) {
+        if self.clocked && self.chance(4) {
+            let (function, moment) = (choose(self.random, &["min", "max"]), self.moment());
+            return (format!("{function}({moment})"), Holds::Moment);
+        }
         let distinct = if self.chance(3) { "DISTINCT " } else { "" };
         let depth = depth.min(1);
         match self.below(11) {

@@ -146,7 +146,8 @@ impl Operator {
         self.guests.iter().filter_map(number).collect()
     }
 
-    /// The store is sound, and so is what the last backup makes of another; its graph is of one moment, not before it was asked for.
+    /// The store is sound, and so is what the last backup makes of another; its graph is of one moment, not before it was asked
+    /// for.
     pub fn check(self, home: &Home, expected: &[(u64, Vec<String>)]) {
         for (number, answer) in expected {
             assert_eq!(net(&home.lines(&file(*number))), *answer, "what {} adds up to", file(*number));

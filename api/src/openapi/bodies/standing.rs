@@ -180,8 +180,8 @@ pub struct OutputRetries {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputState {
-    /// `Running`; `Retrying`: what failed is tried again; `Failed`: it has ended by itself; `Parked`: it could not be opened, or too much has come since it
-    /// ended. In v2 in capitals.
+    /// `Running`; `Retrying`: what failed is tried again; `Failed`: it has ended by itself; `Parked`: it could not be opened, or
+    /// too much has come since it ended. In v2 in capitals.
     pub state: String,
     /// Why it is parked or has failed.
     pub reason: Option<String>,
@@ -234,10 +234,11 @@ pub struct StandingCounts {
     pub left_out: Option<LeftOut>,
     /// There only when the query has ended by itself, because it cost too much: why, and what to do.
     pub failed: Option<String>,
-    /// How each of its outputs is, by name; the destinations of a workflow of v2 but the first as `name#2` and so on. There where it has any.
+    /// How each of its outputs is, by name; the destinations of a workflow of v2 but the first as `name#2` and so on. There where
+    /// it has any.
     pub outputs: Option<BTreeMap<String, OutputState>>,
-    /// How long results took, by stage: `commit`, `durable`, `dataflow`, `delivered`, and `whole` from the record to the output. Those
-    /// that have been measured.
+    /// How long results took, by stage: `commit`, `durable`, `dataflow`, `delivered`, and `whole` from the record to the output.
+    /// Those that have been measured.
     pub latency: Option<BTreeMap<String, Latency>>,
 }
 

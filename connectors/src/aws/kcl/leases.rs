@@ -1,5 +1,5 @@
-//! The lease table: who reads which shard, and how far it has been read. Its rows are those of Amazon's client library, so that others who
-//! use that one see them as their own.
+//! The lease table: who reads which shard, and how far it has been read. Its rows are those of Amazon's client library, so that
+//! others who use that one see them as their own.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The options of Amazon's Kinesis client library, as definitions have them. Those that say how that library uses threads, or what it
-//! tells CloudWatch, are taken and shown, and change nothing.
+//! The options of Amazon's Kinesis client library, as definitions have them. Those that say how that library uses threads, or
+//! what it tells CloudWatch, are taken and shown, and change nothing.
 
 use std::collections::BTreeSet;
 

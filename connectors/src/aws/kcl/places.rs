@@ -7,8 +7,8 @@ use crate::aws::iterator::{IteratorAt, IteratorType, IteratorWord};
 use crate::aws::reader::Shard;
 use crate::aws::shards::Place;
 
-/// Leases of shards that have none. At the very beginning all shards that are there begin where the stream does; later ones begin at their
-/// first record where their parents are known, since what those held is read.
+/// Leases of shards that have none. At the very beginning all shards that are there begin where the stream does; later ones begin
+/// at their first record where their parents are known, since what those held is read.
 pub fn new_leases(shards: &[Shard], all: &[Lease], sentinel: &str, now: u64) -> Vec<Lease> {
     let known = |id: &String| all.iter().any(|lease| lease.shard == *id);
     let fresh = all.is_empty();

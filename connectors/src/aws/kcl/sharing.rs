@@ -1,8 +1,9 @@
-//! Who reads which shard. Every so often each worker looks at the lease table, says that it is alive, takes what nobody has or too much of
-//! which another one has, and says how far its shards are read.
+//! Who reads which shard. Every so often each worker looks at the lease table, says that it is alive, takes what nobody has or
+//! too much of which another one has, and says how far its shards are read.
 //!
-//! A shard changes hands in this order: the new owner asks, the old one stops reading, waits until all it has handed on is durable, and
-//! says how far that is; only then does the new one begin. Who has died is not waited for: what it had read and not said is read again.
+//! A shard changes hands in this order: the new owner asks, the old one stops reading, waits until all it has handed on is
+//! durable, and says how far that is; only then does the new one begin. Who has died is not waited for: what it had read and not
+//! said is read again.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,8 @@
 //!     walks ─ met ─> wanted ─┐
 //!     batches ─ largest nodes ─> ahead ─┴─ looking ─ stretch by stretch ─> kept
 //!
-//! The first walk at a node of a million edges would take long. So the largest nodes are looked through ahead of it: as they grow, and for
-//! each crossing of a query that comes. Those that walks have met come first.
+//! The first walk at a node of a million edges would take long. So the largest nodes are looked through ahead of it: as they
+//! grow, and for each crossing of a query that comes. Those that walks have met come first.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ use crate::render::queries::Queries;
 use crate::symbols::Symbols;
 use crate::view::HalfEdge;
 
-/// How long a hub is looked through before others get their turn. Where one is walked meanwhile, all of it is at once: the walk took
-/// longer than that does.
+/// How long a hub is looked through before others get their turn. Where one is walked meanwhile, all of it is at once: the walk
+/// took longer than that does.
 const AT_ONCE: Duration = Duration::from_micros(250);
 
 /// So many neighbours are found together, and then the clock is looked at.

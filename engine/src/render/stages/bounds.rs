@@ -1,7 +1,7 @@
 //! Bounds: how much stages may do for one row, and how many rows may come of one tick, of how many bytes.
 //!
-//! A row for which more would have to be looked at is left out, and told of. A tick of which more rows come than memory is made for has no
-//! answer: the query ends.
+//! A row for which more would have to be looked at is left out, and told of. A tick of which more rows come than memory is made
+//! for has no answer: the query ends.
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;

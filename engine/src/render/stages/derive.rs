@@ -1,7 +1,8 @@
-//! Derive: the answer of stages at one moment, with what each row of each stage was made of. For those who ask why; nothing is kept.
+//! Derive: the answer of stages at one moment, with what each row of each stage was made of. For those who ask why; nothing is
+//! kept.
 //!
-//! The stages are those that maintain the query, over the rows of its patterns as they are at the moment. Where maintaining counts
-//! equal rows, here each is told apart.
+//! The stages are those that maintain the query, over the rows of its patterns as they are at the moment. Where maintaining
+//! counts equal rows, here each is told apart.
 
 use std::cell::Cell;
 use std::time::Instant;

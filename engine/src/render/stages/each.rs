@@ -1,8 +1,9 @@
 //! Each: what a query asks of the graph row by row, worked out again when something changes that was looked at for a row.
 //!
-//! Of every distinct row it is kept how often it is there, what came of it, what was looked at (`looks`), and by which values nodes were looked
-//! for. At a tick the rows that are new, those that looked at what changed, and those that looked for a value that a changed node has or had
-//! run through `evaluate` over the graph as it is then. A row for which nothing was looked at is not kept: it always gives the same.
+//! Of every distinct row it is kept how often it is there, what came of it, what was looked at (`looks`), and by which values
+//! nodes were looked for. At a tick the rows that are new, those that looked at what changed, and those that looked for a value
+//! that a changed node has or had run through `evaluate` over the graph as it is then. A row for which nothing was looked at is
+//! not kept: it always gives the same.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -86,7 +87,8 @@ impl Seen {
 }
 
 impl Looking<'_, '_> {
-    /// Takes in that labels and properties of nodes have changed. Gives who is concerned of those who looked for nodes by a value.
+    /// Takes in that labels and properties of nodes have changed. Gives who is concerned of those who looked for nodes by a
+    /// value.
     pub fn follow(&mut self, changed: &[NodeId], now: i64, pace: &Pace) -> Moved {
         let Some(watched) = self.watched.filter(|_| !changed.is_empty()) else { return Moved::default() };
         let environment = environment(self.view, (self.ids, self.open_cypher), Clock::at(now), pace);

@@ -1,8 +1,8 @@
 //! Aggregates: the rows of each group as far as their aggregates need them, and the group's row as it was last given.
 //!
-//! Counts, sums, averages and deviations of numbers are kept as numbers from which what goes is taken off again: sums are exact, so it
-//! does not matter in which order rows came and went. Everything else keeps the values of the group in order, and is worked out from
-//! them anew when they change.
+//! Counts, sums, averages and deviations of numbers are kept as numbers from which what goes is taken off again: sums are exact,
+//! so it does not matter in which order rows came and went. Everything else keeps the values of the group in order, and is worked
+//! out from them anew when they change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Looks: what of the graph was looked at for a row, and which rows a change concerns.
 //!
-//! Who looked at the labels and properties of a node is not concerned by its edges; who looked for an edge between two nodes is not by
-//! those to others. So a node of many edges does not make everybody who looked at it look again each time one comes.
+//! Who looked at the labels and properties of a node is not concerned by its edges; who looked for an edge between two nodes is
+//! not by those to others. So a node of many edges does not make everybody who looked at it look again each time one comes.
 //!
 //! A look is kept as a hash of it, of 64 bits. Two that have the same make a row look again in vain.
 
@@ -92,7 +92,8 @@ impl Touch {
         }
     }
 
-    /// What of a node a tick touches, each once and in order, as it comes to the stages: edges, of which there may be very many, in one row.
+    /// What of a node a tick touches, each once and in order, as it comes to the stages: edges, of which there may be very many,
+    /// in one row.
     pub fn rows(node: NodeId, touches: impl Iterator<Item = Touch>, each: &mut impl FnMut(Row)) {
         let mut marks: SmallVec<[u8; 64]> = SmallVec::new();
         let mut mark = |look: Look| marks.extend_from_slice(&look.mark().to_le_bytes());

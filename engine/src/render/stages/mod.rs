@@ -182,8 +182,8 @@ impl Stages {
         &self.outside.pace
     }
 
-    /// Answers complete ticks in their order, all before `frontier`, or those until one after which it is enough. An error says why
-    /// a tick has no answer; then these stages are of no more use.
+    /// Answers complete ticks in their order, all before `frontier`, or those until one after which it is enough. An error says
+    /// why a tick has no answer; then these stages are of no more use.
     pub fn turn(&mut self, input: &mut Input, frontier: Time, enough: &mut dyn FnMut() -> bool) -> Result<Turned, String> {
         let watched = std::mem::take(&mut self.watched);
         let turned = self.answer(input, frontier, enough, &watched);

@@ -1,4 +1,5 @@
-//! ORDER BY … SKIP … LIMIT: all rows in order, and the window of them that is shown. What a change costs does not depend on how large that is.
+//! ORDER BY … SKIP … LIMIT: all rows in order, and the window of them that is shown. What a change costs does not depend on how
+//! large that is.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -105,8 +106,8 @@ impl Top {
     }
 }
 
-/// Rows in order, in three parts: what is skipped, what is shown, and what comes after. Equal rows may lie in several. So a change costs
-/// a look-up, and as many rows as move from one part to another.
+/// Rows in order, in three parts: what is skipped, what is shown, and what comes after. Equal rows may lie in several. So a
+/// change costs a look-up, and as many rows as move from one part to another.
 struct Window {
     before: Part,
     shown: Part,

@@ -1,9 +1,10 @@
-//! Removal: what belongs to nothing any more goes from the file, by a thread of its own and in parts, so that no commit waits for gigabytes.
+//! Removal: what belongs to nothing any more goes from the file, by a thread of its own and in parts, so that no commit waits for
+//! gigabytes.
 //!
 //!     replaced runs, dropped graphs ─ where they lie ─> Removal ─ a transaction for each part ─> room in the file
 //!
-//! Their records have gone before, in the transaction that replaced or dropped them. So nobody reads what is left, and where the process ends
-//! before all of it has gone, the next start finds it.
+//! Their records have gone before, in the transaction that replaced or dropped them. So nobody reads what is left, and where the
+//! process ends before all of it has gone, the next start finds it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

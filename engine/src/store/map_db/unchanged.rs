@@ -1,7 +1,8 @@
-//! Unchanged: a file that redb may take for one it writes to, and of which nothing is changed. What is written is kept in memory, by pages.
+//! Unchanged: a file that redb may take for one it writes to, and of which nothing is changed. What is written is kept in memory,
+//! by pages.
 //!
-//! redb can open a file to be read, too, but neither verifies nor mends it then; and a disk often becomes read-only because something
-//! went wrong while weir wrote.
+//! redb can open a file to be read, too, but neither verifies nor mends it then; and a disk often becomes read-only because
+//! something went wrong while weir wrote.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -27,7 +27,8 @@ impl RocksDb {
         lock(&self.unfinished)
     }
 
-    /// Gives a run its number. As long as what is given back lives, its pages are left alone though nothing says that it is there.
+    /// Gives a run its number. As long as what is given back lives, its pages are left alone though nothing says that it is
+    /// there.
     pub(super) fn begin_run(&self) -> Unfinished<'_> {
         // The lock is held so that nobody sees a later number before this one is among the unfinished.
         let mut unfinished = self.unfinished();
@@ -95,8 +96,9 @@ impl RocksDb {
         self.write(batch, sync, "complete a checkpoint")
     }
 
-    /// Removes the pages of a run that is gone: files of its own at once, what shares a file with others key by key. A mark over the whole range would be
-    /// written to a file and stay there for ever, as long as there are pages below it. What a crash leaves is removed at the next start.
+    /// Removes the pages of a run that is gone: files of its own at once, what shares a file with others key by key. A mark over
+    /// the whole range would be written to a file and stay there for ever, as long as there are pages below it. What a crash
+    /// leaves is removed at the next start.
     pub(super) fn clear_run(&self, graph: GraphId, run: RunId) {
         let (from, to) = (run_pages(graph, run), run_pages(graph, RunId(run.0 + 1)));
         self.free(PAGES, &from, &to);
@@ -118,7 +120,8 @@ impl RocksDb {
         }
     }
 
-    /// Frees the files in which nothing is but marks of pages that were removed key by key: RocksDB would keep one that has a single mark for ever.
+    /// Frees the files in which nothing is but marks of pages that were removed key by key: RocksDB would keep one that has a
+    /// single mark for ever.
     pub(super) fn free_between_runs(&self, graph: GraphId) {
         // Asked first: a run that is not unfinished any more is among the others then.
         let mut ids = self.unfinished().clone();

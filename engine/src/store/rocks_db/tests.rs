@@ -239,11 +239,17 @@ fn a_graph_that_is_dropped_takes_no_disk_however_its_pages_lie() {
         }
         store.flush(true).unwrap();
     }
-    let bytes = || -> u64 { files(temporary.path(), "sst").iter().map(|file| fs::metadata(file).unwrap().len()).sum() };
+    // RocksDB may be about to delete one.
+    let size = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
+    let bytes = || -> u64 { files(temporary.path(), "sst").iter().map(size).sum() };
     let before = bytes();
     assert!(before > 2_000_000, "{before}");
     store.drop_graph(goes).unwrap();
-    assert!(bytes() < 200_000, "{} of {before}", bytes());
+    let dropped = Instant::now();
+    while bytes() >= 200_000 {
+        assert!(dropped.elapsed() < Duration::from_secs(10), "{} of {before}", bytes());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     assert_eq!(store.runs(stays).unwrap().len(), 6);
 }
 
@@ -383,7 +389,8 @@ fn the_list_of_files_begins_anew_when_it_is_long() {
     }
 }
 
-/// A small run that goes before its keys are in a file leaves a file with the marks of that alone, which RocksDB never looked at again.
+/// A small run that goes before its keys are in a file leaves a file with the marks of that alone, which RocksDB never looked at
+/// again.
 #[test]
 fn marks_of_what_was_removed_do_not_gather() {
     let temporary = tempfile::tempdir().unwrap();

@@ -18,13 +18,15 @@ const LOG_BUFFERS_MAX: i32 = 4;
 /// RocksDB's write-ahead log at most, which bounds what a restart has to read.
 const WRITE_AHEAD_BYTES_MAX: u64 = 512 << 20;
 
-/// RocksDB writes down each file that comes and goes, and begins anew when that has become so long, or six times as long as what there is takes.
+/// RocksDB writes down each file that comes and goes, and begins anew when that has become so long, or six times as long as what
+/// there is takes.
 pub const MANIFEST_BYTES_MAX: usize = 128 << 10;
 
 /// What it has to say, a line for each file of pages among it, goes into another file after so much. The last two are kept.
 const INFO_LOG_BYTES_MAX: usize = 128 << 10;
 
-/// So much RocksDB's threads read and write at once. While the system copies for them, many of them take no break for anybody else.
+/// So much RocksDB's threads read and write at once. While the system copies for them, many of them take no break for anybody
+/// else.
 const AT_ONCE_BYTES: u64 = 64 << 10;
 
 pub fn families(begins: &Begins) -> [ColumnFamilyDescriptor; 4] {
@@ -83,7 +85,8 @@ fn log_options(cache: &Cache, begins: &Begins) -> Options {
     options.set_level_zero_file_num_compaction_trigger(1);
     options.set_block_based_table_factory(&table_options(cache, 256 << 10));
     options.set_compression_type(DBCompressionType::Lz4);
-    // A file that is rewritten is read, and damage that is met then ends all writes to the store: `loaded` says when it may begin.
+    // A file that is rewritten is read, and damage that is met then ends all writes to the store: `loaded` says when it may
+    // begin.
     options.set_disable_auto_compactions(true);
     options.set_write_buffer_size(at_most(LOG_BUFFER_BYTES, 32));
     options.set_max_write_buffer_number(LOG_BUFFERS_MAX);

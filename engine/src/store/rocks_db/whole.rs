@@ -5,7 +5,8 @@ use std::path::Path;
 use super::super::StoreError;
 use super::super::reached::{self, List, Reached};
 
-/// RocksDB begins without a word where its write-ahead log is missing, and with it what was written last. There always is one, also an empty one.
+/// RocksDB begins without a word where its write-ahead log is missing, and with it what was written last. There always is one,
+/// also an empty one.
 pub fn check_log(files: &Path) -> Result<(), StoreError> {
     let listed = std::fs::read_dir(files).map_err(|error| StoreError::failed(format!("list {}", files.display()), error))?;
     if listed.filter_map(Result::ok).any(|item| item.path().extension().is_some_and(|extension| extension == "log")) {

@@ -3,18 +3,20 @@
 //!     walk ─ crosses all ─> wanted ─ looked through, some at a time ─> kept ─ crossed by walks
 //!                                                  batches ─ taken in ──^
 //!
-//! A walk that crosses the edges of a node of a million asks each of the nodes at their other ends for what the pattern wants there, and most
-//! have nothing of it. So of such a node those are kept that have: what is asked of the node itself, and an edge for each other edge of the
-//! pattern there. Walks from then on cross these alone. Nothing is stored, all of it can be forgotten at any time, and what is not kept is
-//! looked up in the graph.
+//! A walk that crosses the edges of a node of a million asks each of the nodes at their other ends for what the pattern wants
+//! there, and most have nothing of it. So of such a node those are kept that have: what is asked of the node itself, and an edge
+//! for each other edge of the pattern there. Walks from then on cross these alone. Nothing is stored, all of it can be forgotten
+//! at any time, and what is not kept is looked up in the graph.
 //!
-//! What is kept may be too much and never too little. Between batches it is what holds at the last tick. Before a batch is walked, each neighbour that
-//! has what is asked at any tick of it is taken in, part by part, for a walk may read one part before a change and another after it; once it has been
-//! walked, those go that have it no more. The walk itself asks for the edge, and for all the rest, at its own tick.
+//! What is kept may be too much and never too little. Between batches it is what holds at the last tick. Before a batch is
+//! walked, each neighbour that has what is asked at any tick of it is taken in, part by part, for a walk may read one part before
+//! a change and another after it; once it has been walked, those go that have it no more. The walk itself asks for the edge, and
+//! for all the rest, at its own tick.
 //!
-//! Whoever gains or loses what is asked is a node of the batch, and knows by its own edges of which hubs it is a neighbour: of hubs and edges
-//! the fewer are gone through. So a neighbour is kept on its own shard, wherever the hub lies, and a row at a hub goes to every shard. One that comes late asks
-//! about a tick that is past: what has ended is forgotten only when no row of its tick is on its way any more.
+//! Whoever gains or loses what is asked is a node of the batch, and knows by its own edges of which hubs it is a neighbour: of
+//! hubs and edges the fewer are gone through. So a neighbour is kept on its own shard, wherever the hub lies, and a row at a hub
+//! goes to every shard. One that comes late asks about a tick that is past: what has ended is forgotten only when no row of its
+//! tick is on its way any more.
 
 mod asked;
 mod looking;
@@ -157,7 +159,8 @@ pub fn turned(half: HalfEdge, node: NodeId) -> HalfEdge {
 }
 
 impl Crossed {
-    /// An edge leads from a hub to where the pattern goes on. How many more are kept by it, or fewer, where they are too many by now.
+    /// An edge leads from a hub to where the pattern goes on. How many more are kept by it, or fewer, where they are too many by
+    /// now.
     fn add(&mut self, hub: NodeId, half: HalfEdge, spent: &mut Vec<BTreeSet<HalfEdge>>) -> isize {
         let Some(there @ Hub::Few(_)) = self.hubs.get_mut(&hub) else { return 0 };
         let Hub::Few(ends) = there else { return 0 };

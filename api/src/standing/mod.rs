@@ -101,7 +101,8 @@ impl StandingQueries {
         StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default(), parked: Arc::default() }
     }
 
-    /// Creates a query; matches that exist already are held back until `propagate`, or told at once where that is `asked` for already.
+    /// Creates a query; matches that exist already are held back until `propagate`, or told at once where that is `asked` for
+    /// already.
     ///
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
     /// nobody was told that it exists.
@@ -285,7 +286,7 @@ impl StandingQueries {
             Begin::New { start, opened, then } => query.sum_up(start, then).and_then(|()| query.start_outputs(opened)),
             Begin::Again => self.reopen(&query, settings),
         };
-        if let Err(error) = started.and_then(|()| query.work()) {
+        if let Err(error) = started.and_then(|()| query.begin()) {
             query.end(|_| Instant::now());
             graph.drop_standing(installation);
             return Err(error);
@@ -542,8 +543,8 @@ impl Query {
         self.meter.recent()
     }
 
-    /// Starts outputs of a new query, storing first where their destinations stand. A crash then finds where to go on, however soon it
-    /// comes: what is stored as installed has all of them.
+    /// Starts outputs of a new query, storing first where their destinations stand. A crash then finds where to go on, however
+    /// soon it comes: what is stored as installed has all of them.
     fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
         for (name, output) in &opened {
             let frontier = self.frontier(name);
@@ -584,8 +585,9 @@ impl Query {
         });
         let (chain_max, hubs) = (self.watch.chain_max, lane.hubs.clone());
         lane.start(opened.run((&self.name, &lane.name), &self.graph, (chain_max, hubs), from, progress)?);
-        // For what waits in the lane.
-        self.rouse();
+        if lane.has_left() {
+            self.rouse();
+        }
         Ok(())
     }
 

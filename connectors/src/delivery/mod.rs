@@ -1,5 +1,5 @@
-//! Delivery: from encoded results to a destination, once for all of them. A bounded queue, one thread while there is something to write,
-//! batches, retries, counters and an orderly end.
+//! Delivery: from encoded results to a destination, once for all of them. A bounded queue, one thread while there is something to
+//! write, batches, retries, counters and an orderly end.
 //!
 //!     send ─> queue ─> batch ─ write, again after a while if that may help ─> delivered(mark, position)
 //!
@@ -450,7 +450,8 @@ impl Worker {
         let mut backoff = policy.backoff_min;
         // Of each of the results. Counted for all of them together, one that fails used up the tries of those behind it.
         let mut tries = vec![0; results.len()];
-        // Refused, and to be tried all the same when the others are through: until then the destination knows those that are left by their places.
+        // Refused, and to be tried all the same when the others are through: until then the destination knows those that are left
+        // by their places.
         let mut kept: Vec<Outgoing> = Vec::new();
         for round in 1.. {
             if results.is_empty() {
@@ -504,8 +505,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Leaves those of the results that are to be tried again, and says why the first of them is; those that are refused go their way, or to `kept`.
-    /// None: stopped before.
+    /// Leaves those of the results that are to be tried again, and says why the first of them is; those that are refused go their
+    /// way, or to `kept`. None: stopped before.
     fn sort_out(
         &mut self,
         written: Written,
@@ -617,7 +618,8 @@ impl Worker {
     }
 }
 
-/// What is asked of the other side, unless the output ends meanwhile: then nobody waits for an answer, and what was asked for comes again.
+/// What is asked of the other side, unless the output ends meanwhile: then nobody waits for an answer, and what was asked for
+/// comes again.
 pub(crate) async fn unless_stopped<T>(stop: &AtomicBool, asked: impl Future<Output = T>) -> Option<T> {
     let mut asked = pin!(asked);
     while !stop.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! Standing queries: the restricted patterns of two modes, whatever reads in the third, and their plans.
 //!
-//! A standing pattern of the two is one MATCH … WHERE … RETURN whose nodes form a tree. Everything it reads of a node is copied into
-//! slots when the node is visited (`PatternNode::reads`), so that conditions across nodes and the columns ask nothing of the
+//! A standing pattern of the two is one MATCH … WHERE … RETURN whose nodes form a tree. Everything it reads of a node is copied
+//! into slots when the node is visited (`PatternNode::reads`), so that conditions across nodes and the columns ask nothing of the
 //! graph. Each refused construct has its own error, in the order the reference answers them.
 
 mod any;
@@ -16,8 +16,10 @@ use weir_model::expression::Binary;
 use weir_model::plan::{Operator, Pattern, PatternEdge, PatternNode, Plan, QueryFacts, Slot};
 use weir_model::{Expr, Text, Value, java_regex};
 
-use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection};
-use crate::bind::{Binder, Holds};
+use crate::ast::{
+    Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection, Query,
+};
+use crate::bind::{Binder, Draft, Holds};
 use crate::error::{Code, Diagnostic, DiagnosticKind, Span};
 use crate::explain::names_of_slots;
 use crate::{Options, bind, lower, parser, rewrite, walk};
@@ -56,10 +58,8 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
     let tree = parser::parse(text)?;
     if mode == StandingMode::AnyQuery {
         refuse::clauses(text, &tree, options)?;
-        let mut draft = bind::bind(text, &tree, options)?;
-        rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
-        clock::mark(&mut draft);
-        refuse::expressions(text, &draft)?;
+        let mut draft = marked(text, &tree, options)?;
+        refuse::expressions(text, &draft, options)?;
         any::maintainable(&mut draft).map_err(|count| vec![too_many_edges(text, count, mode)])?;
         let slots = names_of_slots(&draft);
         return Ok(StandingPlan { plan: lower::lower(text, draft), mode, root: 0, slots });
@@ -76,6 +76,14 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
     }
     errors.sort_by_key(|error| error.offset);
     Err(errors)
+}
+
+/// A query as it is rewritten, with the conditions marked that time alone can turn.
+fn marked(text: &str, tree: &Query, options: &Options) -> Result<Draft, Vec<Diagnostic>> {
+    let mut draft = bind::bind(text, tree, options)?;
+    rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
+    clock::mark(&mut draft);
+    Ok(draft)
 }
 
 /// A pattern that would take long to make and much to keep. Nobody writes so many out who could write less.
@@ -385,9 +393,9 @@ impl Standing<'_> {
         let mut expr = self.binder.expression(expression);
         self.copy_reads(&mut expr);
         rewrite::fold(&mut expr, self.options.ids);
-        let mut found = None;
+        let mut found = Vec::new();
         refuse::of_expression(&expr, &mut found);
-        if let Some((name, _)) = found {
+        if let Some(&(name, _)) = found.first() {
             let hint = "mode AnyQuery takes conditions on the current time, as in `timestamp() - n.seen > 60000`";
             let hint = (!name.starts_with("rand")).then(|| hint.to_owned());
             return Err(Box::new(self.error(expression.span, Code::NotMaintainable, refuse::by_itself(name)).with_hint(hint)));

@@ -37,13 +37,13 @@ pub const RESULTS_WAITING_MAX: usize = 100_000;
 /// So long a batch of records waits at most for standing queries that do not keep up.
 const STAGES_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// How often entries take along how far outputs are that have nothing to deliver; and longer by this for each standing query, so that they do not
-/// fill the log.
+/// How often entries take along how far outputs are that have nothing to deliver; and longer by this for each standing query, so
+/// that they do not fill the log.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 const PROGRESS_INTERVAL_BY_QUERY: Duration = Duration::from_millis(10);
 
 /// How long anyone waits for the log before it is called a failure.
-const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone)]
 pub struct Graph {
@@ -231,7 +231,8 @@ impl Graph {
         &self.inner.published
     }
 
-    /// The standing queries as of now. What is asked of them takes locks of theirs, while others who hold those wait for a commit, and commits for the list.
+    /// The standing queries as of now. What is asked of them takes locks of theirs, while others who hold those wait for a
+    /// commit, and commits for the list.
     pub(crate) fn standing_now(&self) -> Vec<(QueryId, Arc<StandingState>)> {
         self.standing().iter().map(|(query, state)| (*query, state.clone())).collect()
     }
@@ -251,7 +252,8 @@ impl Graph {
         self.standing_now().iter().filter_map(|(_, state)| state.needs_from()).min()
     }
 
-    /// Logs how far outputs have delivered results. Where they have come further without any, the next entry takes that along, so that a start need not replay it.
+    /// Logs how far outputs have delivered results. Where they have come further without any, the next entry takes that along, so
+    /// that a start need not replay it.
     pub(crate) fn log_delivery(&self) -> Result<(), EngineError> {
         let interval = PROGRESS_INTERVAL + PROGRESS_INTERVAL_BY_QUERY * self.standing_count();
         let outputs = || self.standing_now().iter().flat_map(|(query, state)| state.delivered_of(*query)).collect();
@@ -323,7 +325,11 @@ impl Graph {
     }
 
     pub fn wait_durable(&self, upper: Tick) -> Result<(), EngineError> {
-        self.inner.parts.log.wait_durable(self.inner.id, upper, DURABLE_PATIENCE).map_err(|error| match error {
+        self.wait_durable_for(DURABLE_PATIENCE, upper)
+    }
+
+    pub(crate) fn wait_durable_for(&self, patience: Duration, upper: Tick) -> Result<(), EngineError> {
+        self.inner.parts.log.wait_durable(self.inner.id, upper, patience).map_err(|error| match error {
             StoreError::NoSuchGraph(_) => EngineError::NoSuchGraph(self.name().to_owned()),
             error => error.into(),
         })
@@ -354,13 +360,14 @@ impl Graph {
         self.inner.fresh.next(self.ids())
     }
 
-    /// Ingest waits here while memory is tight, while standing queries have too many results that nobody has taken, and while what is due does not
-    /// come to its end in time.
+    /// Ingest waits here while memory is tight, while standing queries have too many results that nobody has taken, and while
+    /// what is due does not come to its end in time.
     pub(crate) fn wait_for_room(&self) -> Result<(), EngineError> {
         if self.wait_for_room_while(|| true) { Ok(()) } else { Err(EngineError::Closing) }
     }
 
-    /// The same for as long as `goes_on`, which is asked every now and then while results wait. False: there is no room, and weir ends or it does not.
+    /// The same for as long as `goes_on`, which is asked every now and then while results wait. False: there is no room, and weir
+    /// ends or it does not.
     pub fn wait_for_room_while(&self, goes_on: impl Fn() -> bool) -> bool {
         memory::wait_for_room();
         if !self.wait_for_results(goes_on) {

@@ -1,9 +1,9 @@
 //! The store in one file, by redb: written in Rust alone, so it is there wherever weir is, and the file can be carried away.
 //!
-//! Three tables with the keys of `keys`, as the store in RocksDB has them. redb has one writer at a time, and what a
-//! transaction has committed survives the loss of power; so groups of the log share a sync, and long runs are written in
-//! portions between which the log gets its turn. A run counts as long as its record is there; what is left of one without is removed
-//! in portions, too (`removal`).
+//! Three tables with the keys of `keys`, as the store in RocksDB has them. redb has one writer at a time, and what a transaction
+//! has committed survives the loss of power; so groups of the log share a sync, and long runs are written in portions between
+//! which the log gets its turn. A run counts as long as its record is there; what is left of one without is removed in portions,
+//! too (`removal`).
 
 mod removal;
 #[cfg(test)]
@@ -42,7 +42,8 @@ const META: Definition = TableDefinition::new("meta");
 /// Of the format of the tables: under the key of this name in `META`, unsealed.
 const FORMAT: &[u8] = b"weir-map-db-5";
 
-/// Those before, whose entries were not packed, whose chunks held whole values, and at first were not compressed: read, and made one of `FORMAT`.
+/// Those before, whose entries were not packed, whose chunks held whole values, and at first were not compressed: read, and made
+/// one of `FORMAT`.
 const FORMATS_BEFORE: [&[u8]; 4] = [b"weir-map-db-4", b"weir-map-db-3", b"weir-map-db-2", b"weir-map-db-1"];
 
 /// Memory for what was read.
@@ -187,7 +188,8 @@ impl MapDb {
         Ok(())
     }
 
-    /// Pages of runs that were not completed, or were replaced, and what is left of graphs that were dropped: the process ended before they were removed.
+    /// Pages of runs that were not completed, or were replaced, and what is left of graphs that were dropped: the process ended
+    /// before they were removed.
     fn find_orphans(&mut self) -> Result<Vec<Leftover>, StoreError> {
         let live = self.read_graphs().live.clone();
         let mut complete = FxHashSet::default();
@@ -372,8 +374,8 @@ fn remove(table: &mut Bytes<'_>, from: &[u8], to: &[u8]) -> Result<(), redb::Err
     Ok(table.retain_in(from..to, |_, _| false)?)
 }
 
-/// The file, to be written to. A new one is for its user alone, as secrets of streams are among the data; a temporary one lies where others could
-/// have put something else under its name.
+/// The file, to be written to. A new one is for its user alone, as secrets of streams are among the data; a temporary one lies
+/// where others could have put something else under its name.
 fn file(path: &Path, temporary: bool) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).create_new(temporary).truncate(false).mode(0o600).open(path)
 }

@@ -102,8 +102,8 @@ pub struct RocksDb {
     _directory: Directory,
 }
 
-/// Where the log of each graph begins for good, also when the newest writes are lost with the end of RocksDB's write-ahead log. What
-/// is before that is left out where RocksDB writes files of the log anew.
+/// Where the log of each graph begins for good, also when the newest writes are lost with the end of RocksDB's write-ahead log.
+/// What is before that is left out where RocksDB writes files of the log anew.
 type Begins = Arc<Mutex<FxHashMap<GraphId, Tick>>>;
 
 /// Held for reading while entries are written, for writing while a graph comes or goes.
@@ -124,8 +124,8 @@ impl RocksDb {
         let (db, without) = open_as_far_as_sound(&files, directory.fresh, |whole| {
             let mut db = db_options(directory.fresh, whole);
             db.set_atomic_flush(!options.write_ahead_log);
-            // The thread that writes files, of all stores of the process: records do not wait for it. The one that merges them keeps its turn, or the
-            // disk would fill up while all cores are busy.
+            // The thread that writes files, of all stores of the process: records do not wait for it. The one that merges them
+            // keeps its turn, or the disk would fill up while all cores are busy.
             let mut env = Env::new()?;
             env.lower_high_priority_thread_pool_cpu_priority();
             db.set_env(&env);
@@ -400,8 +400,8 @@ impl RocksDb {
             .sum())
     }
 
-    /// Files in which a little is not dead outlive a cut of the log, as do those of several graphs: what is dead in them goes now, if there is much
-    /// of it beside what is not.
+    /// Files in which a little is not dead outlive a cut of the log, as do those of several graphs: what is dead in them goes
+    /// now, if there is much of it beside what is not.
     fn tidy_log(&self) {
         if self.is_damaged.load(Ordering::Relaxed) {
             return;
@@ -427,8 +427,8 @@ impl RocksDb {
         self.db.compact_range_cf(self.family(LOG), None::<&[u8]>, None::<&[u8]>);
     }
 
-    /// Of a graph that is gone. Files that were never merged, or that hold pages of other graphs, are not freed as a whole, and nothing else would rewrite
-    /// them.
+    /// Of a graph that is gone. Files that were never merged, or that hold pages of other graphs, are not freed as a whole, and
+    /// nothing else would rewrite them.
     fn rewrite_pages(&self, graph: GraphId) {
         let prefix = graph.0.to_be_bytes();
         if !self.is_damaged.load(Ordering::Relaxed) {
@@ -757,8 +757,8 @@ fn damage(error: &rocksdb::Error) -> Option<String> {
     }
 }
 
-/// Opens a database, if need be without tables that are damaged or missing: what was in them is told by those who read it, for it may be of one
-/// graph only. Says what it is without. `open` is asked to open the whole, or as much as there is.
+/// Opens a database, if need be without tables that are damaged or missing: what was in them is told by those who read it, for it
+/// may be of one graph only. Says what it is without. `open` is asked to open the whole, or as much as there is.
 fn open_as_far_as_sound(
     files: &Path,
     fresh: bool,

@@ -20,11 +20,12 @@ use crate::wire::diagnostic::HEADER;
 
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// Connections that were idle for longer are not used again. weir closes them after 30 s, and what is sent on one that is being closed may
-/// have been carried out or not.
+/// Connections that were idle for longer are not used again. weir closes them after 30 s, and what is sent on one that is being
+/// closed may have been carried out or not.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
-/// So often others of the runtime get their turn before a request: one to hear that a connection was closed, one to act on it, and as many to spare.
+/// So often others of the runtime get their turn before a request: one to hear that a connection was closed, one to act on it,
+/// and as many to spare.
 const TURNS: usize = 4;
 
 /// Takes a part of a body, with how much came so far.
@@ -164,8 +165,8 @@ impl Client {
         Ok(())
     }
 
-    /// Takes the body of an answer about something, of a kind and with a name, part by part, with how much it was so far. Gives how
-    /// much it was; an answer that breaks off is an error.
+    /// Takes the body of an answer about something, of a kind and with a name, part by part, with how much it was so far. Gives
+    /// how much it was; an answer that breaks off is an error.
     pub async fn download(
         &self,
         of: (&str, &str),
@@ -245,7 +246,8 @@ impl Client {
         Problem::refused(format!("there is no {kind} '{name}'{there} at {}", self.url))
     }
 
-    /// Connections that can be used: the runtime may not have run since the last request, and then has not heard which were closed.
+    /// Connections that can be used: the runtime may not have run since the last request, and then has not heard which were
+    /// closed.
     async fn http(&self) -> Result<http::Client, Problem> {
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
@@ -273,7 +275,8 @@ impl Client {
     }
 }
 
-/// What is shown to a weir that asks its clients for certificates: the file of WEIR_CERT, with its key there or in that of WEIR_KEY.
+/// What is shown to a weir that asks its clients for certificates: the file of WEIR_CERT, with its key there or in that of
+/// WEIR_KEY.
 fn certificate() -> Result<Option<Vec<u8>>, String> {
     let read = |name: &str| {
         let file = std::env::var_os(name).filter(|file| !file.is_empty());

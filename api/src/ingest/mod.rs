@@ -1,7 +1,7 @@
 //! Ingest streams: created, listed, paused, ended, and brought back after a restart.
 //!
-//! Owns which streams there are, and what a definition says. What one stream is stands in `stream`, how its records travel in `pump`. Does not
-//! know any particular source, nor HTTP.
+//! Owns which streams there are, and what a definition says. What one stream is stands in `stream`, how its records travel in
+//! `pump`. Does not know any particular source, nor HTTP.
 
 mod errors;
 mod limit;
@@ -58,10 +58,11 @@ pub struct Ingests {
     context: SourceContext,
     procedures: Arc<Procedures>,
     streams: Mutex<BTreeMap<(String, String), Arc<Stream>>>,
-    /// What the counts of the streams lack for those of this process: records of streams that were deleted, less (so it wraps) what came in
-    /// earlier processes. Changes with `streams`.
+    /// What the counts of the streams lack for those of this process: records of streams that were deleted, less (so it wraps)
+    /// what came in earlier processes. Changes with `streams`.
     records_besides: AtomicU64,
-    /// What there is, and what is stored of it, changes one at a time. Nothing is waited for under it: neither the world nor the end of a stream.
+    /// What there is, and what is stored of it, changes one at a time. Nothing is waited for under it: neither the world nor the
+    /// end of a stream.
     changing: Mutex<()>,
 }
 
@@ -221,7 +222,8 @@ impl Ingests {
         if self.is_there(stream) && !stream.is_stopping() { Ok(()) } else { Err(ApiError::absent(WHAT, &stream.name)) }
     }
 
-    /// Weir stops: every stream hands in what it has read, as far as that takes no longer than `FINISH_TIME_MAX`, and ends. Their status is as it was, so that they come back.
+    /// Weir stops: every stream hands in what it has read, as far as that takes no longer than `FINISH_TIME_MAX`, and ends. Their
+    /// status is as it was, so that they come back.
     pub fn shut_down(&self) {
         let streams: Vec<_> = lock(&self.streams).values().cloned().collect();
         streams.iter().for_each(|stream| stream.stop());

@@ -6,8 +6,8 @@
 //! Patterns that need backtracking are refused with an error that says so: look-around, back-references, atomic groups,
 //! and possessive repetition where it makes a difference.
 //!
-//! It is one search that is linear. All matches of `a*;|a` in a text of `a` are as many searches, each of which looks to the end of the text for
-//! the `;`. So whoever goes on from match to match counts `Search::steps` for each.
+//! It is one search that is linear. All matches of `a*;|a` in a text of `a` are as many searches, each of which looks to the end
+//! of the text for the `;`. So whoever goes on from match to match counts `Search::steps` for each.
 //!
 //! Java's `$` is true at the end and before a last line terminator. To the crate, which cannot look ahead, it is the end.
 //! So in a text that ends with a terminator other automata search:
@@ -35,8 +35,8 @@ const COMPILED_BYTES: [usize; 4] = [16 << 10, 128 << 10, 1 << 20, 4 << 20];
 /// Bytes of an automaton times bytes of a text. A search takes time in proportion to that at worst, about a second for so
 /// much, and cannot be broken off.
 const WORK_MAX: usize = 1 << 35;
-/// For so many bytes that a search may look at, or so much work that it may be, a step is counted. The most work is as many steps as there are
-/// between two looks at the clock.
+/// For so many bytes that a search may look at, or so much work that it may be, a step is counted. The most work is as many steps
+/// as there are between two looks at the clock.
 const STEP_BYTES: usize = 4096;
 const STEP_WORK: usize = WORK_MAX / 128;
 /// Reading a longer pattern alone takes long, whatever becomes of it.
