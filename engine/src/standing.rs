@@ -386,8 +386,8 @@ impl StandingQuery {
     }
 
     /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is
-    /// neither within the limit, or when somebody rouses whoever waits; an error when the query was dropped or the log has
-    /// failed.
+    /// neither within the limit, or when somebody rouses whoever waits; an error when the query was dropped, or the log has
+    /// failed before results were durable.
     pub fn next(&self, limit: Duration) -> Result<Option<ResultBatch>, EngineError> {
         if limit.is_zero() {
             return self.look(LOOK_PATIENCE);
