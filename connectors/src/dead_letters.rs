@@ -35,8 +35,7 @@ pub enum LetterForm {
 /// The destinations, at work.
 pub struct DeadLetters {
     boxes: Vec<LetterBox>,
-    /// Grows with what is sent, also from one life of the process to the next: there are destinations that remember how far they
-    /// got.
+    /// That of the next letters. Grows with what is sent, also from one life of the process to the next as far as the clock does.
     mark: u64,
 }
 
@@ -62,9 +61,12 @@ impl DeadLetters {
     pub fn add(
         &mut self,
         whose: &str,
-        destination: Box<dyn Destination>,
+        mut destination: Box<dyn Destination>,
         (form, schema): (LetterForm, Option<Arc<RecordSchema>>),
     ) {
+        // There are destinations that remember how far they got. The clock may have been set back since, and they took what is
+        // new for something they have.
+        destination.all_is_new();
         let reached = Arc::new((AtomicU64::new(0), Mutex::new(()), Condvar::new()));
         let telling = reached.clone();
         let delivered = Box::new(move |mark, _| {
@@ -88,11 +90,12 @@ impl DeadLetters {
         if number == 0 {
             return Ok(true);
         }
+        let mark = self.mark;
         self.mark += 1;
         for LetterBox { delivery, form, schema, .. } in &self.boxes {
             let outgoing = |index| {
                 let body = letter(index, *form, schema.as_deref())?;
-                Ok(Outgoing { body, positive: true, mark: self.mark, id: None })
+                Ok(Outgoing { body, positive: true, mark, id: None })
             };
             let sent = delivery.send((0..number).map(outgoing).collect::<Result<_, String>>()?, self.mark);
             sent.map_err(|error: ConnectorError| format!("a dead letter cannot be delivered: {error}"))?;
@@ -126,5 +129,46 @@ impl DeadLetters {
         for LetterBox { delivery, .. } in self.boxes {
             delivery.close(if all { CLOSE_TIME_MAX } else { Duration::ZERO });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::destination::Written;
+
+    /// Notes what it is asked, and refuses a letter for good.
+    struct Picky {
+        refused: usize,
+        all_is_new: Arc<Mutex<bool>>,
+        marks: Arc<Mutex<Vec<u64>>>,
+    }
+
+    impl Destination for Picky {
+        fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError> {
+            let mut marks = self.marks.lock().unwrap();
+            marks.extend(results.iter().map(|result| result.mark));
+            marks.push(upper);
+            let refused = (0..results.len()).filter(|index| *index == self.refused);
+            Ok(Written { refused: refused.map(|index| (index, "no".to_owned())).collect(), ..Written::default() })
+        }
+
+        fn all_is_new(&mut self) {
+            *self.all_is_new.lock().unwrap() = true;
+        }
+    }
+
+    #[test]
+    fn letters_of_which_one_is_refused_are_not_delivered() {
+        let (all_is_new, marks) = <(Arc<Mutex<bool>>, Arc<Mutex<Vec<u64>>>)>::default();
+        let mut letters = DeadLetters { boxes: Vec::new(), mark: 7 };
+        let destination = Picky { refused: 1, all_is_new: all_is_new.clone(), marks: marks.clone() };
+        letters.add("box", Box::new(destination), (LetterForm::Bytes, None));
+        assert!(*all_is_new.lock().unwrap());
+        let mut send = |number| letters.send(number, |index, _, _| Ok(vec![index as u8]), || false, |_| {});
+        assert_eq!(send(1), Ok(true));
+        let problem = send(2).unwrap_err();
+        assert!(problem.ends_with("refused for good: no"), "{problem}");
+        assert_eq!(*marks.lock().unwrap(), [7, 8, 8, 8, 9]);
     }
 }

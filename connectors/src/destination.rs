@@ -35,6 +35,14 @@ pub trait Destination: Send {
     /// true.
     fn ends_by(&mut self, _stop: &Arc<AtomicBool>) {}
 
+    /// Before the first `write`: what it refuses ends the output, and all from there on comes again. One that takes results one
+    /// after another leaves what stands behind the first that is refused.
+    fn stops_at_refused(&mut self) {}
+
+    /// Before the first `write`: all that comes is new, also where its marks are lower than those of what was written in an
+    /// earlier life.
+    fn all_is_new(&mut self) {}
+
     /// Called now and then while there is nothing to write, until it rests.
     fn idle(&mut self) -> Result<(), ConnectorError> {
         Ok(())
@@ -130,7 +138,15 @@ pub fn open(
         Err(ConnectorError::Secret { problem }) => {
             tracing::warn!("output {whose} waits for a secret: {problem}");
             let from = from.cloned().unwrap_or_default();
-            Ok(Box::new(Waiting { config: config.clone(), context: context.clone(), from, stop: Arc::default(), opened: None }))
+            Ok(Box::new(Waiting {
+                config: config.clone(),
+                context: context.clone(),
+                from,
+                stop: Arc::default(),
+                stops_at_refused: false,
+                all_is_new: false,
+                opened: None,
+            }))
         }
         other => other,
     }
@@ -142,6 +158,8 @@ struct Waiting {
     context: DestinationContext,
     from: Position,
     stop: Arc<AtomicBool>,
+    stops_at_refused: bool,
+    all_is_new: bool,
     opened: Option<Box<dyn Destination>>,
 }
 
@@ -152,6 +170,12 @@ impl Destination for Waiting {
             None => {
                 let mut opened = self.config.open(&self.context, Some(&self.from).filter(|from| !from.0.is_empty()))?;
                 opened.ends_by(&self.stop);
+                if self.stops_at_refused {
+                    opened.stops_at_refused();
+                }
+                if self.all_is_new {
+                    opened.all_is_new();
+                }
                 opened
             }
         };
@@ -164,6 +188,14 @@ impl Destination for Waiting {
 
     fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
         self.stop = stop.clone();
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
+    }
+
+    fn all_is_new(&mut self) {
+        self.all_is_new = true;
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {

@@ -117,7 +117,8 @@ impl Inlet {
         if !matches!(*self.known(), Known::Works) {
             self.works();
         }
-        let size = bytes.len().min(BYTES_WAITING_MAX) as u32;
+        // What is known of it besides may be larger than itself.
+        let size = (bytes.len() + position.len() + origin.len()).min(BYTES_WAITING_MAX) as u32;
         let room = self.room.clone().acquire_many_owned(size).await.ok();
         // Nobody takes it any more: the task is about to end, too.
         let _ = self.items.send(Item { bytes: Some(bytes), position, origin, _room: room }).await;

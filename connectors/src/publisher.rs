@@ -110,11 +110,7 @@ impl<P: Publish> Destination for Publisher<P> {
         let stop = self.stop.clone();
         let published = self.runtime.clone().block_on(unless_stopped(&stop, self.publish(results, &ids)));
         let published = published.unwrap_or_else(|| Err("the output ends before there is an answer".to_owned().into()));
-        let again = match &published {
-            Ok(written) => written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect(),
-            Err(_) => ids,
-        };
-        self.ids.again(again);
+        self.ids.after(results, ids, published.as_ref().ok());
         published.map_err(|refused| refused.error(&self.place))
     }
 
@@ -187,5 +183,53 @@ mod tests {
         let results: Vec<Outgoing> = std::iter::repeat_with(result).take(6).collect();
         let written = publisher.write(&results, 0).unwrap();
         assert_eq!((written.tries(&[1; 6]), written.left, written.untried), (vec![2, 1, 1], vec![2, 4, 5], vec![4, 5]));
+    }
+
+    /// Refuses the first of all it is given, so many times.
+    struct Picky {
+        refusals: u32,
+        asked: Vec<Vec<String>>,
+    }
+
+    impl Publish for Picky {
+        type Connection = ();
+
+        const IDS: bool = true;
+
+        async fn connect(&mut self) -> Result<(), Refused> {
+            Ok(())
+        }
+
+        async fn publish(
+            &mut self,
+            _connection: &mut (),
+            results: &[Outgoing],
+            ids: &[String],
+            _first: usize,
+            written: &mut Written,
+        ) -> Result<usize, Refused> {
+            self.asked.push(ids.to_vec());
+            if self.refusals > 0 {
+                self.refusals -= 1;
+                written.refused.push((0, "no".to_owned()));
+            }
+            Ok(results.len())
+        }
+
+        fn writer(_connection: &()) -> &Writer {
+            unreachable!("nothing is sent")
+        }
+    }
+
+    #[test]
+    fn what_is_refused_and_tried_again_keeps_its_id() {
+        let runtime = runtime();
+        let mut publisher = Publisher::new(&output(&runtime), "x", Picky { refusals: 2, asked: Vec::new() });
+        let results = [5, 6].map(|mark| Outgoing { body: b"a".to_vec(), positive: true, mark, id: None });
+        for given in [&results[..], &results[..1], &results[..1]] {
+            publisher.write(given, 7).unwrap();
+        }
+        let [all, again, at_last] = publisher.protocol.asked.as_slice() else { panic!("{:?}", publisher.protocol.asked) };
+        assert_eq!((again, at_last), (&all[..1].to_vec(), &all[..1].to_vec()), "{all:?}");
     }
 }

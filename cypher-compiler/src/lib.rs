@@ -86,7 +86,7 @@ fn is_certain(error: &Diagnostic, lost_from: usize) -> bool {
 pub fn compile_plainly(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
     let tree = parser::parse(text)?;
     let draft = bind::bind(text, &tree, options)?;
-    Ok(lower::lower_plainly(text, draft))
+    Ok(lower::lower_plainly(text, draft, options.ids))
 }
 
 /// What is asked of a text: EXPLAIN and PROFILE in front of a query are no part of it.

@@ -225,13 +225,15 @@ fn writes() {
         Facts reads writes impure
         Columns l: #5
         Project #5 = length(#4)
-          Match
-            node 0: #0 (bound)
-            node 1: #1 (bound)
-            edge 0: 0-[#2 (bound):R]->1
-            edge 1: 0-[#3 (bound):S]->1
-            path #4: from node 0 over edges 0, 1
-            steps: bound 0; bound 1; expand edge 0 from 0; expand edge 1 from 0
+          Optional, else null: #4
+              Match
+                node 0: #0 (bound)
+                node 1: #1 (bound)
+                edge 0: 0-[#2 (bound):R]->1
+                edge 1: 0-[#3 (bound):S]->1
+                path #4: from node 0 over edges 0, 1
+                steps: bound 0; bound 1; expand edge 0 from 0; expand edge 1 from 0
+                Argument
             Write
               create node #0
               create node #1

@@ -163,6 +163,16 @@ impl Committer {
         self.append(&mut self.lock(), Change { records: 1, ..Change::default() })
     }
 
+    /// The same; what the tick is for is in the log with it, in one entry: `notes` is told the tick after it, while the graph is
+    /// locked. Were it in the next entry, a process killed between the two might have told what comes of it, and not know that.
+    pub fn tick_noting(&self, notes: impl FnOnce(Tick) -> Vec<Delivered>) -> Result<Tick, EngineError> {
+        let mut state = self.lock();
+        self.accepts(&state)?;
+        let first = state.first();
+        notes(first.next()).into_iter().for_each(|delivered| state.note(delivered));
+        self.append_at(&mut state, first, Change { records: 1, ..Change::default() })
+    }
+
     /// A transaction: evaluated until what it read is unchanged when it is committed, so often at most, and then under the lock.
     /// It is told the tick of what it sees, and where the graph stands once that is locked. None where there is nothing to
     /// commit. After an error nothing has happened: whoever is told that the workers or the log are late tries again, so nothing
@@ -257,9 +267,13 @@ impl Committer {
 
     /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
     fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
+        let first = state.first();
+        self.append_at(state, first, change)
+    }
+
+    fn append_at(&self, state: &mut State, first: Tick, change: Change) -> Result<Tick, EngineError> {
         self.accepts(state)?;
         let Change { mutations, records, source, received, cause } = change;
-        let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
         if !mutations.erased.is_empty() {
             // Here, as it needs the tick: a purge holds up commits for one write of the store.
@@ -353,13 +367,7 @@ impl Committer {
 
     /// Remembers how far results were delivered, for the next entry. Who looked earlier and comes later takes nothing back.
     pub fn note_delivered(&self, delivered: Delivered) {
-        let mut state = self.lock();
-        let same = |other: &Delivered| other.query == delivered.query && other.output == delivered.output;
-        match state.delivered.iter_mut().find(|other| same(other)) {
-            Some(other) if !other.is_gone() && !delivered.is_gone() && delivered.tick < other.tick => {}
-            Some(other) => *other = delivered,
-            None => state.delivered.push(delivered),
-        }
+        self.lock().note(delivered);
     }
 
     /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output
@@ -408,6 +416,20 @@ impl Committer {
 }
 
 impl State {
+    /// The first tick of the next entry.
+    fn first(&self) -> Tick {
+        self.next.max(self.sealed).max(Tick::at_millis(wall_clock_millis()))
+    }
+
+    fn note(&mut self, delivered: Delivered) {
+        let same = |other: &Delivered| other.query == delivered.query && other.output == delivered.output;
+        match self.delivered.iter_mut().find(|other| same(other)) {
+            Some(other) if !other.is_gone() && !delivered.is_gone() && delivered.tick < other.tick => {}
+            Some(other) => *other = delivered,
+            None => self.delivered.push(delivered),
+        }
+    }
+
     /// The workers were sent an entry, and may have applied others.
     fn note_sent(&mut self, end: Tick, published: &Published) {
         let applied = published.upper();
@@ -578,6 +600,20 @@ mod tests {
         // One that is too large alone.
         recent.push(written(101), 1);
         assert_eq!((recent.written.len(), recent.bytes, recent.forgotten), (0, 0, Tick(101)));
+    }
+
+    #[test]
+    fn a_tick_takes_along_what_is_noted_with_it() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let mut told = Tick::ZERO;
+        let upper = graph.committer().tick_noting(|upper| {
+            told = upper;
+            vec![Delivered::gone(weir_model::QueryId(node(1)), "output".into())]
+        });
+        assert_eq!((upper.unwrap(), graph.next()), (told, told));
+        assert!(graph.committer().lock().delivered.is_empty(), "the entry has it");
+        engine.shutdown().unwrap();
     }
 
     #[test]

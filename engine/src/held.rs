@@ -263,6 +263,12 @@ impl Held {
         }
     }
 
+    /// What is held before a tick is wanted: it is what is held now, where everything before that has come.
+    fn mark(&mut self, tick: Tick) {
+        let has_come = self.upper >= tick;
+        self.marked = self.is_active.then(|| (tick, has_come.then(|| self.rows.clone())));
+    }
+
     /// Keeps it as of a tick as late as can be, but no later than `bound`, where the outputs stand.
     pub fn advance(&mut self, bound: Tick) {
         if !self.is_active || self.upper < self.begins {
@@ -328,12 +334,15 @@ impl StandingQuery {
             let pauses = state.pauses();
             let mut held = state.held();
             if held.can_be_asked() {
-                let until = match pauses.is_open() {
-                    true => WITH_THE_PAUSE,
-                    false => graph.committer().tick()?,
-                };
-                held.ask(until);
-                self.note_held(&held);
+                if pauses.is_open() {
+                    held.ask(WITH_THE_PAUSE);
+                    self.note_held(&held);
+                } else {
+                    graph.committer().tick_noting(|until| {
+                        held.ask(until);
+                        self.held_notes(&held)
+                    })?;
+                }
             } else if held.asked.is_none() {
                 return Ok(false);
             }
@@ -353,13 +362,13 @@ impl StandingQuery {
         self.state().held().is_awaited = true;
     }
 
-    /// Does something that gives a tick, before which nothing is found meanwhile; what is held before that tick is then to be
-    /// taken over.
+    /// Does something that gives a tick, before which nothing is found meanwhile, and of which nothing has been found; what is
+    /// held before that tick is then to be taken over.
     pub fn mark_held(&self, act: impl FnOnce() -> Result<Tick, EngineError>) -> Result<Tick, EngineError> {
         let mut held = self.state().held();
         held.marked = None;
         let tick = act()?;
-        held.marked = Some((tick, None)).filter(|_| held.is_active);
+        held.mark(tick);
         Ok(tick)
     }
 
@@ -385,12 +394,14 @@ impl StandingQuery {
         }
     }
 
-    /// For the next entry, with where the outputs stand: it is never kept of a tick behind that.
+    /// For the next entry.
     pub(crate) fn note_held(&self, held: &Held) {
-        self.log_frontiers();
-        if let Some(kept) = kept(self.id(), held) {
-            self.graph().committer().note_delivered(kept);
-        }
+        self.held_notes(held).into_iter().for_each(|note| self.graph().committer().note_delivered(note));
+    }
+
+    /// What is held, with where the outputs stand: it is never kept of a tick behind that.
+    pub(crate) fn held_notes(&self, held: &Held) -> Vec<Delivered> {
+        self.state().delivered_of(self.id()).into_iter().chain(kept(self.id(), held)).collect()
     }
 
     /// Has what is held in the log when this returns.
@@ -518,6 +529,24 @@ mod tests {
         held.advance(Tick(15));
         assert_eq!(held.kept_from(), Some(Tick(14)));
         assert_eq!(told(&mut again(&held), 20, LATER), [(14, false, row(1)), (16, true, row(2)), (17, false, row(2))]);
+    }
+
+    /// Whether everything before the tick came before it was marked, or comes after.
+    #[test]
+    fn what_is_held_before_a_marked_tick_is_taken_over() {
+        for come in [12, 20] {
+            let mut held = Held::begun(Tick(10));
+            told(&mut held, 10, RESTS);
+            assert_eq!(told(&mut held, come, &[]), []);
+            held.mark(Tick(20));
+            let cancelled: &[(u64, bool, i64)] = &[(20, false, 3)];
+            assert_eq!(told(&mut held, 25, cancelled), []);
+            let (_, rows) = held.marked.take().expect("it is marked");
+            let mut next = Held::default();
+            next.take_over(rows.expect("all before it has come"), Tick(20));
+            assert_eq!(told(&mut next, 25, cancelled), [], "it was held, and ends silently");
+            assert_eq!(told(&mut next, 30, &[(27, false, 3)]), [(27, false, row(3))]);
+        }
     }
 
     #[test]

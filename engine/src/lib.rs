@@ -44,6 +44,9 @@ pub mod why;
 pub mod reference;
 pub mod error;
 
+#[cfg(test)]
+mod random;
+
 pub use cause::Cause;
 pub use engine::{DEFAULT_GRAPH, Engine, GraphOptions, Options, QueryLimits};
 pub use error::EngineError;

@@ -335,44 +335,32 @@ impl View for Overlay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
     use crate::reference::ReferenceGraph;
     use crate::tracked::Tracked;
 
-    /// Small numbers from a seed; the same seed gives the same test.
-    struct Random(u64);
+    fn random_node(random: &mut Random) -> NodeId {
+        NodeId::new(0, random.below(5))
+    }
 
-    impl Random {
-        fn below(&mut self, n: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (self.0 >> 33) % n
+    fn random_value(random: &mut Random) -> Value {
+        match random.below(4) {
+            0 => Value::Null,
+            1 => Value::Integer(random.integer_below(3)),
+            2 => Value::text("a text that does not fit into a payload"),
+            _ => Value::list(vec![Value::Boolean(true), Value::Null]),
         }
+    }
 
-        fn node(&mut self) -> NodeId {
-            NodeId::new(0, self.below(5))
-        }
-
-        fn symbol(&mut self) -> Symbol {
-            Symbol(self.below(3) as u32)
-        }
-
-        fn value(&mut self) -> Value {
-            match self.below(4) {
-                0 => Value::Null,
-                1 => Value::Integer(self.below(3) as i64),
-                2 => Value::text("a text that does not fit into a payload"),
-                _ => Value::list(vec![Value::Boolean(true), Value::Null]),
-            }
-        }
-
-        fn write(&mut self, mutations: &mut Mutations) {
-            let (node, other, symbol, ordinal) = (self.node(), self.node(), self.symbol(), self.below(2) as u32);
-            match self.below(9) {
-                0..3 => mutations.set_property(node, symbol, &self.value()),
-                3 => mutations.set_label(node, symbol, self.below(2) == 0),
-                4..7 => mutations.set_edge(node, symbol, other, ordinal, self.below(3) > 0),
-                7 => mutations.set_edge_property(node, symbol, other, ordinal, Symbol(3), &self.value()),
-                _ => mutations.clear_properties(node),
-            }
+    fn random_write(random: &mut Random, mutations: &mut Mutations) {
+        let (node, other) = (random_node(random), random_node(random));
+        let (symbol, ordinal) = (Symbol(random.below(3) as u32), random.below(2) as u32);
+        match random.below(9) {
+            0..3 => mutations.set_property(node, symbol, &random_value(random)),
+            3 => mutations.set_label(node, symbol, random.below(2) == 0),
+            4..7 => mutations.set_edge(node, symbol, other, ordinal, random.below(3) > 0),
+            7 => mutations.set_edge_property(node, symbol, other, ordinal, Symbol(3), &random_value(random)),
+            _ => mutations.clear_properties(node),
         }
     }
 
@@ -418,7 +406,7 @@ mod tests {
         for seed in 0..300 {
             let mut random = Random(seed);
             let mut before = Mutations::default();
-            (0..random.below(40)).for_each(|_| random.write(&mut before));
+            (0..random.below(40)).for_each(|_| random_write(&mut random, &mut before));
             let mut base = ReferenceGraph::new();
             base.apply_all(&before);
             let mut whole = base.clone();
@@ -426,7 +414,7 @@ mod tests {
             // Taken in piece by piece, as a running query does.
             let (mut after, mut applied) = (Mutations::default(), 0);
             for _ in 0..random.below(40) {
-                random.write(&mut after);
+                random_write(&mut random, &mut after);
                 if random.below(3) == 0 {
                     overlay.apply(&after, applied..after.rows.len());
                     applied = after.rows.len();

@@ -331,23 +331,23 @@ impl StandingQuery {
         Ok(has_ended)
     }
 
-    /// The same; that it is over is in the log with `log_pauses`.
+    /// The same; it may not be durable before `log_pauses`.
     pub fn end_pause(&self) -> Result<bool, EngineError> {
         let (graph, state) = (self.graph(), self.state());
         let mut pauses = state.pauses();
         if !pauses.is_open() {
             return Ok(false);
         }
-        let until = graph.committer().tick()?;
-        if let Some(open) = pauses.stretches.back_mut() {
-            open.until = Some(until);
-        }
         let mut held = state.held();
-        if held.end_pause(until) {
-            self.note_held(&held);
-        }
+        let until = graph.committer().tick_noting(|until| {
+            if let Some(open) = pauses.stretches.back_mut() {
+                open.until = Some(until);
+            }
+            let mut notes = if held.end_pause(until) { self.held_notes(&held) } else { Vec::new() };
+            notes.push(kept(self.id(), &pauses));
+            notes
+        })?;
         self.heed_again(until, &held);
-        self.note(&pauses);
         Ok(true)
     }
 

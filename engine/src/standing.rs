@@ -609,7 +609,7 @@ impl StandingQuery {
     }
 
     /// Of all outputs, with the next entry.
-    pub(crate) fn log_frontiers(&self) {
+    fn log_frontiers(&self) {
         let outputs: Vec<Text> = lock(&self.state.delivered).keys().cloned().collect();
         outputs.iter().for_each(|output| self.log_frontier(output));
     }

@@ -35,7 +35,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// What was sent is applied at the end, as far as this is enough for it: it is in the log, and the next start goes on there.
 const FINISH_MAX: Duration = Duration::from_secs(60);
 
-/// What stages are at is waited for so long.
+/// What stages are at is waited for so long, and what looks through the graph: both begin again where they are not done.
 const FINISH_ASIDE_MAX: Duration = Duration::from_secs(1);
 
 /// Entries that wait are taken together until they have this many rows.
@@ -342,9 +342,11 @@ impl State {
         };
         let begun = Instant::now();
         let until = begun + FINISH_MAX;
-        let is_aside =
-            |state: &State| state.standing.values().any(|standing| standing.common.queries.borrow_mut().behind().is_some());
-        while behind(&self) || is_aside(&self) && begun.elapsed() < FINISH_ASIDE_MAX {
+        let is_beside = |standing: &Standing| {
+            let mut queries = standing.common.queries.borrow_mut();
+            !queries.is_rested() || queries.behind().is_some()
+        };
+        while behind(&self) || begun.elapsed() < FINISH_ASIDE_MAX && self.standing.values().any(is_beside) {
             if Instant::now() > until {
                 tracing::error!(worker = worker.index(), "this worker ends without having applied what it was sent");
                 break;
@@ -353,6 +355,7 @@ impl State {
             worker.step();
         }
         self.standing.drain().for_each(|(_, standing)| standing.end());
+        self.turns.borrow().rouse();
         self.graphs.clear();
         while worker.has_dataflows() {
             worker.step_or_park(Some(Duration::from_millis(1)));

@@ -228,6 +228,24 @@ fn an_anchor_is_one_however_many_nodes_there_are() {
     assert_eq!(number(&graph, text), 1);
 }
 
+/// Conditions that are tested together are one each: to AND a list is nothing.
+#[test]
+fn a_list_beside_other_conditions_says_whether_it_has_elements() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "CREATE (:A {x: 1, tags: ['x']})-[:R]->(:A {x: 1, tags: []})-[:R]->(:A {x: 1}), (:A {x: 2, tags: ['x']})");
+    for (text, count) in [
+        ("MATCH (n:A) MATCH (n {x: 1}) WHERE n.tags RETURN count(*)", 1),
+        ("MATCH (n:A) MATCH (n {x: 1}) WHERE n.tags AND n.x IN [n.x] RETURN count(*)", 1),
+        ("MATCH p = (a:A)-[:R]->(b) WHERE length(p) = 1 AND nodes(p)[0].tags RETURN count(*)", 1),
+        ("MATCH p = (a:A)-[:R]->(b) WHERE length(p) = 1 AND nodes(p)[1].tags RETURN count(*)", 0),
+    ] {
+        assert_eq!(number(&graph, text), count, "{text}");
+    }
+    let refused = ask(&graph, "MATCH (n:A) MATCH (n {x: 1}) WHERE n.x RETURN n").expect_err("a number is no condition");
+    assert!(refused.to_string().contains("a condition"), "{refused}");
+}
+
 /// What is said of one node means the same, whichever of it leads there and whichever is looked at when an edge has led there.
 #[test]
 fn anchors_of_one_node_mean_the_same_in_any_order() {

@@ -1,5 +1,5 @@
 //! The end of a pause and the log that says so: whatever a checkpoint lets go of, and whatever of the log is lost after it, a
-//! query is not paused again by a restart, and tells nothing twice.
+//! query is not paused again by a restart, and tells nothing twice. The same of what is held back and asked for.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 #![cfg(feature = "rocks-db")]
@@ -29,6 +29,8 @@ struct Losing {
     store: RocksDb,
     /// The next entry that says something of a pause is lost, and all after it.
     armed: AtomicBool,
+    /// The next entry is the last that is kept.
+    last: AtomicBool,
     /// Entries that begin here or later are lost.
     from: AtomicU64,
 }
@@ -43,7 +45,8 @@ impl Losing {
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        Arc::new(Losing { store, armed: AtomicBool::new(false), from: AtomicU64::new(u64::MAX) })
+        let (armed, last) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Losing { store, armed, last, from: AtomicU64::new(u64::MAX) })
     }
 }
 
@@ -64,6 +67,11 @@ impl Store for Losing {
         {
             self.armed.store(false, Ordering::SeqCst);
             self.from.store(first.first.0, Ordering::SeqCst);
+        }
+        if let Some(first) = group.first()
+            && self.last.swap(false, Ordering::SeqCst)
+        {
+            self.from.store(first.first.0 + 1, Ordering::SeqCst);
         }
         let from = self.from.load(Ordering::SeqCst);
         let kept: Vec<EncodedEntry<'_>> = group.iter().filter(|entry| entry.first.0 < from).copied().collect();
@@ -143,22 +151,35 @@ struct Life {
     query: StandingQuery,
 }
 
-fn live(path: &Path, start: Start) -> Life {
+fn open(path: &Path) -> (Arc<Losing>, Engine) {
     let store = Losing::open(path);
     let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
-    let graph = engine.default_graph();
+    (store, engine)
+}
+
+fn install(graph: &Graph, start: Start) -> StandingQuery {
     let plan = compile(StandingMode::MultipleValues, "MATCH (n:A) RETURN id(n) AS id");
     let id = QueryId(NodeId::new(1, 7));
-    let query = graph.install(Standing { id, plan, cancellations: true, start, outputs: vec![OUTPUT.into()] }).unwrap();
+    graph.install(Standing { id, plan, cancellations: true, start, outputs: vec![OUTPUT.into()] }).unwrap()
+}
+
+fn live(path: &Path, start: Start) -> Life {
+    let (store, engine) = open(path);
+    let graph = engine.default_graph();
+    let query = install(&graph, start);
     engine.start().unwrap();
     Life { store, engine, graph, query }
 }
 
+fn label(graph: &Graph, number: u64, there: bool) -> Tick {
+    let mut record = Mutations::default();
+    record.set_label(node(number), graph.symbols().intern("A"), there);
+    graph.apply(record, 1).unwrap()
+}
+
 impl Life {
     fn label(&self, number: u64, there: bool) -> Tick {
-        let mut record = Mutations::default();
-        record.set_label(node(number), self.graph.symbols().intern("A"), there);
-        self.graph.apply(record, 1).unwrap()
+        label(&self.graph, number, there)
     }
 
     /// What comes before a tick, whether an output would skip it or not.
@@ -240,4 +261,55 @@ fn a_pause_that_is_over_stays_so_when_the_log_that_says_it_is_let_go_of() {
 #[test]
 fn a_pause_that_is_over_stays_so_when_the_log_that_says_it_is_lost() {
     ends(true);
+}
+
+/// Of the log, the entry of the tick at which the pause ends reaches the disk, and nothing after it; what the tick brings is told
+/// before the process is killed.
+#[test]
+fn the_tick_that_ends_a_pause_says_so_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let life = live(directory.path(), Start::WholeGraph);
+    let upper = life.label(1, true);
+    assert_eq!(life.come(upper).len(), 1);
+    life.query.pause().unwrap();
+    let upper = life.label(2, true);
+    assert!(life.come(upper).is_empty());
+    life.graph.wait_durable(life.graph.next()).unwrap();
+    life.store.last.store(true, Ordering::SeqCst);
+    assert!(life.query.resume().unwrap());
+    let end = life.query.summed_until();
+    let brought = (Tick(end.0 - 1), true);
+    assert_eq!(life.come(end), [brought]);
+    life.end();
+
+    let life = live(directory.path(), Start::Resume);
+    assert!(life.query.paused().is_none(), "its end was told");
+    assert_eq!(life.come(end).last(), Some(&brought), "at the same tick, by which it is known");
+    life.end();
+}
+
+/// The same of the tick at which what is held back is told.
+#[test]
+fn the_tick_that_tells_what_is_held_says_so_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, engine) = open(directory.path());
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    label(&graph, 1, true);
+    let query = install(&graph, Start::Now);
+    let life = Life { store, engine, graph, query };
+    let upper = life.label(9, false);
+    assert!(life.come(upper).is_empty());
+    life.graph.wait_durable(life.graph.next()).unwrap();
+    life.store.last.store(true, Ordering::SeqCst);
+    assert!(life.query.propagate().unwrap());
+    let end = life.graph.next();
+    let brought = (Tick(end.0 - 1), true);
+    assert_eq!(life.come(end), [brought]);
+    life.end();
+
+    let life = live(directory.path(), Start::Resume);
+    assert_eq!(life.come(end).last(), Some(&brought), "it was told, and does not end silently");
+    assert!(!life.query.propagate().unwrap(), "nothing is held any more");
+    life.end();
 }

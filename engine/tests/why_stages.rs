@@ -7,6 +7,7 @@ mod common;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,10 @@ use weir_engine::evaluate::{Prepared, node_of};
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::InMemory;
 use weir_engine::view::{Direction, EdgeRef, HalfEdge, View};
-use weir_engine::why::{Answered, AskedOf, FactOf, Meant, Obstacle, Of, ReasonOf, Since, Staged, What, Worked};
+use weir_engine::why::{
+    Answered, AskedOf, FactOf, Fits, Meant, Obstacle, Of, Origin, Patience, Reached, ReasonOf, Since, Staged, Wanted, What,
+    Worked, deadline, origins,
+};
 use weir_engine::{Engine, Graph, Options, Row};
 use weir_model::plan::Slot;
 use weir_model::{Mutations, NodeId, Symbol, Tick, Value};
@@ -490,6 +494,88 @@ fn what_is_bound_to_nothing_is_not_found() {
     let text = "MATCH (a:A) OPTIONAL MATCH (a)-[:r]->(b) WITH a, b WHERE NOT EXISTS { (b)-[:s]->(c) } RETURN id(a) AS a";
     let found = found_for_one_row(&graph, text);
     assert!(found.len() > 1 && found.iter().all(|found| !found), "neither of the patterns is found");
+    engine.shutdown().unwrap();
+}
+
+/// An edge that a row binds is looked at like any other: whether it leads so, is of the type, and, where the pattern names no
+/// direction, from either of its ends.
+#[test]
+fn edges_that_are_bound_are_held_against_the_pattern() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let graph = graph_with(&engine, |graph, record| {
+        let symbol = |name: &str| graph.symbols().intern(name);
+        record.set_label(node(1), symbol("A"), true);
+        record.set_edge(node(1), symbol("r"), node(2), 0, true);
+    });
+    for (text, ways) in [
+        ("MATCH (x:A)-[e:r]->(y) WHERE EXISTS { (x)-[e]->(y) } RETURN id(x) AS x", 1),
+        ("MATCH (x:A)-[e:r]->(y) WHERE EXISTS { (x)-[e]-(y) } RETURN id(x) AS x", 1),
+        ("MATCH (x:A)-[e:r]->(y) WHERE EXISTS { (y)-[e]-(x) } RETURN id(x) AS x", 1),
+        ("MATCH (x:A)-[e:r]->(y) WHERE EXISTS { (p)-[e]-(q) } RETURN id(x) AS x", 2),
+        ("MATCH (x:A)-[e:r]->(y) WHERE EXISTS { (y)-[e]-(q) } RETURN id(x) AS x", 1),
+        ("MATCH (x:A)-[e:r]->(y) WHERE NOT EXISTS { (y)-[e]->(x) } RETURN id(x) AS x", 0),
+        ("MATCH (x:A)-[e:r]->(y) WHERE NOT EXISTS { (x)-[e:s]->(y) } RETURN id(x) AS x", 0),
+        ("MATCH (x:A)-[e:r]->(y) WHERE NOT EXISTS { (p)-[e]-(p) } RETURN id(x) AS x", 0),
+    ] {
+        let plan = compile(StandingMode::AnyQuery, text);
+        let staged = Staged::new(&graph, &plan).unwrap();
+        let (moment, at) = graph.moment(None).unwrap();
+        let worked = graph.work(&staged, &[], moment.view(), at);
+        assert_eq!(worked.rows().len(), 1, "{text}");
+        let asked = all_asked(&graph, &staged, &worked, moment.view(), &[]);
+        let told = asked.iter().find(|answered| answered.found == (ways > 0)).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(told.made.len(), ways, "{text}: {:?}", told.made);
+        assert!(asked.iter().all(|answered| answered.found == (ways > 0)), "{text}");
+        let edge = EdgeRef { source: node(1), kind: graph.symbols().intern("r"), target: node(2), ordinal: 0 };
+        assert!(told.made.iter().all(|made| made.edges == [edge]), "{text}");
+        let is_no_edge = matches!(told.reached.first().map(|reached| &reached.obstacle), Some(Obstacle::NoEdge { .. }));
+        assert_eq!(is_no_edge, ways == 0, "{text}");
+    }
+    engine.shutdown().unwrap();
+}
+
+/// The choices that are told, and how many match.
+fn how_far(graph: &Graph, origin: &Origin<'_>, wanted: &[Wanted<'_>]) -> (Vec<Reached>, usize) {
+    let mut rows = 0;
+    let bounds = (Patience::Tries, deadline());
+    let looked = graph.why(origin, &[], wanted, bounds, None, &mut |_| {
+        rows += 1;
+        ControlFlow::Continue(())
+    });
+    (looked.unwrap().reached, rows)
+}
+
+/// That others match says nothing of those that are asked for: how far these get is told, and what shows other values is passed
+/// over.
+#[test]
+fn how_far_those_get_that_show_a_value() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let graph = graph_with(&engine, |graph, record| {
+        let symbol = |name: &str| graph.symbols().intern(name);
+        for n in 1..=20 {
+            record.set_label(node(n), symbol("A"), true);
+            record.set_property(node(n), symbol("x"), &Value::Integer(n as i64));
+            if n != 7 {
+                record.set_edge(node(n), symbol("r"), node(100), 0, true);
+            }
+        }
+    });
+    let plan = compile(StandingMode::MultipleValues, "MATCH (a:A)-[:r]->(b) RETURN a.x + 1 AS x, b.y AS y");
+    let origins = origins(&plan);
+    let shown = origins[0].expr_of(plan.columns[0].1).unwrap();
+    let with = |x: i64| {
+        let fits = move |value: &Value| *value == Value::Integer(x);
+        how_far(&graph, &origins[0], &[(shown.clone(), &fits as Fits<'_>)])
+    };
+    let (reached, rows) = how_far(&graph, &origins[0], &[]);
+    assert_eq!((reached.len(), rows), (0, 19), "something matches");
+    assert_eq!(with(5).1, 1, "only the one that shows it");
+    let (reached, rows) = with(8);
+    assert_eq!((reached.len(), rows), (1, 0), "{reached:?}");
+    assert!(reached[0].nodes.contains(&Some(node(7))), "{reached:?}");
+    assert!(matches!(reached[0].obstacle, Obstacle::NoEdge { .. }), "{reached:?}");
+    let (reached, rows) = with(50);
+    assert_eq!((reached.len(), rows), (0, 0), "nothing shows it");
     engine.shutdown().unwrap();
 }
 

@@ -156,8 +156,16 @@ fn percentile(mut values: Vec<Value>, fraction: f64, continuous: bool) -> Value 
     let above = (below + 1).min(last);
     let (low, high) = (number(&values[below]).unwrap_or(f64::NAN), number(&values[above]).unwrap_or(f64::NAN));
     let share = at - below as f64;
-    // At a value itself nothing is interpolated, so that infinities beside it do not matter.
-    Value::Float(if share == 0.0 { low } else { low + (high - low) * share })
+    let distance = high - low;
+    Value::Float(if share == 0.0 {
+        // At a value itself nothing is interpolated, so that infinities beside it do not matter.
+        low
+    } else if distance.is_infinite() && low.is_finite() && high.is_finite() {
+        // Two of opposite signs may lie further apart than a float can say.
+        low * (1.0 - share) + high * share
+    } else {
+        low + distance * share
+    })
 }
 
 #[cfg(test)]
@@ -261,5 +269,15 @@ mod tests {
         assert_eq!(run(continuous, 0.25, &[10, 20]), Ok(Value::Float(12.5)));
         assert_eq!(run(continuous, 0.3, &[10]), Ok(Value::Integer(10)));
         assert_eq!(run(continuous, 1.5, &[10]).map_err(|f| f.kind), Err(FailureKind::OutOfRange));
+    }
+
+    #[test]
+    fn percentiles_between_values_that_are_very_far_apart() {
+        let run = |fraction: f64, values: [f64; 2]| percentile(values.map(Value::Float).to_vec(), fraction, true);
+        assert_eq!(run(0.5, [-f64::MAX, f64::MAX]), Value::Float(0.0));
+        let (large, half) = (2f64.powi(1023), 2f64.powi(1022));
+        assert_eq!(run(0.25, [large, -large]), Value::Float(-half));
+        assert_eq!(run(0.75, [large, -large]), Value::Float(half));
+        assert_eq!(run(0.5, [1.0, f64::INFINITY]), Value::Float(f64::INFINITY));
     }
 }

@@ -138,6 +138,14 @@ impl Exact {
         self.low + self.digits.len() as i32 - 1
     }
 
+    /// A number that is too large for a float, though it need not be once it is divided.
+    fn divided(mut self, divisor: f64) -> f64 {
+        // So few digits that it still is an ordinary float, and enough for a sum of 2^63 of them.
+        const MOVED: i32 = 4;
+        self.low -= MOVED;
+        self.to_float() / divisor * 2f64.powi(MOVED * DIGIT_BITS)
+    }
+
     /// The root of the number divided by another, as far as floats reach.
     fn divided_root(&self, divisor: f64) -> f64 {
         // Moved to where floats are precise, and back.
@@ -241,10 +249,15 @@ impl Total {
 
     /// Null of nothing.
     pub fn mean(&self) -> Value {
-        match self.count() {
-            0 => Value::Null,
-            count => Value::Float(self.float() / count as f64),
+        let count = self.count();
+        if count == 0 {
+            return Value::Null;
         }
+        let sum = self.float();
+        if sum.is_infinite() && self.is_finite() {
+            return Value::Float(self.finite().divided(count as f64));
+        }
+        Value::Float(sum / count as f64)
     }
 
     fn float(&self) -> f64 {
@@ -409,6 +422,25 @@ mod tests {
         total.add(&Value::Float(f64::INFINITY), 1);
         total.add(&Value::Float(f64::NEG_INFINITY), 1);
         assert!(total.float().is_nan());
+    }
+
+    #[test]
+    fn a_mean_is_there_where_the_sum_is_too_large_for_a_float() {
+        let mean = |values: &[(f64, i64)]| {
+            let mut total = Total::default();
+            values.iter().for_each(|(x, times)| assert!(total.add(&Value::Float(*x), *times)));
+            total.mean()
+        };
+        assert_eq!(mean(&[(1e308, 2)]), Value::Float(1e308));
+        assert_eq!(mean(&[(-1e308, 2)]), Value::Float(-1e308));
+        assert_eq!(mean(&[(f64::MAX, 1 << 62)]), Value::Float(f64::MAX));
+        assert_eq!(mean(&[(f64::MAX, 2), (0.0, 2)]), Value::Float(f64::MAX / 2.0));
+        for times in [3, 5, 7, 1000, i64::MAX] {
+            let Value::Float(mean) = mean(&[(f64::MAX, times)]) else { panic!("a float") };
+            assert!(mean <= f64::MAX && mean / f64::MAX > 1.0 - 1e-15, "{times}: {mean:e}");
+        }
+        assert_eq!(mean(&[(f64::INFINITY, 1), (1e308, 2)]), Value::Float(f64::INFINITY));
+        assert_eq!(mean(&[(f64::NEG_INFINITY, 1), (1e308, 2)]), Value::Float(f64::NEG_INFINITY));
     }
 
     #[test]

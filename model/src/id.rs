@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::value::Text;
+use crate::value::{Text, Value};
 
 /// 128 bits that name a node. Ordered as its sixteen big-endian bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,6 +113,18 @@ impl IdScheme {
             IdScheme::Uuid | IdScheme::Long { .. } => return true,
         };
         id.high >> 12 & 0xf == version
+    }
+
+    /// The node a value names, if it names one: what `id(n) = value` accepts.
+    pub fn node_of(&self, value: &Value) -> Option<NodeId> {
+        match value {
+            Value::Id(id) | Value::Node(id) => Some(*id),
+            Value::FullNode(node) => Some(node.id),
+            Value::Integer(n) if matches!(self, IdScheme::Long { .. }) => Some(NodeId::new(0, *n as u64)),
+            Value::Text(text) => self.parse(text),
+            Value::Bytes(bytes) => <[u8; 16]>::try_from(&bytes[..]).ok().map(NodeId::from_bytes),
+            _ => None,
+        }
     }
 
     /// The inverse of `text`; also accepts `#` and hexadecimal digits, and upper-case UUIDs.

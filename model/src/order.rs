@@ -78,9 +78,10 @@ impl Value {
                 Some(x.len().cmp(&y.len()))
             }
             (Bytes(_), Bytes(_)) | (Id(_), Id(_)) | (Map(_), Map(_)) => Some(self.order(other)),
-            (Date(_), Date(_)) | (LocalTime(_), LocalTime(_)) | (Time(_), Time(_)) => Some(self.order(other)),
+            (Date(_), Date(_)) | (LocalTime(_), LocalTime(_)) => Some(self.order(other)),
             (LocalDateTime(_), LocalDateTime(_)) | (Duration(_), Duration(_)) => Some(self.order(other)),
             // Of one instant in two zones neither is earlier.
+            (Time(x), Time(y)) => Some(x.instant().cmp(&y.instant())),
             (DateTime(x), DateTime(y)) => Some((x.epoch_second, x.nano).cmp(&(y.epoch_second, y.nano))),
             _ => None,
         }
@@ -98,8 +99,12 @@ impl Value {
             (Text(x), Text(y)) => compare_text(x, y),
             (Float(x), Float(y)) => float_order(*x, *y),
             // The float is compared with the integer as with a number of its own kind: NaN is above everything.
-            (Integer(x), Float(y)) => integer_with_float(*x, *y).unwrap_or(Ordering::Less),
-            (Float(x), Integer(y)) => integer_with_float(*y, *x).map_or(Ordering::Greater, Ordering::reverse),
+            // And 0 is tied with 0.0 alone: were it with -0.0, too, which is below that, there would be no order of the three.
+            (Integer(x), Float(y)) => match integer_with_float(*x, *y) {
+                Some(Ordering::Equal) if *y == 0.0 && y.is_sign_negative() => Ordering::Greater,
+                order => order.unwrap_or(Ordering::Less),
+            },
+            (Float(_), Integer(_)) => other.order(self).reverse(),
             (Boolean(x), Boolean(y)) => x.cmp(y),
             (List(x), List(y)) => lexical(x.iter(), y.iter(), Value::order),
             (Map(x), Map(y)) => {
@@ -476,6 +481,38 @@ mod tests {
         assert_eq!(list(&[Integer(1), Null]).compare(&list(&[Integer(1), Integer(0)])), None);
         assert_eq!(list(&[Integer(1)]).compare(&list(&[Integer(1), Null])), Some(Less));
         assert_eq!(Boolean(false).compare(&Boolean(true)), Some(Less));
+    }
+
+    #[test]
+    fn of_one_instant_in_two_zones_neither_time_is_earlier() {
+        const HOUR: i64 = 3_600_000_000_000;
+        let time = |hour: i64, offset_hours: i32| {
+            Value::Time(crate::value::Time { nano_of_day: hour * HOUR, offset_seconds: offset_hours * 3600 })
+        };
+        let (utc, east, later) = (time(10, 0), time(11, 1), time(11, 0));
+        assert_eq!((utc.compare(&east), east.compare(&utc)), (Some(Ordering::Equal), Some(Ordering::Equal)));
+        assert_eq!(utc.equals(&east), Some(false));
+        assert_eq!((utc.order(&east), east.order(&utc)), (Ordering::Less, Ordering::Greater));
+        assert_eq!((east.compare(&later), later.compare(&east)), (Some(Ordering::Less), Some(Ordering::Greater)));
+    }
+
+    #[test]
+    fn what_is_tied_with_one_is_tied_with_all_that_are() {
+        let list = |first: Value, second: i64| Value::list(vec![first, Value::Integer(second)]);
+        let (zero, above, below) = (Value::Integer(0), Value::Float(0.0), Value::Float(-0.0));
+        let lists = [list(zero.clone(), 2), list(below.clone(), 3), list(above.clone(), 1)];
+        let others = [Value::Integer(1), Value::Float(1.0), Value::Float(-1.0), Value::Float(f64::NAN)];
+        let all: Vec<Value> = [zero.clone(), above.clone(), below.clone()].into_iter().chain(lists).chain(others).collect();
+        for (x, y) in all.iter().flat_map(|x| all.iter().map(move |y| (x, y))) {
+            assert_eq!(x.order(y), y.order(x).reverse(), "{x:?} {y:?}");
+            for z in &all {
+                if x.order(y).is_le() && y.order(z).is_le() {
+                    assert!(x.order(z).is_le(), "{x:?} {y:?} {z:?}");
+                }
+            }
+        }
+        assert_eq!((zero.order(&above), zero.order(&below)), (Ordering::Equal, Ordering::Greater));
+        assert_eq!(zero.equals(&below), Some(true));
     }
 
     #[test]

@@ -199,6 +199,15 @@ impl Value {
     pub fn is_true(&self) -> bool {
         matches!(self, Value::Boolean(true))
     }
+
+    /// Whether a WHERE of this value holds: null is no, and a list says whether it has elements.
+    pub fn holds(&self) -> bool {
+        match self {
+            Value::Boolean(answer) => *answer,
+            Value::List(items) => !items.is_empty(),
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -60,6 +60,8 @@ impl Endpoint {
 
     fn serve(&self, stream: TcpStream, failing: &str) {
         let _ = stream.set_read_timeout(Some(PATIENCE));
+        // What is written in parts would wait for the other side to say that it has the first.
+        let _ = stream.set_nodelay(true);
         let Ok(mut out) = stream.try_clone() else { return };
         let mut input = BufReader::new(stream);
         while let Some((path, _, body)) = request(&mut input) {

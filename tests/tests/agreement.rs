@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_model::Value;
+use weir_tests::queries::forms::{FORMS, Form};
 use weir_tests::queries::graph::{BEGIN, Change, Edge, History};
 use weir_tests::queries::minimize::minimize;
-use weir_tests::queries::setting::{Baseline, Begin, Passing, Pause, Setting};
+use weir_tests::queries::setting::{Baseline, Begin, Passing, Pause, Replacement, Setting};
+use weir_tests::queries::text::Relative;
 use weir_tests::queries::{Query, Tally, World, run};
 
 /// In `make test`: a few seconds of them, the same every time.
@@ -95,7 +97,25 @@ fn all_ways_to_answer_a_query_agree() {
         assert!(tally.clocked * 20 > tally.queries, "too few queries look at the clock: {tally:?}");
         assert!(tally.turned * 100 > tally.queries, "time alone brings next to nothing: {tally:?}");
         assert!(tally.paused * 40 > tally.queries, "the ends of pauses bring next to nothing: {tally:?}");
+        assert!(tally.replaced * 40 > tally.queries, "too few queries are replaced: {tally:?}");
+        assert!(tally.replaced_brought * 100 > tally.queries, "what takes a place brings next to nothing: {tally:?}");
+        assert!(tally.checkpoints > 0, "no checkpoint takes anything in: {tally:?}");
+        assert!(tally.from_log > 0, "none begins again from the log alone: {tally:?}");
+        assert!(tally.from_checkpoint > 0, "none begins again from a checkpoint: {tally:?}");
+        for (form, filled) in FORMS.iter().zip(tally.filled_forms) {
+            assert!(filled > 0, "no query of the form {form:?} has an answer: {tally:?}");
+        }
     }
+}
+
+fn unordered(text: &str) -> Query {
+    Query { text: text.to_owned(), ordered: false, form: None }
+}
+
+/// Each record by itself, without what most tests here do without.
+fn plain(workers: usize, batches_per_life: Option<usize>, begins: Vec<Begin>) -> Setting {
+    let (pauses, replacements, checkpoints) = (Vec::new(), Vec::new(), Vec::new());
+    Setting { workers, batch_size: 1, batches_per_life, begins, pauses, replacements, checkpoints, clock: None }
 }
 
 /// Also where the engine ends in between.
@@ -103,12 +123,12 @@ fn all_ways_to_answer_a_query_agree() {
 fn what_time_and_the_end_of_a_pause_bring_is_compared() {
     let t = |n, after: u64| Change::Property(n, "t", Value::Integer((BEGIN + after) as i64));
     let records = vec![vec![t(0, 3)], vec![t(1, 9)], vec![t(0, 12)], vec![Change::Property(1, "x", Value::Integer(1))]];
-    let query = Query { text: "MATCH (n) WHERE timestamp() - n.t > 2 RETURN id(n) AS n, n.t AS t".to_owned(), ordered: false };
+    let query = unordered("MATCH (n) WHERE timestamp() - n.t > 2 RETURN id(n) AS n, n.t AS t");
     for (rests, pauses) in [(false, Vec::new()), (true, vec![Some(Pause { after: 1, batches: 1 })])] {
         let paused = pauses.len();
         let begins = vec![Begin { after: 0, baseline: Baseline::All }];
         let clock = Some(vec![Passing { before: 3, rests, after: 2 }]);
-        let setting = Setting { workers: 2, batch_size: 1, batches_per_life: Some(2), begins, pauses, clock };
+        let setting = Setting { pauses, clock, ..plain(2, Some(2), begins) };
         let history = History { open_cypher: false, records: records.clone() };
         match World::new(history, setting).live(std::slice::from_ref(&query)) {
             // After 6, 12 and 15 ms.
@@ -118,14 +138,73 @@ fn what_time_and_the_end_of_a_pause_bring_is_compared() {
     }
 }
 
+/// Also where the engine ends while the other catches up, where rows are held back, and where checkpoints have most of the log.
+#[test]
+fn what_another_query_brings_in_the_place_of_one_is_compared() {
+    let label = |n, label, present| Change::Label(n, label, present);
+    let x = |n, value| Change::Property(n, "x", Value::Integer(value));
+    let records = vec![
+        vec![label(0, "A", true), x(0, 1)],
+        vec![label(1, "B", true), x(1, 1)],
+        vec![label(2, "A", true), x(2, 2)],
+        vec![label(0, "B", true)],
+        vec![label(2, "B", true)],
+        vec![label(0, "A", false)],
+        vec![x(1, 3)],
+        vec![label(2, "A", false)],
+    ];
+    let query = unordered("MATCH (n:A) RETURN id(n) AS c0, n.x AS c1");
+    let all = Begin { after: 0, baseline: Baseline::All };
+    // Asked for what it holds after another has taken its place.
+    let later = Begin { after: 1, baseline: Baseline::Later(5) };
+    let relatives = [Relative::Labels, Relative::Properties, Relative::Columns];
+    for (begin, by) in [all, later].into_iter().flat_map(|begin| relatives.map(|by| (begin, by))) {
+        let replacements = vec![Some(Replacement { after: 1, batches: 2, by })];
+        let setting = Setting { replacements, checkpoints: vec![true], ..plain(2, Some(2), vec![begin]) };
+        let history = History { open_cypher: false, records: records.clone() };
+        match World::new(history, setting).live(std::slice::from_ref(&query)) {
+            Ok(tally) => {
+                let installed = tally.any_query + tally.maintained;
+                assert!(tally.any_query == 1 && tally.replaced == installed, "{begin:?}, {by:?}: {tally:?}");
+                assert!(tally.replaced_brought == installed, "{begin:?}, {by:?}: {tally:?}");
+                assert!(tally.replaced_again == installed, "{begin:?}, {by:?}: {tally:?}");
+                // Until it has caught up, all of the log is needed.
+                let from_log = usize::from(begin == all);
+                assert!((tally.from_log, tally.from_checkpoint) == (from_log, 4 - from_log), "{begin:?}, {by:?}: {tally:?}");
+                assert!(tally.checkpoints >= 3, "{begin:?}, {by:?}: {tally:?}");
+            }
+            Err(difference) => panic!("{begin:?}, {by:?}: {}", difference.what),
+        }
+    }
+}
+
+/// Asked for, all of the answer fails; maintained, the row alone is left out.
+#[test]
+fn a_row_that_fails_is_left_out_by_itself() {
+    let edge = |target| Change::Edge(Edge { source: 0, kind: "R", target, ordinal: 0 }, true);
+    let x = |n, value| Change::Property(n, "x", Value::Integer(value));
+    let records = vec![vec![edge(1), x(1, 5)], vec![edge(2), x(2, 0)], vec![x(2, 2)]];
+    let text = "OPTIONAL MATCH (n1)-[:R]->(n2) WITH n1, n2, 10 / n2.x AS w3 RETURN n2.x AS c0, w3 AS c1";
+    let query = Query { form: Some(Form::Fails), ..unordered(text) };
+    let setting = plain(1, None, vec![Begin { after: 0, baseline: Baseline::All }]);
+    match World::new(History { open_cypher: false, records }, setting).live(std::slice::from_ref(&query)) {
+        Ok(tally) => {
+            assert!(tally.any_query == 1 && tally.failed == 0, "{tally:?}");
+            // Of three looks it fails at the second, with another row beside.
+            assert_eq!((tally.filled, tally.filled_forms[Form::Fails as usize]), (2, 1), "{tally:?}");
+        }
+        Err(difference) => panic!("{}", difference.what),
+    }
+}
+
 /// What lies there when the first query comes is not walked: a node of many edges must be looked through with it nevertheless.
 #[test]
 fn edges_that_were_there_before_the_first_query_are_walked() {
     let edge = |source| Change::Edge(Edge { source, kind: "T", target: 0, ordinal: 0 }, true);
     let records = vec![vec![Change::Exists(0, true), Change::Exists(1, true)], vec![edge(0)], vec![edge(5)]];
     let begins = vec![Begin { after: 0, baseline: Baseline::All }];
-    let setting = Setting { workers: 1, batch_size: 1, batches_per_life: Some(3), begins, pauses: Vec::new(), clock: None };
-    let query = Query { text: "MATCH (n3)--()--() RETURN n3.x".to_owned(), ordered: false };
+    let setting = plain(1, Some(3), begins);
+    let query = unordered("MATCH (n3)--()--() RETURN n3.x");
     for _ in 0..10 {
         let history = History { open_cypher: true, records: records.clone() };
         if let Err(difference) = World::new(history, setting.clone()).live(std::slice::from_ref(&query)) {
@@ -142,8 +221,8 @@ fn a_path_is_unwound_into_its_nodes_and_edges() {
     first.push(edge(0, 1, true));
     let records = vec![first, vec![edge(1, 2, true)], vec![edge(2, 2, true)], vec![edge(0, 1, false)]];
     let begins = vec![Begin { after: 0, baseline: Baseline::All }];
-    let setting = Setting { workers: 1, batch_size: 1, batches_per_life: None, begins, pauses: Vec::new(), clock: None };
-    let query = Query { text: "MATCH p = (a)-[r:R]->(b) UNWIND p AS x RETURN x".to_owned(), ordered: false };
+    let setting = plain(1, None, begins);
+    let query = unordered("MATCH p = (a)-[r:R]->(b) UNWIND p AS x RETURN x");
     for open_cypher in [false, true] {
         let history = History { open_cypher, records: records.clone() };
         match World::new(history, setting.clone()).live(std::slice::from_ref(&query)) {

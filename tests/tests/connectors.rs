@@ -474,8 +474,9 @@ fn dead_letters_are_waited_for_and_what_refuses_them_for_good_fails_the_stream()
     assert_eq!(counted(&weir), (2, 1), "nothing goes past it");
     endpoint.answer_with(200, Duration::ZERO);
     weir.post(&format!("{STREAMS}/refused:resume"), &Json::Null).expect(200);
-    weir.wait_ingest("refused", "Completed", PATIENCE);
+    let info = weir.wait_ingest("refused", "Completed", PATIENCE);
     assert_eq!(counted(&weir), (2, 2));
+    assert_eq!(info["failedRecords"]["count"], 1, "it came twice, and is counted once: {info}");
     // One that waits can be stopped.
     endpoint.answer_with(503, Duration::ZERO);
     weir.post(STREAMS, &body("stopped")).expect(201);
@@ -483,6 +484,45 @@ fn dead_letters_are_waited_for_and_what_refuses_them_for_good_fails_the_stream()
     let begun = Instant::now();
     weir.delete(&format!("{STREAMS}/stopped")).expect(200);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    weir.stop();
+}
+
+/// Nothing comes after the record that fails, and its source stays open.
+#[test]
+fn a_stream_of_which_a_dead_letter_is_refused_fails_without_another_record() {
+    let endpoint = Endpoint::start("/never");
+    let home = Home::new();
+    let boxes = json!([{"type": "HttpEndpoint", "url": format!("http://{}/failed", endpoint.address())}]);
+    let body = json!({"name": "open", "source": {"type": "HttpPush", "format": {"type": "Json"}},
+        "query": "CREATE (:Record {quotient: 1 / $that.n})",
+        "onRecordError": {"deadLetterQueueSettings": {"destinations": boxes}}});
+    let weir = home.start(RESUME);
+    weir.post(STREAMS, &body).expect(201);
+    let say = |records: &str| {
+        let lines = [("Content-Type", "application/x-ndjson")];
+        weir.send("POST", &format!("{STREAMS}/open/records"), &lines, records.as_bytes())
+    };
+    let fails = |records: u64| {
+        let info = weir.wait_ingest("open", "Failed", PATIENCE);
+        let message = info["message"].as_str().unwrap_or_default();
+        assert!(message.contains("a dead letter cannot be delivered") && message.contains("401"), "{info}");
+        assert_eq!(info["failedRecords"]["count"], records, "{info}");
+        weir.post(&format!("{STREAMS}/open:resume"), &Json::Null).expect(200);
+    };
+    say("{\"n\": 1}\n").expect(200);
+    endpoint.answer_with(401, Duration::ZERO);
+    // Its query fails, so it has been passed when that is told. Whoever sent it is not to send it again.
+    say("{\"n\": 0}\n").expect(200);
+    fails(1);
+    assert!(weir.log().contains("1 may be lost"), "{}", weir.log());
+    // It does not decode, and nothing goes past it.
+    say("{\n").expect(503);
+    fails(2);
+    endpoint.answer_with(200, Duration::ZERO);
+    say("{\n").expect(200);
+    let info = stream(&weir, "open");
+    assert_eq!((&info["status"], &info["failedRecords"]["count"]), (&json!("RUNNING"), &json!(2)), "{info}");
+    assert_eq!(weir.rows("MATCH (n:Record) RETURN count(n)")[0][0], 1);
     weir.stop();
 }
 
@@ -571,6 +611,39 @@ fn a_standing_query_that_is_deleted_posts_nothing_more() {
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(endpoint.received(), posted);
     assert!(posted < 100, "{posted}");
+    weir.stop();
+}
+
+#[test]
+fn a_standing_query_that_is_deleted_delivers_what_it_has_found() {
+    const RESULTS: u64 = 120;
+    let endpoint = Endpoint::start("/never");
+    // The first request of each, and no other: an output that works is given its time from when it asks.
+    endpoint.answer_with(200, Duration::from_secs(3));
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let to =
+        |path: &str| json!({"type": "PostToEndpoint", "url": format!("http://{}{path}", endpoint.address()), "parallelism": 1});
+    let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n:Hit) RETURN n.x AS x"});
+    let outputs = json!({"one": to("/one"), "two": to("/two")});
+    weir.post("/api/v1/query/standing/q", &json!({"pattern": pattern, "outputs": outputs})).expect(201);
+    let hit = |x: u64| drop(weir.query(&format!("CREATE (:Hit {{x: {x}}})")).expect(200));
+    hit(0);
+    wait_until("both are asked", PATIENCE, || endpoint.received() >= 2);
+    std::thread::sleep(Duration::from_millis(100));
+    endpoint.answer_with(200, Duration::from_millis(5));
+    // Each comes by itself: that is more than an output has room for while its first request is under way.
+    (1..RESULTS).for_each(hit);
+    weir.delete("/api/v1/query/standing/q").expect(200);
+    let posted = endpoint.take();
+    for path in ["/one", "/two"] {
+        let values: Vec<u64> =
+            posted.iter().filter(|(to, _)| to == path).filter_map(|(_, body)| body["data"]["x"].as_u64()).collect();
+        assert!(values.iter().copied().eq(0..RESULTS), "{path}: {values:?}\n{}", weir.log());
+    }
+    assert!(!weir.log().contains("are gone with it"), "{}", weir.log());
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(endpoint.received(), 0, "nothing comes behind the answer");
     weir.stop();
 }
 

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
+use weir_tests::endpoint::Endpoint;
 use weir_tests::service::{Home, RESULTS_MAX, Weir, wait_until};
 use weir_tests::socket::Socket;
 
@@ -247,4 +248,81 @@ fn who_listens_to_an_output_goes_on_with_what_takes_its_place() {
     set(&weir, 2, 2);
     assert_eq!((before.expect(), after.expect()), (json!({"i": 2}), json!({"ten": 20})));
     assert_eq!(home.wait_lines("two.jsonl", 1), [json!({"ten": 20})]);
+}
+
+#[test]
+fn ids_are_texts_in_queries_of_v2_and_ids_in_those_of_v1() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let query = "MATCH (n) WHERE n.i = 1 RETURN id(n) AS id, [id(n)] AS ids, {id: id(n)} AS map";
+    // That it is taken says that no node is looked for by a scan.
+    let asks = "MATCH (n) WHERE id(n) = $that.data.id AND strId(n) = $that.data.map.id \
+        RETURN n.name AS name, $that.data.id = id(n) AS id, $that.data.ids = [strId(n)] AS texts";
+    let body = json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": query},
+        "outputs": {"old": asking(asks, 16, file("old.jsonl"))}});
+    weir.post(PLACE, &body).expect(201);
+    let more = "'user ' + $that.data.id = 'user ' + strId(n) AS joined, idFrom('alert', $that.data.id) = idFrom('alert', strId(n)) AS derived";
+    let add = |workflow: Json| weir.post(&format!("{PLACE_V2}/outputs"), &workflow).expect(201);
+    add(json!({"name": "new", "resultEnrichment": {"query": format!("{asks}, {more}")},
+        "destinations": [{"type": "File", "path": "new.jsonl"}]}));
+    // A destination, with the data alone, and behind another query.
+    add(json!({"name": "end", "preEnrichmentTransformation": {"type": "InlineData"}, "destinations": [
+        {"type": "CypherQuery", "query": "MATCH (n) WHERE id(n) = $that.id SET n.told = 'by ' + $that.id"}]}));
+    add(json!({"name": "behind", "resultEnrichment": {"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN id(n) AS id"},
+        "destinations": [{"type": "CypherQuery", "query": "MATCH (n) WHERE id(n) = $that.id SET n.behind = 'by ' + $that.id"}]}));
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('a') SET n.name = 'Ann', n.i = 1");
+    let old = home.wait_lines("old.jsonl", 1).remove(0);
+    assert_eq!(old["data"], json!({"name": "Ann", "id": true, "texts": false}));
+    let new = home.wait_lines("new.jsonl", 1).remove(0);
+    assert_eq!(new, json!({"name": "Ann", "id": false, "texts": true, "joined": true, "derived": true}));
+    let written = "MATCH (n) WHERE id(n) = idFrom('a') RETURN n.told = 'by ' + strId(n), n.behind = 'by ' + strId(n)";
+    wait_until("both have written", RESULTS_MAX, || weir.rows(written) == [json!([true, true])]);
+}
+
+#[test]
+fn who_listens_to_a_workflow_hears_each_result_once_whatever_becomes_of_its_destinations() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.i > -1 RETURN n.i AS i"});
+    weir.post(PLACE, &json!({"pattern": pattern, "includeCancellations": true, "outputs": {}})).expect(201);
+    let (refuses, hangs) = (Endpoint::start(""), Endpoint::start(""));
+    refuses.answer_with(400, Duration::ZERO);
+    hangs.answer_with(200, Duration::from_secs(60));
+    let url = |endpoint: &Endpoint| format!("http://{}/", endpoint.address());
+    let fail = json!({"type": "Fail"});
+    let post = |to: &Endpoint| json!({"type": "HttpEndpoint", "url": url(to), "parallelism": 1, "onResultError": fail});
+    let place = format!("{PLACE_V2}/outputs");
+    let listen = |name: &str, first: Json, enrichment: Option<&str>| {
+        let mut workflow = json!({"name": name, "destinations": [first, {"type": "File", "path": format!("{name}.jsonl")}]});
+        if let Some(query) = enrichment {
+            workflow["resultEnrichment"] = json!({"query": query});
+        }
+        weir.post(&place, &workflow).expect(201);
+        ["tapPreEnrichment", "tap"].map(|tap| Socket::open(&weir, &format!("{place}/{name}:{tap}")).expect("a socket"))
+    };
+    let slack = json!({"type": "Slack", "hookUrl": url(&refuses), "onlyPositiveMatchData": true});
+    let mut fails = listen("fails", post(&refuses), None);
+    let mut slack = listen("slack", slack, None);
+    let [mut hung, mut rows] = listen("hangs", post(&hangs), Some("UNWIND [1, 2] AS x RETURN $that.data.i * 10 + x AS i"));
+    // More commits than an output that hangs has room for.
+    let many = 1..=200;
+    for i in many.clone() {
+        set(&weir, i, i);
+        if i == 1 {
+            wait_until("the first has failed", RESULTS_MAX, || state(&weir, "fails") == "Failed");
+        }
+    }
+    for i in many {
+        for socket in fails.iter_mut().chain(&mut slack).chain([&mut hung]) {
+            let result = socket.expect();
+            assert_eq!((&result["data"]["i"], &result["meta"]["isPositiveMatch"]), (&json!(i), &json!(true)), "{result}");
+        }
+        assert_eq!([rows.expect(), rows.expect()], [1, 2].map(|x| json!({"i": i * 10 + x})));
+    }
+    // The filter is that of the workflow, which has none.
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('number', 7) SET n.i = -7");
+    for socket in fails.iter_mut().chain(&mut slack) {
+        let result = socket.expect();
+        assert_eq!((&result["data"]["i"], &result["meta"]["isPositiveMatch"]), (&json!(7), &json!(false)), "{result}");
+    }
 }

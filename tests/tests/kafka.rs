@@ -731,6 +731,52 @@ fn each_result_is_in_the_topic_once_whoever_is_killed() {
     weir.stop();
 }
 
+/// What the old query told belongs to the transactions before the switch, and what the new one brings to those behind it.
+#[test]
+fn what_a_query_brings_that_takes_the_place_of_another_is_in_the_topic_once() {
+    const EACH: u64 = 8_000;
+    let Some(broker) = shared("a query that is replaced while its results go to Kafka exactly once") else { return };
+    broker.create_topic("replace-in", 1);
+    broker.create_topic("replace-out", 1);
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.workers=2"]);
+    let pattern = |divisor: u64| {
+        let query = format!("MATCH (n) WHERE n.id % {divisor} = 0 RETURN n.id AS id");
+        json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": query}})
+    };
+    let place = "/api/v1/query/standing/divided";
+    let output =
+        json!({"type": "WriteToKafka", "topic": "replace-out", "bootstrapServers": broker.bootstrap(), "exactlyOnce": true});
+    let query = with(pattern(2), json!({"includeCancellations": true, "outputs": {"once": output}}));
+    weir.post(place, &query).expect(201);
+    let more = json!({"autoOffsetReset": "earliest", "maximumPerSecond": 3_000});
+    weir.post("/api/v1/ingest/replace", &ingest(&broker.bootstrap(), json!({"replace-in": [0]}), COUNT, more)).expect(200);
+    let mut records = 0;
+    for divisor in [3, 5, 2, 7, 3] {
+        // They come for some seconds.
+        produce(&broker, "replace-in", 0, records..records + EACH);
+        wait_until("records come", PATIENCE, || counted(&weir).0 > records + EACH / 16);
+        records += EACH;
+        weir.send("PUT", place, &[("content-type", "application/json")], pattern(divisor).to_string().as_bytes()).expect(200);
+    }
+    wait_counted(&weir, records);
+    let net = || {
+        let mut net: BTreeMap<u64, i64> = BTreeMap::new();
+        for line in broker.read("replace-out") {
+            let line: Json = serde_json::from_str(&line).expect("JSON");
+            let positive = line["meta"]["isPositiveMatch"].as_bool().expect("a boolean");
+            *net.entry(line["data"]["id"].as_u64().expect("a number")).or_default() += if positive { 1 } else { -1 };
+        }
+        net.retain(|_, count| *count != 0);
+        net
+    };
+    wait_until("the last result is there", PATIENCE, || net().contains_key(&((records - 1) / 3 * 3)));
+    let (found, expected): (_, BTreeMap<u64, i64>) = (net(), (0..records).step_by(3).map(|id| (id, 1)).collect());
+    let wrong: BTreeSet<_> = expected.keys().chain(found.keys()).filter(|id| expected.get(id) != found.get(id)).collect();
+    assert!(wrong.is_empty(), "{} of {} are wrong, from {:?} on", wrong.len(), expected.len(), wrong.first());
+    weir.stop();
+}
+
 #[test]
 fn what_a_network_does_to_connections_loses_nothing() {
     const LEFT_OUT: &str = "Kafka behind a network that cuts, stalls, slows and resets";

@@ -947,6 +947,9 @@ fn results_are_heard_as_they_come() {
     weir.rows("MATCH (n) WHERE id(n) = idFrom('h') SET n.v = 2");
     let data = lines.by_ref().find(|line| line.starts_with("data:{")).expect("a cancellation");
     assert!(data.contains("\"isPositiveMatch\":false"), "{data}");
+    // As recorded: not 404, which the socket answers.
+    let absent = weir.get("/api/v1/query/standing/nope/results").expect(400);
+    assert_eq!(absent.text(), "No Standing Query with the provided name was found");
     weir.stop();
 }
 

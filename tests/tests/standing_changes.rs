@@ -212,7 +212,7 @@ fn what_a_destination_did_not_take_the_next_one_gets() {
 }
 
 #[test]
-fn the_destinations_of_a_workflow_change_one_by_one() {
+fn the_destinations_of_a_workflow_change_into_those_of_the_new_one() {
     let home = Home::new();
     let weir = home.start(&[]);
     create(&weir, true);
@@ -238,6 +238,60 @@ fn the_destinations_of_a_workflow_change_one_by_one() {
     change(&weir, target, &json!({"name": "other", "destinations": [{"type": "Drop"}]})).expect(400);
     weir.stop();
     for (file, lines) in [("out.jsonl", 2), ("two.jsonl", 1), ("three.jsonl", 1), ("four.jsonl", 1)] {
+        assert_eq!(home.lines(file).len(), lines, "{file}");
+    }
+}
+
+#[test]
+fn a_workflow_is_changed_with_all_its_destinations_or_stays_as_it_was() {
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    create(&weir, true);
+    let place = "/api/v2/graph/quine/standingQueries/adults";
+    let target = format!("{place}/outputs/file");
+    let to = |paths: &[&str]| {
+        let destinations: Vec<Json> = paths.iter().map(|path| json!({"type": "File", "path": path})).collect();
+        json!({"destinations": destinations})
+    };
+    let shown = |weir: &Weir| weir.get(place).expect(200).json()["outputs"].take();
+    change(&weir, &target, &to(&["out.jsonl", "two.jsonl"])).expect(200);
+    let before = shown(&weir);
+    let mut expected = Vec::new();
+    let refusals = [
+        // Known before one of the old ones is disturbed.
+        ("ann", ["four.jsonl", "no/such/directory/five.jsonl", "six.jsonl"], "no/such/directory/five.jsonl"),
+        // Known when they have ended: the second one goes on in its file, which the third one cannot have, too.
+        ("bob", ["four.jsonl", "two.jsonl", "two.jsonl"], "another output writes to this file"),
+    ];
+    for (name, paths, why) in refusals {
+        let refused = change(&weir, &target, &to(&paths)).expect(400).text();
+        assert!(refused.contains("The output 'file' stays as it was: ") && refused.contains(why), "{refused}");
+        assert_eq!(shown(&weir), before, "{why}");
+        set(&weir, name, 40);
+        expected.push((true, json!(name)));
+        for file in ["out.jsonl", "two.jsonl"] {
+            assert_eq!(results(&home.wait_lines(file, expected.len())), expected, "{file}: {why}");
+        }
+    }
+    // Nothing was delivered to a part of what was refused, and nothing of it is there after a restart.
+    weir.stop();
+    weir = home.start(&[]);
+    assert_eq!(shown(&weir), before);
+    assert!(home.lines("four.jsonl").is_empty() && home.lines("six.jsonl").is_empty());
+    // Each takes what another one had, which is free when all of them have ended; one goes.
+    change(&weir, &target, &to(&["two.jsonl", "out.jsonl", "three.jsonl"])).expect(200);
+    set(&weir, "eve", 20);
+    for (file, lines) in [("out.jsonl", 3), ("two.jsonl", 3), ("three.jsonl", 1)] {
+        home.wait_lines(file, lines);
+    }
+    change(&weir, &target, &to(&["three.jsonl", "two.jsonl"])).expect(200);
+    set(&weir, "tim", 30);
+    let all = ["ann", "bob", "eve", "tim"].map(|name| (true, json!(name)));
+    for (file, expected) in [("out.jsonl", &all[..3]), ("two.jsonl", &all[..]), ("three.jsonl", &all[2..])] {
+        assert_eq!(results(&home.wait_lines(file, expected.len())), expected, "{file}");
+    }
+    weir.stop();
+    for (file, lines) in [("out.jsonl", 3), ("two.jsonl", 4), ("three.jsonl", 2), ("four.jsonl", 0)] {
         assert_eq!(home.lines(file).len(), lines, "{file}");
     }
 }
@@ -785,6 +839,130 @@ fn a_query_whose_destination_hangs_is_deleted_at_once() {
     let begun = Instant::now();
     weir.delete(PLACE).expect(200);
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // What it did not take is told, and nothing of the one that took all.
+    let left = |log: &str| log.lines().filter(|line| line.contains("are gone with it: 1")).count();
+    wait_until("what is left is told", RESULTS_MAX, || left(&weir.log()) > 0);
+    assert_eq!(weir.log().matches("are gone with it").count(), 1, "{}", weir.log());
+    weir.stop();
+}
+
+#[test]
+fn a_query_whose_outputs_have_everything_is_deleted_at_once() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    create(&weir, false);
+    set(&weir, "ann", 20);
+    home.wait_lines("out.jsonl", 1);
+    // By then the log says that it is delivered, which is no work for the query.
+    sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    weir.delete(PLACE).expect(200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    weir.stop();
+}
+
+/// Who adds or removes an output may have found a query that is deleted before it is their turn.
+#[test]
+fn a_query_that_was_deleted_does_not_come_back_with_a_change_of_its_outputs() {
+    const SLOW: &str = "/api/v1/query/standing/slow";
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/none");
+    endpoint.answer_with(200, Duration::from_secs(3));
+    let place = format!("{PLACE}/output");
+    for (age, removes) in [(20, false), (21, true)] {
+        create(&weir, false);
+        let pattern =
+            json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.age > 17 RETURN n.age AS age"});
+        let hook = json!({"type": "PostToEndpoint", "url": format!("http://{}/", endpoint.address()), "parallelism": 1});
+        weir.post(SLOW, &json!({"pattern": pattern, "outputs": {"hook": hook}})).expect(201);
+        endpoint.take();
+        set(&weir, "ann", age);
+        wait_until("it is asked", RESULTS_MAX, || endpoint.received() > 0);
+        std::thread::scope(|scope| {
+            // Until this one has its answer, changes of others wait.
+            scope.spawn(|| weir.delete(SLOW).expect(200));
+            wait_until("it is being deleted", RESULTS_MAX, || weir.get(SLOW).status == 404);
+            let deleted = scope.spawn(|| weir.delete(PLACE));
+            sleep(Duration::from_millis(300));
+            let changed = match removes {
+                true => weir.delete(&format!("{place}/file")),
+                false => weir.post(&format!("{place}/more"), &json!({"type": "Drop"})),
+            };
+            deleted.join().expect("it is answered").expect(200);
+            // Mostly the first that waited is the first to go on.
+            let first = if removes { 200 } else { 201 };
+            assert!([404, first].contains(&changed.status), "{}", changed.shown());
+        });
+        weir.get(PLACE).expect(404);
+    }
+    weir.stop();
+    let weir = home.start(&[]);
+    weir.get(PLACE).expect(404);
+    assert_eq!(weir.get("/api/v1/query/standing").expect(200).json(), json!([]));
+    weir.stop();
+}
+
+/// Whatever id the query has in each.
+#[test]
+fn two_runs_over_the_same_rows_have_one_hash() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    let values = "MATCH (n) WHERE n.age = 40 RETURN n.name AS name, n.age AS age";
+    let modes = [
+        ("MultipleValues", values),
+        ("AnyQuery", values),
+        ("DistinctId", "MATCH (n) WHERE n.age = 40 RETURN DISTINCT id(n) AS id"),
+    ];
+    for (mode, query) in modes {
+        let pattern = json!({"type": "Cypher", "mode": mode, "query": query});
+        let body = json!({"pattern": pattern, "shouldCalculateResultHashCode": true, "outputs": {}});
+        let run = |names: [&str; 2]| {
+            weir.post(PLACE, &body).expect(201);
+            names.iter().for_each(|name| set(&weir, name, 40));
+            let stats = || weir.get(PLACE).expect(200).json()["stats"]["local"].take();
+            wait_until("both have come", RESULTS_MAX, || stats()["rates"]["count"] == 2);
+            let hash = stats()["outputHashCode"].take();
+            weir.delete(PLACE).expect(200);
+            names.iter().for_each(|name| set(&weir, name, 1));
+            hash
+        };
+        let hash = run(["ann", "bob"]);
+        assert!(hash.is_string() && hash != "0", "{mode}: {hash}");
+        assert_eq!(run(["bob", "ann"]), hash, "{mode}");
+        assert_ne!(run(["ann", "eve"]), hash, "{mode}");
+    }
+    weir.stop();
+}
+
+#[test]
+fn all_that_is_wrong_with_outputs_of_v2_is_told_together() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.age = 40 RETURN DISTINCT id(n) AS id"});
+    let to_two = |name: &str, query: &str| {
+        let enrichment = json!({"query": query});
+        json!({"name": name, "resultEnrichment": enrichment, "destinations": [{"type": "Drop"}, {"type": "Drop"}]})
+    };
+    let errors = |outputs: Json| {
+        let body = json!({"name": "adults", "pattern": pattern, "outputs": outputs});
+        weir.post("/api/v2/graph/quine/standingQueries", &body).expect(400).json()["errors"].take()
+    };
+    let right = json!({"name": "right", "destinations": [{"type": "Drop"}]});
+    let (unknown, scans) = (to_two("unknown", "RETURN $nobody AS x"), to_two("scans", "MATCH (n) RETURN n.name AS name"));
+    // One alone as ever, and once for all destinations.
+    let one = errors(json!([right, unknown]));
+    assert_eq!((one.as_array().map(Vec::len), &one[0]["type"]), (Some(1), &json!("CypherError")), "{one}");
+    let both = errors(json!([unknown, right, scans]));
+    assert_eq!(both.as_array().map(Vec::len), Some(2), "{both}");
+    for (at, name, why) in [(0, "unknown", "nobody"), (1, "scans", "full node scan")] {
+        let told = both[at]["message"].as_str().unwrap_or_default();
+        assert!(told.starts_with(&format!("The output '{name}': ")) && told.contains(why), "{both}");
+    }
+    // v1 has one error.
+    let output = |query: &str| json!({"type": "CypherQuery", "query": query});
+    let outputs = json!({"one": output("RETURN $nobody AS x"), "two": output("MATCH (n) RETURN n.name AS name")});
+    let told = weir.post(PLACE, &json!({"pattern": pattern, "outputs": outputs})).expect(400).json();
+    assert_eq!(told.as_array().map(Vec::len), Some(1), "{told}");
+    weir.get(PLACE).expect(404);
     weir.stop();
 }
 

@@ -113,6 +113,36 @@ fn an_expression_without_a_value_is_told() {
     assert!(fails.starts_with("no value: ((10 / a.i) > 2): "), "{answer}");
 }
 
+/// Of a query whose columns show no node: rows are found by their values and their ids, and of values that are in no row it is
+/// told how far those get that have them, though others match.
+#[test]
+fn where_no_column_shows_a_node() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("UNWIND [[50, 'ann'], [51, 'bob'], [52, 'cid']] AS p MATCH (n) WHERE id(n) = p[0] SET n:Person, n.name = p[1]");
+    weir.rows("UNWIND [50, 52] AS p MATCH (n), (d) WHERE id(n) = p AND id(d) = 2 CREATE (n)-[:OWNS]->(d)");
+    create(&weir, "owners", "MultipleValues", "MATCH (p:Person)-[:OWNS]->(d) RETURN p.name AS name, d.risk AS risk");
+    let place = "/api/v1/query/standing/owners";
+    let answer = ask(&weir, place, json!({"data": {"name": "cid"}}));
+    let found = &answer["matches"][0];
+    assert_eq!((&found["data"], &found["nodes"]["p"]), (&json!({"name": "cid", "risk": 9}), &json!("52")), "{answer}");
+    let by_id = ask(&weir, place, json!({"resultId": found["resultId"]}));
+    assert_eq!((&by_id["matches"], &by_id["gaveUp"]), (&answer["matches"], &json!(false)), "{by_id}");
+    let answer = ask(&weir, place, json!({"data": {"name": "bob"}}));
+    assert_eq!((&answer["matches"], answer["whyNot"].as_array().map(Vec::len)), (&json!([]), Some(1)), "{answer}");
+    let stop = &answer["whyNot"][0];
+    assert_eq!(stop["fails"], "no edge (p:Person)-[:OWNS]->(d) at (p:Person)", "{answer}");
+    assert_eq!(stop["nodes"], json!({"p": "51"}), "{answer}");
+    assert_eq!(answer["otherResults"].as_array().map(Vec::len), Some(2), "{answer}");
+    let answer = ask(&weir, place, json!({"resultId": "00000000-0000-0000-0000-000000000001"}));
+    assert_eq!(answer["whyNot"][0]["fails"], "no row of the answer has this id", "{answer}");
+    assert_eq!(answer["otherResults"].as_array().map(Vec::len), Some(2), "{answer}");
+    // Where nothing matches at all, an id says no less than that.
+    weir.rows("MATCH (p:Person)-[r:OWNS]->() DELETE r");
+    let answer = ask(&weir, place, json!({"resultId": found["resultId"]}));
+    assert_eq!(answer["whyNot"][0]["fails"], "no edge (p:Person)-[:OWNS]->(d) at (p:Person)", "{answer}");
+}
+
 /// The number of a tick, which is text.
 fn tick(since: &Json) -> u64 {
     since["tick"].as_str().and_then(|tick| tick.parse().ok()).unwrap_or_else(|| panic!("no tick: {since}"))

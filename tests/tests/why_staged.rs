@@ -103,6 +103,14 @@ fn a_group_is_told_with_its_rows_and_their_facts() {
     assert_eq!(answer["whyNot"][0]["fails"], "no edge (c:Customer)-[:PLACED]->(o:Order) at (c:Customer)", "{answer}");
     let answer = ask(&weir, &place, json!({"data": {"name": "ann", "orders": 4}}));
     assert_eq!(answer["otherResults"], json!([{"name": "ann", "orders": 3, "total": 21}]), "{answer}");
+    // A value that is in no row, though others are: how far those get that have it.
+    let counts = keep(&weir, "counts", "MATCH (c:Customer)-[:PLACED]->(o:Order) RETURN c.name AS name, count(o) AS orders");
+    let answer = ask(&weir, &counts, json!({"data": {"name": "cid"}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!(stop["fails"], "no edge (c:Customer)-[:PLACED]->(o:Order) at (c:Customer)", "{answer}");
+    assert_eq!(stop["nodes"], json!({"c": "3"}), "{answer}");
+    let answer = ask(&weir, &counts, json!({"data": {"name": "dan"}}));
+    assert_eq!(answer["whyNot"][0]["fails"], "no match of the pattern has these values", "{answer}");
     // What was asked of the past.
     weir.rows("MATCH (c)-[r:PLACED]->(o) WHERE id(o) = 12 DELETE r");
     assert_eq!(ask(&weir, &place, json!({"data": {"name": "ann"}}))["whyNot"][0]["values"], json!({"orders": 2}));

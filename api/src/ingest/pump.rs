@@ -17,7 +17,7 @@
 //! after a kill there they come again. So less is read at once where records are large.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -129,8 +129,31 @@ impl Pace {
     }
 }
 
-/// Positions committed and perhaps not yet durable, in order.
-type Committed = Arc<Mutex<VecDeque<(Tick, Position)>>>;
+/// What the committing thread tells the one that reads.
+#[derive(Default)]
+struct Committed {
+    /// Positions committed and perhaps not yet durable, in order.
+    positions: Mutex<VecDeque<(Tick, Position)>>,
+    /// That thread has ended.
+    over: AtomicBool,
+}
+
+impl Committed {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+}
+
+/// Says that the committing thread ends, in whichever way: whoever reads would learn it only with the next batch otherwise, and
+/// perhaps none comes.
+struct Over<'a>(&'a Stream, &'a Committed);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.1.over.store(true, Ordering::Release);
+        self.0.tell_in_pause();
+    }
+}
 
 /// Why a stream failed.
 struct Failed {
@@ -171,9 +194,8 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
     let mut quiet_time = QUIET_TIME;
     loop {
         match attempt(stream, context, rested.take(), quiet_time) {
-            Ok(Ended::Exhausted) => stream.end(Status::Completed, None),
-            Ok(Ended::Stopped) => return,
-            Ok(Ended::Quiet(resting)) => match stream.rest_until_called(resting, engine, context) {
+            Ok((Ended::Exhausted, _)) => stream.end(Status::Completed, None),
+            Ok((Ended::Quiet, Some(resting))) => match stream.rest_until_called(resting, engine, context) {
                 None => return,
                 awake => {
                     rested = awake;
@@ -181,6 +203,7 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
                     continue;
                 }
             },
+            Ok((Ended::Stopped | Ended::Quiet, _)) => return,
             Err(Failed { reason, passing }) => {
                 let pause = if passing { restarts.next() } else { None };
                 if let Some(pause) = pause {
@@ -200,45 +223,52 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
     stream.store_end(engine);
 }
 
-/// From opening the source, or from where it rested, to its end.
-fn attempt(stream: &Stream, context: &SourceContext, rested: Option<Resting>, quiet_time: Duration) -> Result<Ended, Failed> {
-    let (committed, pace) = (Committed::default(), Pace::new());
+/// From opening the source, or from where it rested, to its end; where it is quiet, with what stays behind.
+fn attempt(
+    stream: &Stream,
+    context: &SourceContext,
+    rested: Option<Resting>,
+    quiet_time: Duration,
+) -> Result<(Ended, Option<Resting>), Failed> {
+    let (committed, pace, mut opened) = (Committed::default(), Pace::new(), rested);
     let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
     std::thread::scope(|scope| {
         let named = weir_connectors::thread::named("commit", &stream.name);
         // The receiver goes when the thread does, or whoever sends would wait for ever.
         let committer = named.spawn_scoped(scope, {
             let ways = (&committed, &pace);
-            move || commit(stream, context, receiver, ways)
+            move || {
+                let _over = Over(stream, ways.0);
+                commit(stream, context, receiver, ways)
+            }
         });
         let read = match &committer {
-            Ok(_) => read(stream, context, (rested, quiet_time), sender, (&committed, &pace)),
+            Ok(_) => read(stream, context, (&mut opened, quiet_time), sender, (&committed, &pace)),
             Err(error) => Err(Failed::for_good(format!("no thread could be started: {error}"))),
         };
-        // The committing thread ends when there is nothing more to come; what it says counts for more.
-        let all = match committer.map(|thread| thread.join()) {
+        // The committing thread ends when there is nothing more to come.
+        let commit = committer.map(|thread| thread.join());
+        // Whatever has failed, what was committed before has had its effect: a source that does not hear of it gives it again.
+        let told = opened.iter_mut().try_for_each(|at| acknowledge(stream, &mut at.source, &committed).map(drop));
+        // What that thread says counts for more.
+        let all = match commit {
             Ok(Ok(commit)) => commit?,
             Ok(Err(_)) => return Err(Failed::for_good(BUG.to_owned())),
             Err(_) => false,
         };
-        let (mut ended, source) = read?;
-        if let Some(mut source) = source {
-            acknowledge(stream, &mut source, &committed)?;
-        }
-        if let Ended::Quiet(resting) = &mut ended {
-            // A batch that took long may have been under way.
-            acknowledge(stream, &mut resting.source, &committed)?;
-        }
+        let ended = read?;
+        told?;
         if !all {
             // The source may be at its end; the stream is not.
-            return Ok(Ended::Stopped);
+            return Ok((Ended::Stopped, None));
         }
-        if let Ended::Quiet(_) = ended {
-            return Ok(ended);
+        if matches!(ended, Ended::Quiet) {
+            return Ok((ended, opened));
         }
+        drop(opened);
         // Whoever sees the stream as completed may count on reading all of it.
         let visible = in_time(stream, || stream.graph.wait_visible().map(Some))?;
-        Ok(if visible.is_some() { ended } else { Ended::Stopped })
+        Ok((if visible.is_some() { ended } else { Ended::Stopped }, None))
     })
 }
 
@@ -246,11 +276,11 @@ enum Ended {
     Exhausted,
     Stopped,
     /// Nothing comes, and nothing is under way.
-    Quiet(Resting),
+    Quiet,
 }
 
 /// Opens the source where the stream stands, and what reads its records. None when the stream is to end before they can be.
-fn open(stream: &Stream, context: &SourceContext) -> Result<Option<Resting>, ConnectorError> {
+fn open(stream: &Stream, context: &SourceContext, committed: &Committed) -> Result<Option<Resting>, ConnectorError> {
     let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
     loop {
         let source = stream.config.open(context, from.as_ref());
@@ -265,64 +295,63 @@ fn open(stream: &Stream, context: &SourceContext) -> Result<Option<Resting>, Con
             }
             Err(error) => return Err(error),
         }
-        if !stream.wait_unless_stopping(OPEN_PAUSE) || !stream.may_go_on() {
+        if !stream.wait_unless_stopping(OPEN_PAUSE) || !stream.may_go_on() || committed.is_over() {
             return Ok(None);
         }
     }
 }
 
-/// Reads until there is no more or the stream is stopped. Gives the source back, for its last acknowledgement.
+/// Reads until there is no more, the stream is stopped, or nothing is committed any more. The source stays where it was opened,
+/// for its last acknowledgement, also after an error.
 fn read(
     stream: &Stream,
     context: &SourceContext,
-    (rested, quiet_time): (Option<Resting>, Duration),
+    (opened, quiet_time): (&mut Option<Resting>, Duration),
     batches: Sender<Batch>,
     (committed, pace): (&Committed, &Pace),
-) -> Result<(Ended, Option<RecordStream>), Failed> {
-    let opened = match rested {
-        // Its source is there, and is looked after also in a pause.
-        Some(rested) => Some(rested),
-        // A stream that begins paused or restored opens its source when it is started.
-        None if !stream.may_go_on() => None,
-        None => open(stream, context)?,
-    };
-    let Some(Resting { mut source, decoder, mut position }) = opened else { return Ok((Ended::Stopped, None)) };
+) -> Result<Ended, Failed> {
+    // A stream that begins paused or restored opens its source when it is started. That of one that has rested is there, and is
+    // looked after also in a pause.
+    if opened.is_none() && stream.may_go_on() {
+        *opened = open(stream, context, committed)?;
+    }
+    let Some(Resting { source, decoder, position }) = opened else { return Ok(Ended::Stopped) };
     let mut frames = Frames::default();
     let mut transformation = stream.transformation.start(&stream.name).map_err(Failed::for_good)?;
     let (mut sent, mut busy) = (Instant::now(), Instant::now());
     // What a transformation keeps, and who is told of records that failed, is not given up for a while of silence.
     let may_rest = transformation.is_none() && !stream.errors.tells();
     let (mut told, mut room) = (None, usize::MAX);
-    while may_go_on(stream, &mut source, committed, &mut told)? {
+    while may_go_on(stream, source, committed, &mut told)? {
         let limits = pace.limits();
         let limits = Limits { records_max: limits.records_max.min(room), ..limits };
         let progress = source.next(&limits, &mut frames)?;
         let received = Instant::now();
-        told = acknowledge(stream, &mut source, committed)?.or(told);
+        told = acknowledge(stream, source, committed)?.or(told);
         stream.note_trouble(source.trouble());
         stream.note_notice(source.notice());
-        let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
+        let got_on = frames.position != *position && sent.elapsed() >= PROGRESS_INTERVAL;
         if !frames.is_empty() || got_on {
-            let before = std::mem::replace(&mut position, frames.position.clone());
+            let before = std::mem::replace(position, frames.position.clone());
             sent = Instant::now();
-            let give = |batch| hand_over(stream, &batches, batch, (&mut source, committed, &mut told));
+            let give = |batch| hand_over(stream, &batches, batch, (&mut *source, committed, &mut told));
             let read = Read { frames: &frames, before: &before, received };
-            let Some(bytes) = pass_on(stream, &read, &*decoder, &mut transformation, give)? else { break };
+            let Some(bytes) = pass_on(stream, &read, &**decoder, &mut transformation, give)? else { break };
             room = room_after(frames.len(), bytes, room);
             if progress == Progress::More && !frames.full(&limits) {
                 gather(frames.len(), received);
             }
         }
         if progress == Progress::Finished {
-            return Ok((Ended::Exhausted, Some(source)));
+            return Ok(Ended::Exhausted);
         }
-        if !frames.is_empty() || frames.position != position || !lock(committed).is_empty() {
+        if !frames.is_empty() || frames.position != *position || !lock(&committed.positions).is_empty() {
             busy = Instant::now();
         } else if may_rest && batches.is_empty() && busy.elapsed() >= quiet_time {
-            return Ok((Ended::Quiet(Resting { source, decoder, position }), None));
+            return Ok(Ended::Quiet);
         }
     }
-    Ok((Ended::Stopped, Some(source)))
+    Ok(Ended::Stopped)
 }
 
 /// Gives a batch to the committing thread. While there is no room for it the source is looked after as in a pause. False: that
@@ -460,7 +489,7 @@ impl Resting {
 }
 
 /// Waits while the stream is paused, and tells the source meanwhile what becomes durable: somebody may wait for that. False when
-/// it is to end.
+/// it is to end, or nothing is committed any more.
 fn may_go_on(
     stream: &Stream,
     source: &mut RecordStream,
@@ -470,12 +499,16 @@ fn may_go_on(
     let (mut again, mut hold_at) = (DURABLE_PAUSE, Instant::now() + DURABLE_PAUSE);
     let mut tell_at = Instant::now() + again;
     loop {
-        let waiting = lock(committed).len();
+        if committed.is_over() {
+            return Ok(false);
+        }
+        let waiting = lock(&committed.positions).len();
         let time_max = match waiting {
             0 => tell_at.min(hold_at).saturating_duration_since(Instant::now()),
             _ => DURABLE_PAUSE,
         };
-        if let Some(goes_on) = stream.may_go_on_within(time_max, || lock(committed).len() != waiting) {
+        let is_news = || committed.is_over() || lock(&committed.positions).len() != waiting;
+        if let Some(goes_on) = stream.may_go_on_within(time_max, is_news) {
             return Ok(goes_on);
         }
         if let Some(position) = acknowledge(stream, source, committed)? {
@@ -497,7 +530,7 @@ fn may_go_on(
 fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed) -> Result<Option<Position>, ConnectorError> {
     let durable = stream.graph.durable();
     let mut latest = None;
-    let mut waiting = lock(committed);
+    let mut waiting = lock(&committed.positions);
     while waiting.front().is_some_and(|(upper, _)| *upper <= durable) {
         latest = waiting.pop_front().map(|(_, position)| position);
     }
@@ -516,57 +549,71 @@ fn commit(
     (committed, pace): (&Committed, &Pace),
 ) -> Result<bool, Failed> {
     let mut letters = stream.errors.open(&stream.source, stream.graph.ids(), context)?;
+    let (mut last, mut told) = (Tick::ZERO, true);
+    let all = commit_batches(stream, batches, &mut letters, (committed, pace), (&mut last, &mut told));
+    if let Some(letters) = letters {
+        letters.close(told);
+    }
+    // A stream is over when its records are safe, and one that fails tells its source of those that are.
+    let durable = in_time(stream, || stream.graph.wait_durable(last).map(Some));
+    let (all, durable) = (all?, durable?);
+    Ok(all && durable.is_some())
+}
+
+/// The same before the end. Says where the graph stands after the last batch that had an effect, and whether everybody has heard
+/// of the records that failed.
+fn commit_batches(
+    stream: &Stream,
+    batches: Receiver<Batch>,
+    letters: &mut Option<DeadLetters>,
+    (committed, pace): (&Committed, &Pace),
+    (last, told): (&mut Tick, &mut bool),
+) -> Result<bool, Failed> {
     let mut ingester = Ingester::new(stream.graph.clone(), stream.query.clone());
     let mut failures = Failures::new(stream.errors.stop_after);
-    let (mut last, mut told, mut all, mut too_many) = (Tick::ZERO, true, true, None);
     for batch in batches {
         let lost = || batch.lost.last().map_or_else(String::new, Lost::shown);
         if let Err(reason) = failures.add(batch.lost.len(), lost) {
-            too_many = Some(reason);
             for Lost { number, reason, sample, .. } in batch.lost {
                 stream.set_aside_to_come_again(number, reason, sample);
             }
-            break;
+            return Err(Failed::for_good(reason));
         }
         // Told before the position goes past them: a record that nobody has heard of comes again.
-        told = set_lost_aside(stream, &mut letters, &batch)?;
-        // What is left here has had no effect and is before no position.
+        let heard = set_lost_aside(stream, letters, &batch);
+        *told = matches!(heard, Ok(true));
         let mut span = None;
         let take = || take_effect(stream, &mut ingester, &batch, pace, &mut span);
-        let taken = if told { in_time(stream, take).transpose() } else { None };
-        let Some(ingested) = taken else {
-            all = false;
-            break;
+        let taken = match heard {
+            Ok(true) => in_time(stream, take).map_err(Failed::from),
+            left => left.map(|_| None),
         };
-        let ingested = ingested?;
+        if !matches!(taken, Ok(Some(_))) {
+            // What is left here has had no effect and is before no position.
+            stream.let_come_again(batch.lost.iter().map(|lost| lost.number));
+        }
+        let Some(ingested) = taken? else { return Ok(false) };
         if let Some(span) = &mut span {
             span.set("weir.records.failed", ingested.failures.len() as u64);
         }
         drop(span);
         let without_effect: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
-        told = set_ineffective_aside(stream, &mut letters, &batch, &without_effect)?;
-        last = ingested.upper;
-        if !told {
-            all = false;
-            break;
-        }
+        *last = ingested.upper;
+        let heard = set_ineffective_aside(stream, letters, &batch, &without_effect);
+        *told = matches!(heard, Ok(true));
+        // Also where a dead letter is refused, or nobody waits for it any more: the batch has had its effect, and would have it
+        // twice.
         if batch.ends {
-            lock(committed).push_back((ingested.upper, batch.position));
+            lock(&committed.positions).push_back((ingested.upper, batch.position));
             stream.tell_in_pause();
         }
-        if let Err(reason) =
-            failures.add(without_effect.len(), || without_effect.last().map_or_else(String::new, |(_, why)| why.clone()))
-        {
-            too_many = Some(reason);
-            break;
+        if !heard? {
+            return Ok(false);
         }
+        let last_reason = || without_effect.last().map_or_else(String::new, |(_, why)| why.clone());
+        failures.add(without_effect.len(), last_reason).map_err(Failed::for_good)?;
     }
-    if let Some(letters) = letters {
-        letters.close(told);
-    }
-    // A stream is over when its records are safe.
-    all &= in_time(stream, || stream.graph.wait_durable(last).map(Some))?.is_some();
-    too_many.map_or(Ok(all), |reason| Err(Failed::for_good(reason)))
+    Ok(true)
 }
 
 /// Tries again where the workers or the log are late, which may pass: a disk was slow, the machine was suspended. What fails so
@@ -617,13 +664,14 @@ fn set_ineffective_aside(
         Some(letter(frames, *batch.numbers.get(*index)?, batch.records.get(*index), reason))
     });
     let ineffective = ineffective.collect::<Vec<_>>();
-    let told = tell(stream, letters, &ineffective)?;
-    if !told {
+    let told = tell(stream, letters, &ineffective);
+    if !matches!(told, Ok(true)) {
         // They are before the position that was committed, and come no more.
         let (ingest, count) = (&stream.name, ineffective.len());
-        tracing::warn!(ingest, "the stream ends before its dead letters were delivered: {count} may be lost");
+        let records: Vec<u64> = ineffective.iter().map(|letter| letter.number).collect();
+        tracing::warn!(ingest, ?records, "the stream ends before its dead letters were delivered: {count} may be lost");
     }
-    Ok(told)
+    told
 }
 
 /// None where the stream is to end without the batch. A pause breaks off what takes long; it is begun anew afterwards. After an

@@ -147,8 +147,8 @@ pub(super) struct State {
     ended_after: Option<Duration>,
     failed_records: u64,
     kept: Vec<KeptRecord>,
-    /// Those of them, by number, that ended the stream and are before no position: they are counted, and come again when it is
-    /// started again.
+    /// Those of them, by number, whose batch was left without effect as the stream ended. They are before no position: they are
+    /// counted, and come again when it is started again.
     coming_again: BTreeSet<u64>,
 }
 
@@ -494,8 +494,10 @@ impl Stream {
     /// Waits until the graph has room for a batch. False when it is to end without that batch.
     pub(super) fn wait_for_room(&self) -> bool {
         let room = self.graph.wait_for_room_while(|| {
+            // It may also be what is due that is late.
+            let waits_for_results = self.graph.has_waiting(RESULTS_WAITING_MAX);
             let mut state = self.lock();
-            state.waits_for_results = true;
+            state.waits_for_results = waits_for_results;
             state.may_finish()
         });
         self.lock().waits_for_results = false;
@@ -550,6 +552,11 @@ impl Stream {
     pub(super) fn set_aside_to_come_again(&self, number: u64, reason: String, sample: String) {
         self.set_aside(number, reason, sample);
         self.lock().coming_again.insert(number);
+    }
+
+    /// Those that were set aside come again: the rest of their batch is left without effect.
+    pub(super) fn let_come_again(&self, numbers: impl Iterator<Item = u64>) {
+        self.lock().coming_again.extend(numbers);
     }
 
     fn runtime(&self, state: &State) -> Duration {

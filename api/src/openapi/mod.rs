@@ -173,15 +173,16 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
     if only_absent {
         return vec![(404, "This edition is not enabled.", Wrong::Absent)];
     }
+    // Only who listens to results is told in words that they are not there, and as of a wrong request: so clients of v1 know it.
+    let in_words = route.name == "standing::results" && route.family() == Family::V1;
     if route.is_socket() {
         all.push((400, "No handshake of a web socket, or a parameter that cannot be read.", Wrong::Either));
     } else if parameters || route.takes != Takes::Nothing {
-        all.push((400, "The request is wrong; the body says in what.", Wrong::Family));
+        let wrong = if in_words { Wrong::Either } else { Wrong::Family };
+        all.push((400, "The request is wrong; the body says in what.", wrong));
     }
-    if parameters {
-        // Only who listens to results is told in words, as clients of v1 know it.
-        let wrong = if route.name == "standing::results" && route.family() == Family::V1 { Wrong::Text } else { Wrong::Absent };
-        all.push((404, "What is named is not there.", wrong));
+    if parameters && !in_words {
+        all.push((404, "What is named is not there.", Wrong::Absent));
     }
     if ["standing::results", "sockets::results", "sockets::tap"].contains(&route.name) {
         all.push((410, "What came behind the given result is not kept any more.", Wrong::Family));

@@ -140,10 +140,27 @@ impl Lane {
         self.changing.load(Ordering::SeqCst) || running.as_deref().is_some_and(takes)
     }
 
+    /// Whether an output runs that has not failed, or comes next.
+    pub fn takes(&self) -> bool {
+        self.is_taken(|running| running.failure().is_none())
+    }
+
     /// Results that the output which runs, or comes next, has not been given, for want of room.
     pub fn behind(&self) -> usize {
-        let is_taken = self.is_taken(|running| running.failure().is_none());
-        if is_taken { lock(&self.queue).left } else { 0 }
+        if self.takes() { lock(&self.queue).left } else { 0 }
+    }
+
+    /// Everything that came has been handed over, and nobody is at it any more.
+    pub fn has_all(&self) -> bool {
+        let queue = lock(&self.queue);
+        queue.is_given() && !queue.followed
+    }
+
+    /// Results of this tick and later ones that are not reported as delivered. None: more than are kept here.
+    pub fn left(&self, from: Tick) -> Option<usize> {
+        let queue = lock(&self.queue);
+        let of = |results: &[Sent]| results.len() - results.partition_point(|result| result.place.tick < from);
+        (!queue.lost).then(|| queue.batches.iter().map(|(results, _)| of(results)).sum())
     }
 
     /// Takes the results of complete ticks, and hands them over as far as there is room.
@@ -153,7 +170,7 @@ impl Lane {
         self.hand_over(stop)
     }
 
-    /// Hands over what waits, as far as there is room. To be called by one thread at a time.
+    /// Hands over what waits, as far as there is room.
     pub fn hand_over(&self, stop: &AtomicBool) -> Given {
         if lock(&self.queue).followed {
             return Given::All;
@@ -161,7 +178,8 @@ impl Lane {
         let _one = lock(&self.handing);
         while let Some(running) = self.running() {
             let mut queue = lock(&self.queue);
-            if queue.is_given() {
+            // Another that came at the same time may have found no room: whoever follows goes on with it.
+            if queue.is_given() || queue.followed {
                 break;
             }
             if !running.has_room() && !running.is_over() {
@@ -345,6 +363,22 @@ mod tests {
         lane.end(Instant::now());
         lane.delivered(turn, Tick(2), || heard += 1);
         assert_eq!(heard, 1);
+    }
+
+    #[test]
+    fn what_is_left_is_what_was_not_reported() {
+        let (lane, stop) = (Lane::new("hook"), AtomicBool::new(false));
+        let turn = lane.begin();
+        lane.send(&results(3), Tick(2), &stop);
+        assert!(!lane.has_all() && !lane.takes(), "nobody is there for it");
+        // Those of earlier ticks were delivered in an earlier life.
+        assert_eq!((lane.left(Tick(1)), lane.left(Tick(2))), (Some(3), Some(0)));
+        lane.delivered(turn, Tick(2), || ());
+        assert_eq!(lane.left(Tick(1)), Some(0));
+        for upper in [3, 4] {
+            lane.send(&results(WAITING_MAX), Tick(upper), &stop);
+        }
+        assert_eq!(lane.left(Tick(1)), None);
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub use lane::{Given, Lane};
 use letters::Letters;
 use queries::{Asker, Failed, Queries};
 use spans::Spans;
-pub use taps::Hubs;
-use taps::Taps;
+pub use taps::{Hubs, Tap};
+use taps::{Shown, Taps};
 
 /// Batches of results waiting for the queries of one output.
 const BATCHES_WAITING_MAX: usize = 16;
@@ -72,6 +72,7 @@ pub struct DestinationLink {
     letter_schemas: Vec<Option<Arc<RecordSchema>>>,
     hosts: HostPolicy,
     form: Form,
+    shown: Shown,
 }
 
 /// How results are written at the end.
@@ -105,6 +106,10 @@ pub struct QueryLink {
     prepared: Arc<Prepared>,
     structure: Envelope,
     positive_only: bool,
+    /// Whose queries are given ids as texts.
+    generation: Generation,
+    /// Who listens behind the queries hears its rows.
+    enriches: bool,
     retries: bool,
     /// So many results at a time, where it only reads.
     parallelism: usize,
@@ -120,10 +125,11 @@ impl Link {
                 let schemas = refusals.boxes().iter().map(|to| letters::schema(to, procedures.files(), procedures.hosts()));
                 let letter_schemas = schemas.collect::<Result<_, _>>().map_err(refused)?;
                 let form = Form::of(&**config, Generation::V1, procedures)?;
+                let shown = Shown { envelope: form.envelope, positive_only: form.positive_only };
                 let (config, refusals, hosts) = (config.clone(), refusals.clone(), procedures.hosts().clone());
-                Ok(Link::Destination(DestinationLink { config, refusals, letter_schemas, hosts, form }))
+                Ok(Link::Destination(DestinationLink { config, refusals, letter_schemas, hosts, form, shown }))
             }
-            Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
+            Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, Generation::V1, graph, procedures)?)),
             Output::Workflow(workflow) => Link::of_workflow(workflow, graph, procedures),
         }
     }
@@ -133,11 +139,13 @@ impl Link {
         let mut end = match &*workflow.destination {
             Output::CypherQuery(cypher) => {
                 let cypher = CypherOutput { structure: workflow.envelope(), ..cypher.clone() };
-                Link::Query(QueryLink::prepare(&cypher, graph, procedures)?)
+                Link::Query(QueryLink::prepare(&cypher, Generation::V2, graph, procedures)?)
             }
             other => Link::prepare(other, graph, procedures)?,
         };
-        if let Link::Destination(DestinationLink { config, form, .. }) = &mut end {
+        if let Link::Destination(DestinationLink { config, form, shown, .. }) = &mut end {
+            // All destinations of a workflow are listened to together, whatever form each of them has.
+            *shown = Shown { envelope: workflow.structure, positive_only: workflow.only_positive };
             *form = Form::of(&**config, Generation::V2, procedures)?;
             // One in the notation of v1 may ask for nothing but the data.
             if form.envelope != Envelope::Bare && !config.takes_whole() {
@@ -150,13 +158,13 @@ impl Link {
         }
         let Some(cypher) = &workflow.enrichment else {
             if let Link::Query(query) = &mut end {
-                query.positive_only = workflow.only_positive;
+                (query.positive_only, query.enriches) = (workflow.only_positive, false);
             }
             return Ok(end);
         };
         let own = CypherOutput { structure: workflow.structure, and_then: None, ..cypher.clone() };
-        let mut first = QueryLink::prepare(&own, graph, procedures)?;
-        first.positive_only = workflow.only_positive;
+        let mut first = QueryLink::prepare(&own, Generation::V2, graph, procedures)?;
+        (first.positive_only, first.enriches) = (workflow.only_positive, true);
         first.next = Some(Box::new(end));
         Ok(Link::Query(first))
     }
@@ -199,7 +207,12 @@ pub fn check_secrets(output: &Output) -> Result<(), ApiError> {
 }
 
 impl QueryLink {
-    fn prepare(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>) -> Result<QueryLink, ApiError> {
+    fn prepare(
+        cypher: &CypherOutput,
+        generation: Generation,
+        graph: &Graph,
+        procedures: &Arc<Procedures>,
+    ) -> Result<QueryLink, ApiError> {
         let plan = compile(&cypher.query, &procedures.options(graph, vec![Text::new(&cypher.parameter)]))?;
         if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
             let hint = format!("a result is in `${}`", cypher.parameter);
@@ -212,12 +225,18 @@ impl QueryLink {
                 cypher.query
             )));
         }
-        let next = cypher.and_then.as_ref().map(|next| Link::prepare(next, graph, procedures)).transpose()?;
+        let next = cypher.and_then.as_deref().map(|next| match next {
+            Output::CypherQuery(next) => QueryLink::prepare(next, generation, graph, procedures).map(Link::Query),
+            other => Link::prepare(other, graph, procedures),
+        });
+        let next = next.transpose()?;
         let prepared = graph.prepare(plan);
         Ok(QueryLink {
             prepared,
             structure: cypher.structure,
             positive_only: false,
+            generation,
+            enriches: next.is_some(),
             retries: cypher.should_retry,
             parallelism: usize::try_from(cypher.parallelism).unwrap_or(1),
             next: next.map(Box::new),
@@ -300,7 +319,7 @@ impl Opened {
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
-        let open = |DestinationLink { config, refusals, letter_schemas, hosts, form }: &DestinationLink| {
+        let open = |DestinationLink { config, refusals, letter_schemas, hosts, form, .. }: &DestinationLink| {
             let (output, identity) = (name.to_owned(), format!("{}-{name}", id.0));
             let (generation, runtime, hosts) = (form.generation, runtime.clone(), hosts.clone());
             let context = DestinationContext { output, identity, generation, runtime, hosts };

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::Receiver;
 use weir_connectors::delivery::Delivered;
 use weir_connectors::on_call::{LOOK, Work};
-use weir_connectors::{DeliveryCounters, Envelope};
+use weir_connectors::{DeliveryCounters, Envelope, Generation};
 use weir_engine::{Cause, EngineError, Graph, QueryOptions};
-use weir_model::{Position, Text, Tick, Value};
+use weir_model::{IdScheme, Map, Position, Text, Tick, Value};
 
 use super::chain::Chain;
 use super::side_by_side::{Halt, SideBySide};
@@ -175,6 +175,7 @@ impl Asker {
         }
         // Each has an id of its own.
         (1..).zip(&mut own.rows).for_each(|(number, row)| row.place.row = number);
+        (1..).zip(&mut own.heard).for_each(|(number, row)| row.place.row = number);
         asked.append(own);
         Ok(())
     }
@@ -218,7 +219,7 @@ impl Asker {
         cause: Option<&Arc<Cause>>,
         may_wait: bool,
     ) -> Result<Result<Vec<Sent>, String>, Halt> {
-        let parameter = that(result, link.structure);
+        let parameter = that(result, link, self.graph.ids());
         let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut rows: Vec<Sent> = Vec::new();
         let sent = |row: &[Value]| {
@@ -333,11 +334,39 @@ impl Asker {
     }
 }
 
-/// A result as a parameter.
-fn that(result: &Sent, structure: Envelope) -> Value {
-    match structure {
-        Envelope::Bare => Value::Map(result.data.clone()),
-        _ => Value::Map(result.meta().whole(structure, &result.data).into()),
+/// A result as a parameter. In v2 ids are texts there, as they are in Quine: other ids are derived from them, and they compare
+/// with texts.
+fn that(result: &Sent, link: &QueryLink, ids: IdScheme) -> Value {
+    let data: Arc<Map> = match link.generation {
+        Generation::V2 if result.data.iter().any(|(_, value)| holds_id(value)) => {
+            Arc::new(result.data.iter().map(|(column, value)| (column.clone(), with_texts(value, ids))).collect())
+        }
+        _ => result.data.clone(),
+    };
+    match link.structure {
+        Envelope::Bare => Value::Map(data),
+        structure => Value::Map(result.meta().whole(structure, &data).into()),
+    }
+}
+
+fn holds_id(value: &Value) -> bool {
+    match value {
+        Value::Id(_) => true,
+        Value::List(items) => items.iter().any(holds_id),
+        Value::Map(map) => map.iter().any(|(_, value)| holds_id(value)),
+        _ => false,
+    }
+}
+
+/// The value with the text of each id in its place.
+fn with_texts(value: &Value, ids: IdScheme) -> Value {
+    match value {
+        // Shared as it is, however long it is.
+        _ if !holds_id(value) => value.clone(),
+        Value::Id(id) => Value::text(&ids.text(*id)),
+        Value::List(items) => Value::list(items.iter().map(|item| with_texts(item, ids)).collect()),
+        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), with_texts(value, ids)))),
+        other => other.clone(),
     }
 }
 
@@ -348,5 +377,31 @@ fn stays(value: &Value) -> bool {
         // A path comes as the list of its nodes and edges.
         Value::List(items) => matches!(&**items, [Value::FullNode(_), Value::FullEdge(_), ..]),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn ids_become_texts_wherever_they_are() {
+        let id = || Value::Id(NodeId::new(0, 7));
+        let inner = Value::map([("ids".into(), Value::list(vec![Value::Integer(1), id()])), ("x".into(), Value::Null)]);
+        let value = Value::list(vec![Value::list(vec![Value::Boolean(true)]), inner]);
+        assert!(holds_id(&value));
+        let (uuid, other) = ("00000000-0000-0000-0000-000000000007", "#00000000000000000000000000000007");
+        for (ids, text) in [(IdScheme::Uuid, uuid), (IdScheme::Uuid4, other)] {
+            let told = with_texts(&value, ids);
+            assert!(!holds_id(&told));
+            let Value::List(items) = &told else { panic!("a list") };
+            assert!(matches!(&items[0], Value::List(plain) if matches!(&**plain, [Value::Boolean(true)])));
+            let Value::Map(map) = &items[1] else { panic!("a map") };
+            assert!(map.get("x").is_some_and(Value::is_null));
+            let Some(Value::List(both)) = map.get("ids") else { panic!("a list") };
+            assert!(matches!(&**both, [Value::Integer(1), Value::Text(found)] if found == text), "{text}");
+        }
     }
 }

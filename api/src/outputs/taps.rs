@@ -1,13 +1,20 @@
 //! Taps: what flows through an output, for whoever listens. They outlive its definition: who listens goes on with what
 //! takes its place.
+//!
+//! A workflow of v2 is as many outputs as it has destinations, all given the same results. Who listens to it listens to all of
+//! them, so that nothing depends on which of them is slow, hangs or has ended.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use futures_util::Stream;
+use tokio::sync::mpsc;
 use weir_connectors::{Encoder, Envelope, Generation};
-use weir_model::IdScheme;
+use weir_model::{IdScheme, Place};
 
-use super::{DestinationLink, Link, Sent};
-use crate::events::Hub;
+use super::{Link, Sent};
+use crate::events::{Hub, Live};
 
 /// Where one listens to an output, whatever its definition.
 #[derive(Default)]
@@ -25,6 +32,13 @@ impl Hubs {
     }
 }
 
+/// What is heard of results that go straight to a destination.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    pub envelope: Envelope,
+    pub positive_only: bool,
+}
+
 /// What one definition lets them hear.
 pub struct Taps {
     hubs: Arc<Hubs>,
@@ -36,9 +50,9 @@ pub struct Taps {
 
 impl Taps {
     pub fn of(link: &Link, hubs: Arc<Hubs>, ids: IdScheme) -> Taps {
-        let (envelope, positive_only, enriched) = match link {
-            Link::Destination(DestinationLink { form, .. }) => (form.envelope, form.positive_only, false),
-            Link::Query(query) => (query.structure, query.positive_only, query.next.is_some()),
+        let (Shown { envelope, positive_only }, enriched) = match link {
+            Link::Destination(link) => (link.shown, false),
+            Link::Query(query) => (Shown { envelope: query.structure, positive_only: query.positive_only }, query.enriches),
         };
         Taps { hubs, envelope, positive_only, enriched, ids }
     }
@@ -65,5 +79,112 @@ impl Taps {
             let encoder = Encoder { envelope, generation: Generation::V2, ids: self.ids };
             items.iter().filter(|item| item.positive || !self.positive_only).for_each(|item| hub.send(item.live(&encoder)));
         }
+    }
+}
+
+/// One who listens to outputs that are given the same results. Each result is heard once, from the output that has it first.
+pub struct Tap {
+    outputs: Vec<mpsc::Receiver<Live>>,
+    last: Option<Place>,
+}
+
+impl Tap {
+    pub fn of<'a>(hubs: impl IntoIterator<Item = &'a Hub>) -> Tap {
+        Tap { outputs: hubs.into_iter().map(Hub::listen).collect(), last: None }
+    }
+
+    /// Each output tells the results, and the rows of each, in their order: what is not behind the last one has been heard, or
+    /// was left out by the one that was ahead, for want of room or because its query failed. Each is heard once at most, and in
+    /// order.
+    fn is_new(&mut self, live: &Live) -> bool {
+        let Some(place) = live.id.as_deref().and_then(Place::parse) else { return true };
+        let is_new = self.last.is_none_or(|last| place > last);
+        if is_new {
+            self.last = Some(place);
+        }
+        is_new
+    }
+}
+
+impl Stream for Tap {
+    type Item = Live;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Live>> {
+        let tap = self.get_mut();
+        let mut is_over = true;
+        for output in 0..tap.outputs.len() {
+            loop {
+                match tap.outputs[output].poll_recv(context) {
+                    Poll::Ready(Some(live)) => {
+                        if tap.is_new(&live) {
+                            return Poll::Ready(Some(live));
+                        }
+                    }
+                    Poll::Ready(None) => break,
+                    Poll::Pending => {
+                        is_over = false;
+                        break;
+                    }
+                }
+            }
+        }
+        if is_over { Poll::Ready(None) } else { Poll::Pending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, StreamExt};
+
+    use super::*;
+
+    fn tell(hub: &Hub, id: &str, data: &str) {
+        hub.send(Live { name: "result", id: Some(id.to_owned()), data: data.to_owned() });
+    }
+
+    /// All that can be heard now.
+    fn heard(tap: &mut Tap) -> Vec<String> {
+        std::iter::from_fn(|| tap.next().now_or_never().flatten()).map(|live| live.data).collect()
+    }
+
+    #[test]
+    fn each_result_is_heard_once_from_the_output_that_has_it_first() {
+        let hubs = [Hub::default(), Hub::default()];
+        let mut tap = Tap::of(&hubs);
+        let [first, second] = &hubs;
+        tell(first, "5-1", "a");
+        assert_eq!(heard(&mut tap), ["a"]);
+        // The first hangs,
+        for (id, data) in [("5-1", "a"), ("5-2", "b"), ("6-1", "c")] {
+            tell(second, id, data);
+        }
+        assert_eq!(heard(&mut tap), ["b", "c"]);
+        // and goes on; what it was given again is no news either.
+        for (id, data) in [("5-1", "a"), ("5-2", "b"), ("6-1", "c"), ("10-1", "d")] {
+            tell(first, id, data);
+        }
+        tell(second, "10-1", "d");
+        assert_eq!(heard(&mut tap), ["d"]);
+        // An output that is removed ends nothing.
+        second.close();
+        tell(first, "11-1", "e");
+        assert_eq!(heard(&mut tap), ["e"]);
+        assert!(tap.next().now_or_never().is_none(), "more may come");
+        first.close();
+        assert!(matches!(tap.next().now_or_never(), Some(None)));
+    }
+
+    #[test]
+    fn each_row_of_a_result_is_heard_once_though_outputs_are_between_two() {
+        let hubs = [Hub::default(), Hub::default()];
+        let mut tap = Tap::of(&hubs);
+        tell(&hubs[0], "5-1-1", "first 1");
+        assert_eq!(heard(&mut tap), ["first 1"]);
+        for (id, data) in [("5-1-1", "second 1"), ("5-1-2", "second 2"), ("5-2-1", "next")] {
+            tell(&hubs[1], id, data);
+        }
+        assert_eq!(heard(&mut tap), ["second 2", "next"]);
+        tell(&hubs[0], "5-1-2", "first 2");
+        assert!(heard(&mut tap).is_empty());
     }
 }

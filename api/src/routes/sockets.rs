@@ -15,7 +15,7 @@ use super::{ingest, standing};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::events::{self, Hub, Live, REST};
-use crate::outputs::Hubs;
+use crate::outputs::{Hubs, Tap};
 use crate::sockets::language::Conversation;
 use crate::sockets::protocol::Protocol;
 use crate::sockets::upload::receive;
@@ -61,13 +61,11 @@ fn begins(place: Place) -> Live {
 }
 
 pub async fn tap_before(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let hubs = hubs(&app, &request)?;
-    Ok(tapped(app, request, &hubs.before))
+    tapped(app, request, |hubs| &hubs.before)
 }
 
 pub async fn tap_after(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let hubs = hubs(&app, &request)?;
-    Ok(tapped(app, request, &hubs.after))
+    tapped(app, request, |hubs| &hubs.after)
 }
 
 /// v2: the file of a stream that waits for one.
@@ -91,13 +89,16 @@ pub async fn upload(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     })))
 }
 
-fn hubs(app: &App, request: &Request) -> Result<Arc<Hubs>, ApiError> {
+/// To an output, or to all destinations of a workflow.
+fn tapped(app: Arc<App>, request: Request, which: fn(&Hubs) -> &Hub) -> Result<Reply, ApiError> {
     let name = request.resource(1, "outputName")?;
-    standing::find(app, request)?.hubs(name).ok_or_else(|| ApiError::absent("output", name))
-}
-
-fn tapped(app: Arc<App>, request: Request, hub: &Hub) -> Reply {
-    let mut events = hub.listen();
-    let events = stream::poll_fn(move |context| events.poll_recv(context));
-    Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, events, true)))
+    let query = standing::find(&app, &request)?;
+    let is_part = |own: &str| query.output_settings(own).is_some_and(|output| output.workflow() == Some(name));
+    let outputs = query.figures().into_iter().map(|(figures, _)| figures.name);
+    let hubs: Vec<Arc<Hubs>> = outputs.filter(|own| own == name || is_part(own)).filter_map(|own| query.hubs(&own)).collect();
+    if hubs.is_empty() {
+        return Err(ApiError::absent("output", name));
+    }
+    let tap = Tap::of(hubs.iter().map(|hubs| which(hubs)));
+    Ok(Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, tap, true))))
 }

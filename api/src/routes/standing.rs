@@ -268,7 +268,7 @@ pub async fn results(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
         }
         Err(error) if request.family != Family::V1 => Err(error),
         Err(ApiError::Absent(_)) => {
-            Ok(Reply::Whole(plain(StatusCode::NOT_FOUND, "No Standing Query with the provided name was found")))
+            Ok(Reply::Whole(plain(StatusCode::BAD_REQUEST, "No Standing Query with the provided name was found")))
         }
         Err(error) => Err(error),
     }

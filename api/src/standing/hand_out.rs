@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_engine::store::StoreError;
 use weir_engine::{EngineError, ResultBatch};
-use weir_model::{Place, QueryId, Tick};
+use weir_model::{NodeId, Place, QueryId, Tick};
 
 use super::watch::MANY;
 use super::{HOLD, LOOK, Query, WAIT, lock};
@@ -38,12 +38,16 @@ impl Query {
             // In this order: when a switch is over, the query that was there before is not asked again.
             let until = self.until.load(Ordering::SeqCst);
             let installed = self.installed();
-            if until != u64::MAX && (until == HOLD || later.is_some() || self.has_handed_out(Tick(until))) {
+            if until != u64::MAX && (until == HOLD || self.has_handed_out(Tick(until))) {
                 std::thread::sleep(SWITCH_LOOK);
                 continue;
             }
             if let Some((_, batch)) = later.take().filter(|(of, _)| *of == installed.id()) {
-                self.hand_out(&batch, hashed);
+                // After a switch that was not made another may have begun, or the query is deleted: not all of it need go out.
+                let Some((now, rest)) = self.split(batch) else { return };
+                later = rest.map(|rest| (installed.id(), rest));
+                self.hand_out(&now, hashed);
+                continue;
             }
             if installed.is_summed() && installed.backfill().is_none() {
                 match installed.resume() {
@@ -91,7 +95,7 @@ impl Query {
     }
 
     /// What of a batch is handed out, and what may be of another query. None when weir stops.
-    fn split(&self, mut batch: ResultBatch) -> Option<(ResultBatch, Option<ResultBatch>)> {
+    pub(super) fn split(&self, mut batch: ResultBatch) -> Option<(ResultBatch, Option<ResultBatch>)> {
         let until = loop {
             match self.until.load(Ordering::SeqCst) {
                 HOLD if self.stop.load(Ordering::Relaxed) => return None,
@@ -138,7 +142,10 @@ impl Query {
             return;
         }
         if hashed {
-            let sum = sent.iter().fold(0u64, |sum, result| sum.wrapping_add(result.id.high ^ result.id.low));
+            // Without the query's own id, which is another in each run: two runs are what the sum is there to compare.
+            let (mode, ids) = (self.mode(), self.graph.ids());
+            let id = |result: &Sent| result_id(mode, QueryId(NodeId::default()), &result.data, ids);
+            let sum = sent.iter().map(id).fold(0u64, |sum, id| sum.wrapping_add(id.high ^ id.low));
             self.hash.fetch_add(sum, Ordering::Relaxed);
         }
         self.meter.mark(sent.len() as u64);
@@ -206,8 +213,6 @@ fn in_pieces(results: impl Iterator<Item = Sent>, upper: Tick, mut each: impl Fn
 
 #[cfg(test)]
 mod tests {
-    use weir_model::NodeId;
-
     use super::*;
 
     /// How many results are in each piece, and where it ends.

@@ -25,6 +25,7 @@ use crate::procedures::Procedures;
 use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, StartFrom};
 
 mod change;
+mod drain;
 mod follow;
 mod hand_out;
 pub mod parked;
@@ -174,31 +175,50 @@ impl StandingQueries {
         there: &[(String, Output)],
         new: &[(String, Output)],
     ) -> Result<Vec<(String, Link)>, ApiError> {
-        let mut links = Vec::new();
+        let (mut links, mut problems) = (Vec::new(), Vec::new());
         for (index, (name, output)) in new.iter().enumerate() {
-            let of = |output: &Output| output.workflow().map(str::to_owned);
-            let taken = there.iter().any(|(other, known)| other == name || of(known).is_some_and(|of| of == *name));
-            if name.is_empty() {
-                return Err(ApiError::bad("The name of a standing query output has at least one character"));
+            let error = match self.link(graph, there, new, index) {
+                Ok(link) => {
+                    links.push((name.clone(), link));
+                    continue;
+                }
+                Err(error) => error,
+            };
+            let is_of_request = matches!(error, ApiError::Bad(_) | ApiError::Decode(_) | ApiError::Query(_));
+            match output.workflow().filter(|_| is_of_request) {
+                Some(workflow) => problems.push(Problem { name, workflow, error }),
+                // Clients of v1 are told the first. What is no mistake of the request says nothing of what is.
+                None if problems.is_empty() => return Err(error),
+                None => break,
             }
-            if name.contains('\0') {
-                return Err(ApiError::bad("The name of a standing query output cannot contain a zero byte".to_owned()));
-            }
-            if taken || new[..index].iter().any(|(other, _)| other == name) {
-                return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
-            }
-            output.texts().into_iter().try_for_each(|text| self.procedures.check_text(text))?;
-            check_secrets(output)?;
-            let link = Link::prepare(output, graph, &self.procedures)?;
-            let parts = new.iter().filter(|(_, other)| of(output).is_some() && of(other) == of(output)).count();
-            if parts > 1 && link.writes() {
-                return Err(ApiError::bad(format!(
-                    "The resultEnrichment of '{name}' changes the graph and would do so for each of its {parts} destinations; give each an output of its own"
-                )));
-            }
-            links.push((name.clone(), link));
         }
-        Ok(links)
+        together(problems).map_or(Ok(links), Err)
+    }
+
+    /// One of the new outputs.
+    fn link(&self, graph: &Graph, there: &[(String, Output)], new: &[(String, Output)], index: usize) -> Result<Link, ApiError> {
+        let (name, output) = &new[index];
+        let taken = there.iter().any(|(other, known)| other == name || known.workflow() == Some(name.as_str()));
+        if name.is_empty() {
+            return Err(ApiError::bad("The name of a standing query output has at least one character"));
+        }
+        if name.contains('\0') {
+            return Err(ApiError::bad("The name of a standing query output cannot contain a zero byte".to_owned()));
+        }
+        if taken || new[..index].iter().any(|(other, _)| other == name) {
+            return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
+        }
+        output.texts().into_iter().try_for_each(|text| self.procedures.check_text(text))?;
+        check_secrets(output)?;
+        let link = Link::prepare(output, graph, &self.procedures)?;
+        let is_part = |other: &Output| other.workflow().is_some() && other.workflow() == output.workflow();
+        let parts = new.iter().filter(|(_, other)| is_part(other)).count();
+        if parts > 1 && link.writes() {
+            return Err(ApiError::bad(format!(
+                "The resultEnrichment of '{name}' changes the graph and would do so for each of its {parts} destinations; give each an output of its own"
+            )));
+        }
+        Ok(link)
     }
 
     /// Brings back the queries that were there. To be called before the engine replays its log, so that results that were
@@ -319,15 +339,26 @@ impl StandingQueries {
         }
         self.engine.set_metadata(&key(&query.graph, &query.name), None)?;
         lock(&self.queries).remove(&place);
-        // Its thread first: the end of a query is a tick that never becomes durable, which nobody should wait for.
-        query.end(|lane| lane.end_by(DROP_PATIENCE));
+        // Its thread first: the end of a query is a tick that never becomes durable, which nobody should wait for. Of a namespace
+        // that is left there may be many, which go one after another: what their outputs were not handed yet goes with it.
+        query.end_deleted(query.graph.stays().is_ok());
         query.graph.drop_standing(query.installed().id());
         Ok(true)
+    }
+
+    /// To be called while nothing else changes. Whoever found a query may have waited for that while it was deleted: what is
+    /// stored of it then would bring it back with the next start.
+    fn check_known(&self, query: &Arc<Query>) -> Result<(), ApiError> {
+        match self.get(&query.graph, &query.name) {
+            Some(there) if Arc::ptr_eq(&there, query) => Ok(()),
+            _ => Err(ApiError::absent("standing query", &query.name)),
+        }
     }
 
     /// The outputs get the results from here on.
     pub fn add_outputs(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
+        self.check_known(query)?;
         let links = self.links(&query.graph, &query.settings().outputs, &outputs)?;
         self.add_linked(query, outputs, links)
     }
@@ -352,6 +383,7 @@ impl StandingQueries {
     /// The outputs of that name, or of the workflow of that name; none when there are none.
     pub fn remove_output(&self, query: &Arc<Query>, name: &str) -> Result<Vec<(String, Output)>, ApiError> {
         let _one = lock(&self.changing);
+        self.check_known(query)?;
         let is_meant = |(other, output): &(String, Output)| other == name || output.workflow() == Some(name);
         let removed: Vec<_> = query.settings().outputs.into_iter().filter(is_meant).collect();
         removed.iter().try_for_each(|(name, _)| self.remove_one(query, name))?;
@@ -436,6 +468,40 @@ impl StandingQueries {
         }
         Ok(self.engine.set_metadata(&key(graph, name), Some(stored.to_string().as_bytes()))?)
     }
+}
+
+/// What is wrong with an output of v2, which is one destination of a workflow.
+struct Problem<'a> {
+    name: &'a str,
+    workflow: &'a str,
+    error: ApiError,
+}
+
+/// All that is wrong with the workflows of a request; none where nothing is. One problem alone is told as it is, also where
+/// several destinations share it.
+fn together(problems: Vec<Problem<'_>>) -> Option<ApiError> {
+    let reasons = |error: &ApiError| match error {
+        ApiError::Bad(reasons) | ApiError::Decode(reasons) => reasons.clone(),
+        other => vec![other.to_string()],
+    };
+    let mut all: Vec<String> = Vec::new();
+    for Problem { name, workflow, error } in &problems {
+        for reason in reasons(error) {
+            // The names of further destinations are weir's own.
+            let reason = reason.replace(&format!("'{name}'"), &format!("'{workflow}'"));
+            let told = format!("The output '{workflow}': {reason}");
+            if !all.contains(&told) {
+                all.push(told);
+            }
+        }
+    }
+    let are_unreadable = problems.iter().all(|problem| matches!(problem.error, ApiError::Decode(_)));
+    let first = problems.into_iter().next()?.error;
+    Some(match (reasons(&first).len() == all.len(), are_unreadable) {
+        (true, _) => first,
+        (false, true) => ApiError::Decode(all),
+        (false, false) => ApiError::Bad(all),
+    })
 }
 
 /// How a query comes to be here.

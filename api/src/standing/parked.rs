@@ -119,7 +119,7 @@ impl StandingQueries {
 }
 
 /// Where the destination of an output stood; none of one that cannot tell.
-fn position_of(query: &Query, lane: &Lane) -> Option<Position> {
+pub(super) fn position_of(query: &Query, lane: &Lane) -> Option<Position> {
     let delivered = query.installed().delivered(&query.frontier(&lane.name));
     delivered.map(|(_, position)| position).filter(|position| !position.0.is_empty())
 }

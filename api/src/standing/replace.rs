@@ -129,11 +129,11 @@ impl StandingQueries {
         // What is found from here on may be of a tick behind the switch.
         query.until.store(HOLD, Ordering::SeqCst);
         query.rouse();
-        let until = query.installed().mark_held(|| successor.end()).map_err(ApiError::from);
-        let settled = until.and_then(|until| {
-            query.until.store(until.0, Ordering::SeqCst);
+        let first = query.installed().mark_held(|| successor.end()).map_err(ApiError::from);
+        let settled = first.and_then(|first| {
+            query.until.store(first.0, Ordering::SeqCst);
             query.rouse();
-            self.settle(query, successor, until)
+            self.settle(query, successor, first)
         });
         let switched = settled.and_then(|()| {
             let ids = (query.id, successor.installed.id());
@@ -146,16 +146,17 @@ impl StandingQueries {
         Ok(())
     }
 
-    /// Everything of the old query is delivered, and everything of the new one can be found again.
-    fn settle(&self, query: &Query, successor: &Successor, until: Tick) -> Result<(), ApiError> {
+    /// Everything of the old query, which is what comes before a tick, is delivered, and everything of the new one can be found
+    /// again.
+    fn settle(&self, query: &Query, successor: &Successor, first: Tick) -> Result<(), ApiError> {
         let deadline = Instant::now() + SWITCH_PATIENCE;
         successor.installed.log_pauses()?;
-        successor.take_old(until, deadline)?;
+        successor.take_old(first, deadline)?;
         let outputs: Vec<Text> = query.settings().outputs.iter().map(|(name, _)| query.frontier(name)).collect();
-        let behind = |output: &&Text| query.installed().delivered(output).is_none_or(|(tick, _)| tick < until);
+        let behind = |output: &&Text| query.installed().delivered(output).is_none_or(|(tick, _)| tick < first);
         loop {
             let late = outputs.iter().find(behind);
-            if late.is_none() && query.has_handed_out(until) {
+            if late.is_none() && query.has_handed_out(first) {
                 break;
             }
             if Instant::now() >= deadline {
@@ -175,8 +176,6 @@ impl StandingQueries {
             .iter()
             .filter(|output| !outputs.contains(output))
             .for_each(|gone| successor.installed.remove_output(gone));
-        // The first results of the new one are of the tick before.
-        let first = Tick(until.0 - 1);
         for output in outputs {
             let (_, position) = query.installed().delivered(&output).unwrap_or_default();
             successor.installed.put_output(&output, first, position)?;
@@ -209,20 +208,21 @@ impl Successor {
         Ok(())
     }
 
-    /// The sum is of what comes before a tick from here on: of which.
+    /// Ends the sum. At the tick that is given the new query tells it: an empty commit of its own, for outputs that are told they
+    /// have everything before a tick take nothing that comes from before it. What the old one tells ends there.
     fn end(&self) -> Result<Tick, EngineError> {
         self.installed.end_pause()?;
-        Ok(self.installed.summed_until())
+        Ok(Tick(self.installed.summed_until().0 - 1))
     }
 
-    /// Takes the rest of the old query off.
-    fn take_old(&self, until: Tick, deadline: Instant) -> Result<(), ApiError> {
+    /// Takes the rest of what the old query told off: what comes before a tick.
+    fn take_old(&self, first: Tick, deadline: Instant) -> Result<(), ApiError> {
         let Some(old) = &self.old else { return Ok(()) };
         loop {
             if let Some(batch) = old.next(LOOK)? {
-                let rows = batch.rows.into_iter().filter(|result| result.tick < until);
+                let rows = batch.rows.into_iter().filter(|result| result.tick < first);
                 self.installed.take_off(rows.map(|result| (result.row, if result.positive { 1 } else { -1 })));
-                if batch.upper >= until {
+                if batch.upper >= first {
                     return Ok(());
                 }
             }

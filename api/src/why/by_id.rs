@@ -1,11 +1,12 @@
 //! By id: the row whose id is asked for is found first. Its values then narrow what is worked out to tell of it.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_engine::Row;
 use weir_engine::view::View;
-use weir_engine::why::{Sought, Staged};
+use weir_engine::why::{Origin, Patience, Sought, Staged, deadline};
 use weir_model::plan::Slot;
 use weir_model::{Map, NodeId, Tick, Value};
 
@@ -19,35 +20,82 @@ pub enum ById {
     Is(JsonMap<String, Json>),
     /// No row of the answer has it, or there was no time to look at all of them; some that have others.
     NoRow { at: Tick, gave_up: bool, others: Vec<Json> },
-    /// Nothing that narrows: no id is asked for, or no column shows a node of each pattern.
+    /// Nothing that narrows: no id is asked for, nothing matches, or the whole answer has to be worked out to find it.
     Nothing,
 }
 
 impl Question<'_> {
-    pub fn by_id(&self, at: Option<Tick>) -> Result<ById, ApiError> {
+    pub fn by_id(&self, origins: &[Origin<'_>], at: Option<Tick>) -> Result<ById, ApiError> {
         let (Some(id), None) = (self.asked.result_id, &self.asked.data) else { return Ok(ById::Nothing) };
         let staged = Staged::new(self.graph, &self.standing.plan)?;
-        let Some(column) = staged.pivot() else { return Ok(ById::Nothing) };
-        let (moment, at) = self.graph.moment(at)?;
-        let others = RefCell::new(Vec::new());
-        let sought = self.by_node(&staged, column, id, moment.view(), at).unwrap_or_else(|| {
-            let is_meant = |row: &Row| {
-                let values = self.columns(row);
-                let is_it = self.result_id(&values) == id;
-                let mut others = others.borrow_mut();
-                if !is_it && others.len() < SHOWN_MAX {
-                    others.push(self.json(&values));
-                }
-                is_it
+        let pivot = staged.pivot();
+        let whole = match origins {
+            [origin] if origin.whole => Some(origin),
+            _ => None,
+        };
+        if let Some(column) = pivot {
+            let (moment, at) = self.graph.moment(at)?;
+            let by_node = self.by_node(&staged, column, id, moment.view(), at);
+            let found = match (by_node, whole) {
+                (Some(sought), _) => Some((sought, Vec::new())),
+                (None, Some(_)) => None,
+                (None, None) => Some(self.by_row(&staged, column, id, moment.view(), at)),
             };
-            let Sought { found, gave_up } = self.graph.seek_row(&staged, column, moment.view(), at, &is_meant);
-            Sought { found: found.map(|row| self.columns(&row)), gave_up }
-        });
-        failed(&moment)?;
-        Ok(match sought.found.map(|values| self.json(&values)) {
+            failed(&moment)?;
+            if let Some((sought, others)) = found {
+                return Ok(self.said(sought, at, others));
+            }
+        }
+        match whole {
+            // Where nodes are given that narrow it as well, what they leave is looked through as it is told.
+            Some(origin) if pivot.is_some() || self.asked.nodes.is_empty() => self.by_match(origin, id, at),
+            _ => Ok(ById::Nothing),
+        }
+    }
+
+    fn said(&self, sought: Sought<Map>, at: Tick, others: Vec<Json>) -> ById {
+        match sought.found.map(|values| self.json(&values)) {
             Some(Json::Object(data)) => ById::Is(data),
-            _ => ById::NoRow { at, gave_up: sought.gave_up, others: others.into_inner() },
-        })
+            _ => ById::NoRow { at, gave_up: sought.gave_up, others },
+        }
+    }
+
+    /// Among the rows of the answer, which fall apart into those of the nodes that a column shows; and some that have other ids.
+    fn by_row(&self, staged: &Staged<'_>, column: Slot, id: NodeId, view: &dyn View, at: Tick) -> (Sought<Map>, Vec<Json>) {
+        let others = RefCell::new(Vec::new());
+        let is_meant = |row: &Row| {
+            let values = self.columns(row);
+            let is_it = self.result_id(&values) == id;
+            let mut others = others.borrow_mut();
+            if !is_it && others.len() < SHOWN_MAX {
+                others.push(self.json(&values));
+            }
+            is_it
+        };
+        let Sought { found, gave_up } = self.graph.seek_row(staged, column, view, at, &is_meant);
+        (Sought { found: found.map(|row| self.columns(&row)), gave_up }, others.into_inner())
+    }
+
+    /// Where each match of the pattern is a row: no stage has to be worked out, and nothing behind the first that has the id.
+    fn by_match(&self, origin: &Origin<'_>, id: NodeId, at: Option<Tick>) -> Result<ById, ApiError> {
+        let (mut found, mut others) = (None, Vec::new());
+        let looked = self.graph.why(origin, &[], &[], (Patience::Time, deadline()), at, &mut |made| {
+            let values = self.values(origin, made);
+            if self.result_id(&values) == id {
+                found = Some(values);
+                return ControlFlow::Break(());
+            }
+            if others.len() < SHOWN_MAX {
+                others.push(self.json(&values));
+            }
+            ControlFlow::Continue(())
+        })?;
+        // Where nothing matches at all, it is told how far the pattern gets.
+        if found.is_none() && others.is_empty() && !looked.gave_up {
+            return Ok(ById::Nothing);
+        }
+        let gave_up = found.is_none() && looked.gave_up;
+        Ok(self.said(Sought { found, gave_up }, looked.at, others))
     }
 
     /// Where the id of a node is the whole row, and so that of the result follows from it: also of a result that is not there.

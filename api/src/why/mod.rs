@@ -5,12 +5,14 @@ mod by_id;
 mod staged;
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{Encoder, Envelope, Generation, Meta};
 use weir_cypher_compiler::{StandingPlan, Words};
 use weir_engine::why::{
-    Looked, Made, Obstacle, OfRecord, Origin, Patience, Reached, Reason, ReasonOf, Records, Since, Staged, deadline, origins,
+    Fits, Looked, Made, Obstacle, OfRecord, Origin, Patience, Reached, Reason, ReasonOf, Records, Since, Staged, Wanted,
+    deadline, origins,
 };
 use weir_engine::{Graph, Row};
 use weir_model::expression::Failure;
@@ -75,7 +77,7 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
     question.check(&origins)?;
     // What stands above patterns may make other results, or none, of what matches.
     let is_staged = origins.is_empty() || origins.iter().any(|origin| !origin.whole);
-    match question.by_id(at)? {
+    match question.by_id(&origins, at)? {
         ById::Is(data) => {
             let asked = Asked { data: Some(data), ..question.asked };
             Question { asked, ..question }.answer(&origins, is_staged, at)
@@ -96,36 +98,52 @@ struct Question<'a> {
     records: Records<'a>,
 }
 
+/// What a pattern matches: what is meant, and some of what is not.
+#[derive(Default)]
+struct Matches {
+    made: Vec<Made>,
+    others: Vec<Json>,
+}
+
 impl Question<'_> {
     fn answer(&self, origins: &[Origin<'_>], is_staged: bool, at: Option<Tick>) -> Result<Json, ApiError> {
         if is_staged && let Some(answer) = self.staged(origins, at)? {
             return Ok(answer);
         }
-        let (mut matches, mut reached, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut matches, mut reached, mut seen) = (Vec::new(), Vec::new(), Matches::default());
         let (mut gave_up, mut more, mut moment) = (false, false, None);
         let until = deadline();
         for (number, origin) in origins.iter().enumerate() {
             let Some(given) = self.given(origin)? else { continue };
             // One among all: that it was not among the first says nothing.
             let patience = if given.is_empty() && self.asked.result_id.is_some() { Patience::Time } else { Patience::Tries };
-            let mut made = Vec::new();
-            let looked = self.graph.why(origin, &given, (patience, until), at, &mut |one| {
-                if self.is_meant(origin, one) {
-                    made.push(one.clone());
-                } else if others.len() < SHOWN_MAX {
-                    others.push(self.data(origin, one));
+            let bounds = (patience, until);
+            let asked = self.wanted(origin);
+            let fits: Vec<_> = asked.iter().map(|(_, wanted)| move |value: &Value| self.shows(value, wanted)).collect();
+            let wanted: Vec<Wanted<'_>> =
+                asked.iter().zip(&fits).map(|((expr, _), fits)| (expr.clone(), fits as Fits<'_>)).collect();
+            let others_before = seen.others.len();
+            let mut looked = self.look(origin, &given, &wanted, bounds, at, &mut seen)?;
+            let mut halves = std::mem::take(&mut looked.reached);
+            gave_up |= looked.gave_up;
+            // What is meant is not there; what is, with other values.
+            if !wanted.is_empty() && seen.made.is_empty() {
+                seen.others.truncate(others_before);
+                looked = self.look(origin, &given, &[], bounds, at, &mut seen)?;
+                gave_up |= looked.gave_up;
+                if halves.is_empty() {
+                    halves = std::mem::take(&mut looked.reached);
                 }
-                if made.len() <= SHOWN_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            })?;
+            }
+            let mut made = std::mem::take(&mut seen.made);
             more |= made.len() > SHOWN_MAX;
             made.truncate(SHOWN_MAX);
             let rows = if is_staged { None } else { Some(Staged::new(self.graph, &self.standing.plan)?) };
             for one in &made {
                 matches.push(self.told(origin, one, number, (&looked, rows.as_ref()))?);
             }
-            gave_up |= looked.gave_up;
             moment = Some(looked.at);
-            reached.extend(looked.reached.iter().map(|reached| self.reached(origin, number, reached)));
+            reached.extend(halves.iter().map(|reached| self.reached(origin, number, reached)));
         }
         let moment = match moment {
             Some(moment) => moment,
@@ -137,9 +155,42 @@ impl Question<'_> {
             json!({"moment": when(moment), "matches": matches, "more": more, "staged": is_staged, "gaveUp": gave_up});
         if answer["matches"].as_array().is_some_and(Vec::is_empty) {
             answer["whyNot"] = reached.into();
-            answer["otherResults"] = others.into();
+            answer["otherResults"] = seen.others.into();
         }
         Ok(answer)
+    }
+
+    /// Looks for matches of a pattern. Where it was looked for what is wanted before, without success, it is looked for others
+    /// alone, of which some are enough.
+    fn look(
+        &self,
+        origin: &Origin<'_>,
+        given: &[(usize, NodeId)],
+        wanted: &[Wanted<'_>],
+        bounds: (Patience, Instant),
+        at: Option<Tick>,
+        seen: &mut Matches,
+    ) -> Result<Looked, ApiError> {
+        let others_alone = wanted.is_empty() && !self.wanted(origin).is_empty();
+        let looked = self.graph.why(origin, given, wanted, bounds, at, &mut |one| {
+            if self.is_meant(origin, one) {
+                seen.made.push(one.clone());
+            } else if seen.others.len() < SHOWN_MAX {
+                seen.others.push(self.data(origin, one));
+            }
+            let is_enough = others_alone && seen.made.is_empty() && seen.others.len() == SHOWN_MAX;
+            if seen.made.len() <= SHOWN_MAX && !is_enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(looked)
+    }
+
+    /// What is asked for of columns, over what the pattern fills.
+    fn wanted(&self, origin: &Origin<'_>) -> Vec<(Expr, &Json)> {
+        let columns = self.standing.plan.columns.iter().filter_map(|(name, slot)| {
+            let value = self.asked.data.as_ref()?.get(name.as_str())?;
+            Some((origin.expr_of(*slot)?, value))
+        });
+        columns.collect()
     }
 
     fn check(&self, origins: &[Origin<'_>]) -> Result<(), ApiError> {

@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_engine::view::View;
 use weir_engine::why::{
-    Answered, AskedOf, Asks, FactOf, Level, Matched, Meant, Of, Origin, Patience, Staged, Stop, What, Worked,
+    Answered, AskedOf, Asks, FactOf, Level, Made, Matched, Meant, Of, Origin, Patience, Staged, Stop, Wanted, What, Worked,
 };
 use weir_engine::{EngineError, Moment, Row};
 use weir_model::plan::Slot;
@@ -68,7 +69,7 @@ impl Question<'_> {
     }
 
     /// Whether a value is shown so. A node is given as a whole only at the very end: before, its id says which it is.
-    fn shows(&self, value: &Value, wanted: &Json) -> bool {
+    pub fn shows(&self, value: &Value, wanted: &Json) -> bool {
         match value {
             Value::Node(id) if wanted.is_object() => self.node_shown(wanted) == Some(*id),
             value => self.value(value) == *wanted,
@@ -142,10 +143,19 @@ impl Telling<'_> {
         for source in &found.missing {
             let origin = &self.staged.origins()[*source];
             let given = meant.nodes.get(*source).map_or(&[][..], Vec::as_slice);
-            let mut go_on = |_: &weir_engine::why::Made| std::ops::ControlFlow::Break(());
-            let patience = (Patience::Tries, self.staged.deadline());
-            let looked = question.graph.why(origin, given, patience, Some(self.worked.at), &mut go_on)?;
-            self.gave_up.set(self.gave_up.get() || looked.gave_up);
+            // That others match says nothing of what is asked for.
+            let wanted = self.worked.wanted_of(&meant, *source);
+            let look = |wanted: &[Wanted<'_>]| {
+                let mut go_on = |_: &Made| ControlFlow::Break(());
+                let bounds = (Patience::Tries, self.staged.deadline());
+                let looked = question.graph.why(origin, given, wanted, bounds, Some(self.worked.at), &mut go_on)?;
+                self.gave_up.set(self.gave_up.get() || looked.gave_up);
+                Ok::<_, EngineError>(looked)
+            };
+            let mut looked = look(&wanted)?;
+            if looked.reached.is_empty() && !wanted.is_empty() {
+                looked = look(&[])?;
+            }
             if looked.reached.is_empty() {
                 let fails = "no match of the pattern has these values";
                 why_not.push(json!({"pattern": source, "nodes": {}, "edges": [], "fails": fails, "values": {}}));

@@ -3,7 +3,7 @@
 //!
 //!     send ─> queue ─> batch ─ write, again after a while if that may help ─> delivered(mark, position)
 //!
-//! It does not know what a mark means: the caller gives one with each batch and is told when everything up to it is out.
+//! It does not know what a mark means: the caller gives one with each batch and is told when everything before it is out.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -181,7 +181,7 @@ struct Shared {
     failure: Mutex<Option<String>>,
 }
 
-/// Told after each write: everything up to the mark is out, and where the destination stands.
+/// Told after each write: everything before the mark is out, and where the destination stands.
 pub type Delivered = Box<dyn FnMut(u64, Position) + Send>;
 
 impl Delivery {
@@ -197,6 +197,9 @@ impl Delivery {
             failure: Mutex::new(None),
         });
         destination.ends_by(&shared.stop);
+        if matches!(on_refused, OnRefused::End) {
+            destination.stops_at_refused();
+        }
         let at = destination.position();
         shared.counters.lock().policy = on_refused.in_force(destination.retry());
         let worker =
@@ -205,7 +208,7 @@ impl Delivery {
     }
 
     /// Hands over results, waiting while the queue is full. `mark` grows from call to call; no results are fine, and say
-    /// that there is nothing up to the mark. An error means that the output has ended.
+    /// that there is nothing before the mark. An error means that the output has ended.
     pub fn send(&self, results: Vec<Outgoing>, mark: u64) -> Result<(), ConnectorError> {
         self.send_all(results, Vec::new(), mark)
     }
@@ -354,7 +357,7 @@ impl Work for Worker {
             unfit.extend(more.unfit);
             mark = more.mark;
         }
-        let written = match self.refuse(unfit) {
+        let written = match self.refuse_unfit(&mut results, unfit) {
             Ok(true) => self.write(results, mark),
             other => other,
         };
@@ -432,6 +435,14 @@ impl Worker {
         self.told = self.destination.settled(self.upper).max(self.told);
         self.at = self.destination.position();
         (self.delivered)(self.told, self.at.clone());
+    }
+
+    /// Everything before the mark is taken, of results that the output ends with: those from there on come again, and no others.
+    fn ends_at(&mut self, mark: u64) {
+        self.upper = self.upper.max(mark);
+        if self.destination.settled(self.upper) > self.told {
+            self.tell();
+        }
     }
 
     /// Counts what was taken, without what is held, and with what is held no longer.
@@ -515,9 +526,17 @@ impl Worker {
         kept: &mut Vec<Outgoing>,
     ) -> Result<Option<String>, ConnectorError> {
         let problem = written.refused.first().map(|(_, problem)| problem.clone());
-        if let (OnRefused::End, Some(problem)) = (&self.on_refused, &problem) {
-            let place = self.shared.output.clone();
-            return Err(crate::http::refusal(&place, format!("what it was sent is refused for good: {problem}")));
+        if let Some(problem) = &problem
+            && matches!(self.on_refused, OnRefused::End)
+        {
+            let refusal = crate::http::refusal(&self.shared.output, format!("what it was sent is refused for good: {problem}"));
+            let (left, refused) = self.count(std::mem::take(results), written.refused, &written.left);
+            // Marks grow along the results, so that all before the lowest of these has been taken, now or earlier.
+            let not_taken = left.iter().chain(refused.iter().map(|(result, _)| result));
+            if let Some(first) = not_taken.map(|result| result.mark).min() {
+                self.ends_at(first);
+            }
+            return Err(refusal);
         }
         let reason = written.left_reason.clone().or(problem).unwrap_or_else(|| "not written".to_owned());
         *tries = written.tries(tries);
@@ -583,6 +602,20 @@ impl Worker {
         self.shared.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.released(delivered);
         (remaining, given_back)
+    }
+
+    /// Does what is chosen with results that nobody is asked to take. Where that ends the output, what comes before the first of
+    /// them is written first: it may be of earlier batches, which would have got through by themselves.
+    fn refuse_unfit(&mut self, results: &mut Vec<Outgoing>, unfit: Vec<(Outgoing, String)>) -> Result<bool, ConnectorError> {
+        let ends = matches!(self.on_refused, OnRefused::End | OnRefused::Retry);
+        if let Some(first) = unfit.iter().map(|(result, _)| result.mark).min().filter(|_| ends) {
+            results.retain(|result| result.mark < first);
+            if !self.write(std::mem::take(results), first)? {
+                return Ok(false);
+            }
+            self.ends_at(first);
+        }
+        self.refuse(unfit)
     }
 
     /// Does what is chosen with results that are not written. False: stopped before.

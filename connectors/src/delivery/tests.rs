@@ -189,6 +189,56 @@ fn an_output_of_all_gives_nothing_up_and_ends_with_what_is_refused() {
     assert_eq!(count(&delivery.counters().failed), 0);
 }
 
+/// Of an output that ends by itself: what was written, up to which marks that was told, and why it has ended.
+fn ended(
+    on_refused: OnRefused,
+    steps: Vec<Step>,
+    (results, unfit, upper): (Vec<Outgoing>, Vec<(Outgoing, String)>, u64),
+) -> (String, Vec<u64>, String) {
+    let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
+    let told = marks.clone();
+    let destination =
+        Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::default(), tries_max: None, lossy: false });
+    let delivery = Delivery::start("out", destination, on_refused, Box::new(move |mark, _| told.lock().unwrap().push(mark)));
+    // It may have ended by the time this returns.
+    let _ = delivery.send_all(results, unfit, upper);
+    wait_until(|| delivery.failure().is_some());
+    let failure = delivery.failure().unwrap();
+    assert!(!delivery.close(Duration::from_secs(10)), "what was refused is not delivered");
+    (log.lock().unwrap().concat(), marks.lock().unwrap().clone(), failure)
+}
+
+fn at_marks(names: &str, marks: &[u64]) -> Vec<Outgoing> {
+    results(names).into_iter().zip(marks).map(|(result, mark)| Outgoing { mark: *mark, ..result }).collect()
+}
+
+#[test]
+fn what_was_taken_before_a_refusal_that_ends_the_output_does_not_come_again() {
+    for (marks, steps, log, told) in [
+        ([1, 2, 3, 4], vec![Step::Refuse(vec![2])], "abd", 3),
+        // All of a mark comes again, or none.
+        ([1, 2, 2, 4], vec![Step::Refuse(vec![2])], "abd", 2),
+        // Those that are tried again come behind others.
+        ([1, 2, 3, 4], vec![Step::Leave(vec![0, 3]), Step::Refuse(vec![1])], "bca", 4),
+        ([1, 2, 3, 4], vec![Step::Leave(vec![0, 3]), Step::Refuse(vec![0])], "bcd", 1),
+    ] {
+        let ended = ended(OnRefused::End, steps, (at_marks("abcd", &marks), Vec::new(), 5));
+        assert_eq!((ended.0.as_str(), ended.1.as_slice()), (log, [told].as_slice()));
+        assert!(ended.2.ends_with("refused for good: no"), "{}", ended.2);
+    }
+}
+
+#[test]
+fn what_comes_before_one_that_does_not_fit_is_written_before_that_ends_the_output() {
+    for on_refused in [OnRefused::End, OnRefused::Retry] {
+        let unfit = at_marks("yx", &[3, 2]).into_iter().map(|result| (result, "odd".to_owned())).collect();
+        let steps = vec![Step::Fail { retryable: true }];
+        let ended = ended(on_refused, steps, (at_marks("abcd", &[1, 1, 2, 3]), unfit, 4));
+        assert_eq!((ended.0.as_str(), ended.1.as_slice()), ("ab", [2].as_slice()));
+        assert!(ended.2.ends_with("a result cannot be sent: odd"), "{}", ended.2);
+    }
+}
+
 #[test]
 fn an_output_that_cannot_go_on_ends_and_says_why() {
     let rig = rig(vec![Step::Fail { retryable: false }], None, false);

@@ -436,11 +436,7 @@ impl Destination for Bulk {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let ids = self.ids.of(results);
         let sent = self.runtime.clone().block_on(self.send(results, &ids));
-        let again = match &sent {
-            Ok(written) => written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect(),
-            Err(_) => ids,
-        };
-        self.ids.again(again);
+        self.ids.after(results, ids, sent.as_ref().ok());
         sent
     }
 

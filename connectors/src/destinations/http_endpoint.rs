@@ -83,6 +83,7 @@ impl DestinationConfig for PostToEndpoint {
             headers: self.headers.clone(),
             parallelism: self.parallelism as usize,
             stop: Arc::default(),
+            stops_at_refused: false,
         }))
     }
 }
@@ -94,6 +95,8 @@ struct Poster {
     headers: BTreeMap<String, Secret>,
     parallelism: usize,
     stop: Arc<AtomicBool>,
+    /// In order, nothing is sent behind what is refused.
+    stops_at_refused: bool,
 }
 
 /// What became of one request.
@@ -102,7 +105,7 @@ pub(super) enum Outcome {
     Refused(String),
     /// May work later.
     Failed(String),
-    /// Not sent: one before it failed and the order is kept, or the output ends.
+    /// Not sent: one before it failed, or ends the output, and the order is kept; or the output ends.
     Held,
 }
 
@@ -145,7 +148,11 @@ impl Destination for Poster {
             let mut outcomes = Vec::with_capacity(results.len());
             for result in results {
                 let outcome = one(result).await;
-                let stop = matches!(outcome, Outcome::Failed(_) | Outcome::Held);
+                let stop = match &outcome {
+                    Outcome::Taken => false,
+                    Outcome::Refused(_) => self.stops_at_refused,
+                    Outcome::Failed(_) | Outcome::Held => true,
+                };
                 outcomes.push(outcome);
                 if stop {
                     break;
@@ -174,6 +181,10 @@ impl Destination for Poster {
 
     fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
         self.stop = stop.clone();
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
     }
 
     fn retry(&self) -> RetryPolicy {

@@ -144,6 +144,31 @@ fn what_the_server_refuses_is_counted_and_not_repeated() {
 }
 
 #[test]
+fn what_stands_behind_a_refusal_that_ends_the_output_is_not_sent() {
+    let server = Server::start(&[200, 200, 404, 200]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let definition = json!({"type": "PostToEndpoint", "url": format!("http://127.0.0.1:{}/", server.port), "parallelism": 1});
+    let context = crate::conformance::output(&runtime);
+    let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
+    let marks = Arc::new(Mutex::new(Vec::new()));
+    let told = marks.clone();
+    let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
+    let delivery = Delivery::start("out", destination, crate::OnRefused::End, delivered);
+    let results = (0..5).map(|n: u64| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: n, id: None }).collect();
+    // It may have ended by the time this returns.
+    let _ = delivery.send(results, 5);
+    let begun = Instant::now();
+    while delivery.failure().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", delivery.counters());
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.bodies(), ["0", "1", "2"]);
+    // What was refused is the first that comes again.
+    assert_eq!(*marks.lock().unwrap(), [2]);
+    assert_eq!(delivery.counters().delivered.load(Ordering::Relaxed), 2);
+}
+
+#[test]
 fn an_output_that_ends_makes_no_further_request() {
     for parallelism in [1, 4] {
         let server = Server::start(&[200]);

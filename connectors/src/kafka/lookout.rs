@@ -527,6 +527,13 @@ pub struct Record {
     pub origin: Arc<[u8]>,
 }
 
+impl Record {
+    /// Its key and headers may be larger than itself.
+    fn size(&self) -> usize {
+        self.payload.as_ref().map_or(0, |payload| payload.len()) + self.origin.len()
+    }
+}
+
 /// Nothing more comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -563,7 +570,7 @@ impl Inbox {
         let mut content = lock(&self.content);
         content.noticed = false;
         let record = content.records.pop_front()?;
-        content.bytes -= record.payload.as_ref().map_or(0, |payload| payload.len());
+        content.bytes -= record.size();
         Some(record)
     }
 
@@ -580,7 +587,7 @@ impl Inbox {
         }
         let room = content.records.len() < RECORDS_WAITING_MAX && content.bytes < BYTES_WAITING_MAX;
         if room {
-            content.bytes += record.payload.as_ref().map_or(0, |payload| payload.len());
+            content.bytes += record.size();
             content.records.push_back(record);
         } else {
             content.end = Some(End::Full);

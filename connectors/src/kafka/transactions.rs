@@ -28,6 +28,9 @@ use crate::error::{ConnectorError, Fault};
 /// For one request that belongs to a transaction.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(3);
 
+/// A broker is taken to keep the offset of a group for so long at least (`offsets.retention.minutes` is a week).
+const OFFSET_KEPT_MIN: Duration = Duration::from_secs(3600);
+
 /// For the records of one transaction to be acknowledged; then it is aborted and written again. Less than the broker gives it.
 const RECORDS_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -42,10 +45,27 @@ pub struct Transactions {
     settings: Settings,
     /// None after an error it cannot recover from; made anew by the next call.
     session: Option<Session>,
-    /// What this process knows to be delivered.
+    frontier: Frontier,
+    /// What is refused ends the output: it must not be left behind by the others.
+    stops_at_refused: bool,
+}
+
+/// What this process knows of the frontier.
+#[derive(Default)]
+struct Frontier {
+    /// Where it was told to be, or has been moved to since.
     known: Option<u64>,
-    /// The frontier of a transaction of which it is not known whether it was committed.
-    unsure: Option<u64>,
+    /// That of a transaction of which it is not known whether it was committed, and since when.
+    unsure: Option<Committing>,
+    /// As long as it is that of an earlier process, it says nothing of what comes.
+    all_is_new: bool,
+}
+
+/// A frontier that was told to be committed, and when that was first told.
+#[derive(Clone, Copy)]
+struct Committing {
+    upper: u64,
+    since: Instant,
 }
 
 struct Session {
@@ -53,10 +73,10 @@ struct Session {
     asker: BaseConsumer<Voice>,
     /// The producer may write: what an earlier one left is ended.
     initialized: bool,
-    /// Results before this mark are in the topic.
+    /// Results before this mark are in the topic; None until that is told.
     delivered: Option<u64>,
     /// A transaction has been told to commit, without an answer.
-    committing: Option<u64>,
+    committing: Option<Committing>,
     /// A transaction is open that has to be aborted first.
     open: bool,
     /// Results that the broker refused, by index, with the reason: the same results come again.
@@ -77,7 +97,8 @@ enum Remedy {
 
 impl Transactions {
     pub fn open(place: String, topic: String, id: String, settings: Settings) -> Result<Transactions, ConnectorError> {
-        let mut transactions = Transactions { place, topic, id, settings, session: None, known: None, unsure: None };
+        let (frontier, stops_at_refused) = (Frontier::default(), false);
+        let mut transactions = Transactions { place, topic, id, settings, session: None, frontier, stops_at_refused };
         // Made here so that properties that cannot work are told to whoever defines the output.
         transactions.session = Some(transactions.session()?);
         Ok(transactions)
@@ -108,56 +129,88 @@ impl Transactions {
             }
             Remedy::Anew(reason) => {
                 // A commit without an answer may have happened: the frontier will tell.
-                self.unsure = session.committing.or(self.unsure);
+                self.frontier.unsure = session.committing.or(self.frontier.unsure);
                 format!("the producer begins anew: {reason}")
             }
         };
         failed(&self.place, reason, true)
     }
 
-    /// The frontier is where this process left it, or somebody writes in its name.
-    fn check_frontier(&self, delivered: u64) -> Result<(), ConnectorError> {
-        match self.known {
-            Some(known) if delivered != known && Some(delivered) != self.unsure => {
-                let problem = format!(
-                    "somebody else writes with the transactional id {}: by the topic's frontier results are delivered up to \
-                     {delivered}, and this weir has delivered up to {known}",
-                    self.id
-                );
-                Err(ConnectorError::World {
-                    place: self.place.clone(),
-                    problem,
-                    fault: Fault::User,
-                    retryable: false,
-                    source: None,
-                })
+    /// Before which mark results are delivered, by what the group tells. An error: that cannot be known.
+    fn settle(&mut self, told: Option<u64>) -> Result<u64, ConnectorError> {
+        self.frontier.settle(told).map_err(|problem| ConnectorError::World {
+            place: self.place.clone(),
+            problem: format!("topic {}, transactional id {}: {problem}", self.topic, self.id),
+            fault: Fault::User,
+            retryable: false,
+            source: None,
+        })
+    }
+}
+
+impl Frontier {
+    /// Takes over what the group tells, which may be nothing, once no transaction is open any more: the frontier is where this
+    /// process left it, or somebody writes in its name. Returns before which mark results are left out.
+    fn settle(&mut self, told: Option<u64>) -> Result<u64, String> {
+        let now = match (told, self.known, self.unsure) {
+            (_, None, _) => told.unwrap_or(0),
+            (Some(told), Some(known), unsure) => {
+                if told != known && unsure.is_none_or(|unsure| unsure.upper != told) {
+                    return Err(format!(
+                        "somebody else writes with that id: by the topic's frontier results are delivered up to {told}, and this \
+                         weir has delivered up to {known}"
+                    ));
+                }
+                told
             }
-            _ => Ok(()),
+            // The broker has forgotten it. What was committed just now it would know.
+            (None, Some(known), Some(Committing { upper, since })) if upper != known && since.elapsed() >= OFFSET_KEPT_MIN => {
+                return Err(format!(
+                    "it cannot be known whether the results from {known} up to {upper} are in the topic: whether their \
+                     transaction was committed was not answered, and the broker has no frontier any more \
+                     (offsets.retention.minutes). If they are there, set the offset of the group of that name for partition 0 \
+                     to {upper}; then, or if they are not, change the output or start weir again"
+                ));
+            }
+            (None, Some(known), _) => known,
+        };
+        if self.known.is_some_and(|known| known != now) {
+            self.all_is_new = false;
         }
+        (self.known, self.unsure) = (Some(now), None);
+        Ok(if self.all_is_new { 0 } else { now })
+    }
+
+    /// A transaction was committed.
+    fn moved(&mut self, upper: u64) {
+        *self = Frontier { known: Some(upper), unsure: None, all_is_new: false };
     }
 }
 
 impl Session {
-    /// Ends what an earlier producer left, and finds out what has been delivered.
-    fn prepare(&mut self, topic: &str, place: &str) -> Result<u64, Remedy> {
+    /// Ends what an earlier producer left, and asks how far it has delivered, of which the broker may know nothing.
+    fn prepare(&mut self, topic: &str, place: &str) -> Result<Option<u64>, Remedy> {
         if !self.initialized {
             // Who is not listened to has no token either.
             self.producer.hear();
             self.producer.client().init_transactions(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
             self.initialized = true;
         }
-        if let Some(delivered) = self.delivered {
-            return Ok(delivered);
-        }
         let list = Offsets::list([(topic, 0, 0)]);
         let _ = self.asker.poll(Duration::ZERO);
         let told = committed(&self.asker, &list, place, REQUEST_TIME_MAX).map_err(|error| Remedy::Again(error.to_string()))?;
-        let delivered = told.get(topic, 0).map_or(0, |offset| offset as u64);
-        self.delivered = Some(delivered);
-        Ok(delivered)
+        Ok(told.get(topic, 0).map(|offset| offset as u64))
     }
 
-    fn write(&mut self, topic: &str, results: &[Outgoing], delivered: u64, upper: u64) -> Result<(), Remedy> {
+    /// Writes the results from the mark `delivered` on. True: the frontier is at `upper` now. False: all of them were delivered
+    /// before, or something is refused that the others must not leave behind.
+    fn write(
+        &mut self,
+        topic: &str,
+        results: &[Outgoing],
+        (delivered, upper): (u64, u64),
+        stops_at_refused: bool,
+    ) -> Result<bool, Remedy> {
         if self.committing.is_none() {
             if self.open {
                 self.abort()?;
@@ -165,10 +218,13 @@ impl Session {
             // What comes before has been delivered in an earlier life.
             let first = results.iter().position(|result| result.mark >= delivered).unwrap_or(results.len());
             if first == results.len() {
-                return Ok(());
+                return Ok(false);
             }
             let deadline = Instant::now() + WRITE_TIME_MAX;
             loop {
+                if stops_at_refused && !self.refused.is_empty() {
+                    return Ok(false);
+                }
                 self.producer.client().begin_transaction().map_err(|error| self.remedy(error))?;
                 (self.open, self.learned) = (true, false);
                 match self.records(results, first) {
@@ -187,7 +243,8 @@ impl Session {
                 other => other,
             })?;
         }
-        self.committing = Some(upper);
+        let since = self.committing.map_or_else(Instant::now, |committing| committing.since);
+        self.committing = Some(Committing { upper, since });
         let committed = self.producer.client().commit_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error));
         if !matches!(committed, Err(Remedy::Again(_) | Remedy::Anew(_))) {
             self.committing = None;
@@ -195,7 +252,7 @@ impl Session {
         committed?;
         self.open = false;
         self.delivered = Some(upper);
-        Ok(())
+        Ok(true)
     }
 
     /// Writes the records from the first on into the open transaction and waits until the broker has them.
@@ -287,20 +344,37 @@ impl Destination for Transactions {
             Some(session) => session,
             None => self.session()?,
         };
-        let delivered = match session.prepare(&self.topic, &self.place) {
-            Ok(delivered) => delivered,
-            Err(remedy) => return Err(self.begin_anew(session, remedy)),
+        let delivered = match session.delivered {
+            Some(delivered) => delivered,
+            None => match session.prepare(&self.topic, &self.place) {
+                Ok(told) => *session.delivered.insert(self.settle(told)?),
+                Err(remedy) => return Err(self.begin_anew(session, remedy)),
+            },
         };
-        self.check_frontier(delivered)?;
-        if let Err(remedy) = session.write(&self.topic, results, delivered, upper) {
-            return Err(self.begin_anew(session, remedy));
+        match session.write(&self.topic, results, (delivered, upper), self.stops_at_refused) {
+            Ok(true) => self.frontier.moved(upper),
+            Ok(false) => {}
+            Err(remedy) => return Err(self.begin_anew(session, remedy)),
         }
-        self.known = session.delivered;
-        self.unsure = None;
         session.producer.voice().clear();
         let refused = std::mem::take(&mut session.refused);
         self.session = Some(session);
-        Ok(Written { refused, ..Written::default() })
+        let mut written = Written { refused, ..Written::default() };
+        if self.stops_at_refused && !written.refused.is_empty() {
+            // Their transaction was aborted, but for what earlier ones had.
+            let is_refused = |index: usize| written.refused.iter().any(|(refused, _)| *refused == index);
+            let new = (0..results.len()).filter(|index| results[*index].mark >= delivered && !is_refused(*index));
+            written.left = new.collect();
+        }
+        Ok(written)
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
+    }
+
+    fn all_is_new(&mut self) {
+        self.frontier.all_is_new = true;
     }
 
     fn results_max(&self) -> usize {
@@ -320,5 +394,74 @@ impl Destination for Transactions {
 
     fn retry(&self) -> RetryPolicy {
         RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(20), backoff_max: Duration::from_secs(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frontier(known: Option<u64>, unsure: Option<(u64, u64)>) -> Frontier {
+        let unsure = unsure.map(|(upper, seconds)| Committing {
+            upper,
+            since: Instant::now().checked_sub(Duration::from_secs(seconds)).expect("the machine runs for longer"),
+        });
+        Frontier { known, unsure, all_is_new: false }
+    }
+
+    #[test]
+    fn the_frontier_is_what_the_broker_tells_or_what_is_known_where_it_tells_nothing() {
+        let long = OFFSET_KEPT_MIN.as_secs();
+        for (told, known, unsure, delivered) in [
+            (None, None, None, 0),
+            (Some(5), None, None, 5),
+            (Some(5), Some(5), None, 5),
+            // Forgotten while nothing came.
+            (None, Some(5), None, 5),
+            // Not committed, committed.
+            (Some(5), Some(5), Some((9, long)), 5),
+            (Some(9), Some(5), Some((9, long)), 9),
+            // Had it been committed, the broker would tell.
+            (None, Some(5), Some((9, long / 2)), 5),
+            (None, Some(0), Some((9, long / 2)), 0),
+        ] {
+            let mut frontier = frontier(known, unsure);
+            assert_eq!(frontier.settle(told), Ok(delivered), "{told:?} {known:?} {unsure:?}");
+            assert_eq!((frontier.known, frontier.unsure.is_none()), (Some(delivered), true));
+            // It is not forgotten from one producer to the next.
+            assert_eq!(frontier.settle(None), Ok(delivered));
+            frontier.moved(11);
+            assert_eq!(frontier.settle(None), Ok(11));
+            assert!(frontier.settle(Some(10)).is_err());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known_ends_the_output() {
+        for (told, unsure, words) in [
+            (Some(7), None, "somebody else writes with that id"),
+            (Some(7), Some((9, 1)), "somebody else writes with that id"),
+            (None, Some((9, OFFSET_KEPT_MIN.as_secs())), "it cannot be known whether the results from 5 up to 9"),
+        ] {
+            let problem = frontier(Some(5), unsure).settle(told).unwrap_err();
+            assert!(problem.starts_with(words), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_is_new_is_written_whatever_an_earlier_process_has_delivered() {
+        let mut frontier = Frontier { all_is_new: true, ..Frontier::default() };
+        // Its first transaction is not committed, and another producer asks again; then it is.
+        for told in [Some(90), Some(90), None] {
+            assert_eq!(frontier.settle(told), Ok(0));
+        }
+        frontier.unsure = Some(Committing { upper: 12, since: Instant::now() });
+        assert_eq!(frontier.settle(Some(12)), Ok(12));
+        assert_eq!(frontier.settle(Some(12)), Ok(12));
+        assert!(frontier.settle(Some(90)).is_err());
+        let mut frontier = Frontier { all_is_new: true, ..Frontier::default() };
+        assert_eq!(frontier.settle(Some(90)), Ok(0));
+        frontier.moved(12);
+        assert_eq!(frontier.settle(Some(12)), Ok(12));
     }
 }

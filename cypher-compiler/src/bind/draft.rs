@@ -102,6 +102,11 @@ impl Draft {
             Expr::Call { function, .. } if is_plain_function(function.name) => Holds::Plain,
             Expr::Call { function, arguments } => match function.name.to_ascii_lowercase().as_str() {
                 "startnode" | "endnode" => Holds::Node,
+                // What a node or an edge has is stored; a map stays as it is.
+                "properties" => match arguments.first().map(|of| self.value_holds(of)) {
+                    Some(Holds::Anything) => Holds::Anything,
+                    _ => Holds::Plain,
+                },
                 _ => any_part(arguments.iter().collect()),
             },
             Expr::Let { of, .. } => self.value_holds(of),
@@ -129,7 +134,6 @@ fn is_plain_function(name: &str) -> bool {
         "labels",
         "type",
         "keys",
-        "properties",
         "size",
         "length",
         "tostring",

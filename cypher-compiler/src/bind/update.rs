@@ -19,7 +19,7 @@ struct Merge {
     on_create: Vec<Write>,
     on_match: Vec<Write>,
     /// Its path, over what was found or created.
-    named: Pattern,
+    named: Vec<Pattern>,
 }
 
 impl Binder<'_> {
@@ -81,7 +81,7 @@ impl Binder<'_> {
                 ClauseKind::Create(parts) => {
                     let (created, named) = self.create(parts);
                     writes.extend(created);
-                    if !named.paths.is_empty() {
+                    if !named.is_empty() {
                         writes.extend(with_paths_then(named, self.for_each_updates(rest)));
                         return writes;
                     }
@@ -111,10 +111,10 @@ impl Binder<'_> {
         declared.all().iter().for_each(|(name, slot)| self.scope.insert(name, *slot));
     }
 
-    /// The writes of CREATE in the order written, each node before the edges at it, and the named paths.
-    fn create(&mut self, parts: &[PatternPart]) -> (Vec<Write>, Pattern) {
+    /// The writes of CREATE in the order written, each node before the edges at it, and a pattern for each named path.
+    fn create(&mut self, parts: &[PatternPart]) -> (Vec<Write>, Vec<Pattern>) {
         let mut writes = Vec::new();
-        let mut named = Pattern::default();
+        let mut named = Vec::new();
         for part in parts {
             let start = self.create_node(&part.start, part.steps.is_empty(), &mut writes);
             let mut nodes = vec![start];
@@ -143,7 +143,7 @@ impl Binder<'_> {
             {
                 let slot = self.draft.new_slot(&variable.text, Holds::Path);
                 self.scope.insert(&variable.text, slot);
-                add_path(&mut named, slot, start, &edges);
+                named.push(path_pattern(slot, start, &edges));
             }
         }
         (writes, named)
@@ -251,15 +251,16 @@ impl Binder<'_> {
             edges.push((slot, source, kind, target));
         }
         self.distinct_edges(&mut graph.pattern);
-        let mut named = Pattern::default();
+        let mut named = Vec::new();
         if let Some(variable) = &part.variable
             && self.check_new(variable)
         {
             let slot = self.draft.new_slot(&variable.text, Holds::Path);
             self.scope.insert(&variable.text, slot);
-            add_path(&mut named, slot, graph.pattern.nodes[start].slot, &edges);
+            let mut path = path_pattern(slot, graph.pattern.nodes[start].slot, &edges);
             // An undirected MERGE may have found its edge the other way round.
-            named.edges.iter_mut().zip(&graph.pattern.edges).for_each(|(named, edge)| named.directed = edge.directed);
+            path.edges.iter_mut().zip(&graph.pattern.edges).for_each(|(named, edge)| named.directed = edge.directed);
+            named.push(path);
         }
         let on_create = self.set_items(on_create);
         let on_match = self.set_items(on_match);
@@ -364,20 +365,30 @@ impl Binder<'_> {
     }
 }
 
-/// A path over what has just been written is read back by a pattern of bound nodes and edges.
-fn with_paths(operator: Operator, named: Pattern) -> Operator {
-    if named.paths.is_empty() { operator } else { Operator::Match { input: Box::new(operator), pattern: named } }
+/// A path over what has just been written is read back by a pattern of bound nodes and edges. Each path by one of its own, and
+/// where an end was null, so that nothing was written, the path is null: the row passes all the same.
+fn with_paths(operator: Operator, named: Vec<Pattern>) -> Operator {
+    named.into_iter().fold(operator, |input, pattern| {
+        let nulls = pattern.paths.iter().map(|path| path.slot).collect();
+        let inner = Operator::Match { input: Box::new(Operator::Argument), pattern };
+        Operator::Optional { input: Box::new(input), inner: Box::new(inner), nulls }
+    })
 }
 
-/// The same inside FOREACH, where the only pattern is that of MERGE: one of what is there finds it, once.
-fn with_paths_then(named: Pattern, then: Vec<Write>) -> Vec<Write> {
-    if named.paths.is_empty() || then.is_empty() {
+/// The same inside FOREACH, where the only pattern is that of MERGE: one of what is there finds it, once, and one that is not
+/// found and creates nothing has its path null.
+fn with_paths_then(named: Vec<Pattern>, then: Vec<Write>) -> Vec<Write> {
+    if then.is_empty() {
         return then;
     }
-    vec![Write::Merge { pattern: Box::new(named), create: Vec::new(), on_create: Vec::new(), on_match: Vec::new(), then }]
+    named.into_iter().rev().fold(then, |then, pattern| {
+        let pattern = Box::new(pattern);
+        vec![Write::Merge { pattern, create: Vec::new(), on_create: Vec::new(), on_match: Vec::new(), then }]
+    })
 }
 
-fn add_path(named: &mut Pattern, slot: Slot, start: Slot, edges: &[(Option<Slot>, Slot, weir_model::plan::Name, Slot)]) {
+fn path_pattern(slot: Slot, start: Slot, edges: &[(Option<Slot>, Slot, weir_model::plan::Name, Slot)]) -> Pattern {
+    let mut named = Pattern::default();
     let mut node = |slot: Slot| {
         named.nodes.iter().position(|node| node.slot == slot).unwrap_or_else(|| {
             named.nodes.push(PatternNode {
@@ -410,4 +421,5 @@ fn add_path(named: &mut Pattern, slot: Slot, start: Slot, edges: &[(Option<Slot>
         });
     }
     named.paths.push(PatternPath { slot, start, edges: path });
+    named
 }

@@ -495,7 +495,7 @@ fn literal(value: &Value) -> String {
         Value::Integer(n) => n.to_string(),
         Value::Float(n) => format!("{n:?}"),
         Value::Text(text) => format!("{text:?}"),
-        Value::Id(id) => format!("#{id}"),
+        Value::Id(id) | Value::Node(id) => format!("#{id}"),
         Value::List(items) => format!("[{}]", joined(items.iter().map(literal), ", ")),
         Value::Map(map) => format!("{{{}}}", joined(map.iter().map(|(key, value)| format!("{key}: {}", literal(value))), ", ")),
         other => format!("{other:?}"),

@@ -106,12 +106,35 @@ fn integer_of(text: &str) -> Option<i64> {
     if let Ok(n) = text.parse() {
         return Some(n);
     }
-    if !is_decimal(unsigned.strip_prefix('+').unwrap_or(unsigned)) {
-        return None;
+    let unsigned = if negative { unsigned } else { unsigned.strip_prefix('+').unwrap_or(unsigned) };
+    let size = is_decimal(unsigned).then(|| whole_part(unsigned)).flatten()?;
+    i64::try_from(if negative { -size } else { size }).ok()
+}
+
+/// What stands before the point of a decimal number, digit by digit: a float holds no more than 53 bits of it. None if it is
+/// more than 64 bits hold.
+fn whole_part(text: &str) -> Option<i128> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let out_of_range = if exponent.starts_with('-') { i64::MIN } else { i64::MAX };
+    // So many digits stand before the point once the exponent has moved it. Behind the last that is written all are 0.
+    let places = exponent.parse().unwrap_or(out_of_range).saturating_add(whole.len() as i64).max(0) as usize;
+    let mut size = 0;
+    for digit in whole.bytes().chain(fraction.bytes()).take(places) {
+        size = with_digit(size, digit - b'0')?;
     }
-    let x: f64 = text.parse().ok()?;
-    // What does not fit is no integer; the bound itself is a float.
-    (x.abs() < 9_223_372_036_854_775_808.0).then_some(x as i64)
+    // Zeros change nothing of 0, however many the exponent asks for; of all else few fit.
+    if size != 0 {
+        for _ in whole.len() + fraction.len()..places {
+            size = with_digit(size, 0)?;
+        }
+    }
+    Some(size)
+}
+
+fn with_digit(size: i128, digit: u8) -> Option<i128> {
+    let size = size * 10 + i128::from(digit);
+    (size <= 1 << 63).then_some(size)
 }
 
 /// Digits with an optional fraction and exponent; no sign, no words.
@@ -316,6 +339,28 @@ mod tests {
             ("7.9", Integer(7)),
             ("2e3", Integer(2000)),
             ("9223372036854775808", Null),
+            ("9007199254740993.0", Integer(9_007_199_254_740_993)),
+            ("-9007199254740993.9", Integer(-9_007_199_254_740_993)),
+            ("+9007199254740993e0", Integer(9_007_199_254_740_993)),
+            ("9.007199254740993e15", Integer(9_007_199_254_740_993)),
+            ("90071992547409931E-1", Integer(9_007_199_254_740_993)),
+            ("9223372036854775807.9", Integer(i64::MAX)),
+            ("9223372036854775808.0", Null),
+            ("-9223372036854775808.5", Integer(i64::MIN)),
+            ("-9223372036854775809.0", Null),
+            ("922337203685477580.7e1", Integer(i64::MAX)),
+            ("1e18", Integer(1_000_000_000_000_000_000)),
+            ("1e19", Null),
+            ("1e99999999999999999999", Null),
+            ("1e-99999999999999999999", Integer(0)),
+            ("0.000e99999999999999999999", Integer(0)),
+            ("0.0012e3", Integer(1)),
+            ("-.5", Integer(0)),
+            ("5.", Integer(5)),
+            ("-+5.0", Null),
+            ("++5.0", Null),
+            ("1e", Null),
+            (".", Null),
             ("0xff", Integer(255)),
             ("-0x10", Integer(-16)),
             (" 7", Null),

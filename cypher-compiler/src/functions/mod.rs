@@ -23,6 +23,7 @@ mod temporal;
 mod text;
 mod tolerant;
 mod truncate;
+mod unlisted;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -33,6 +34,7 @@ use weir_model::value::Value;
 
 pub use aggregate::{AGGREGATES, AggregateRow};
 pub(crate) use iso::duration as read_duration;
+pub(crate) use unlisted::{HOLDS, NODE_WITH_ID};
 
 type Run = fn(&dyn Context, &[Value]) -> Result<Value, Failure>;
 

@@ -2,6 +2,7 @@
 //!
 //! Owns the choice of anchors: a condition `id(n) = e` becomes a `Seek` as soon as its `e` is known, and disappears.
 
+pub mod anchors;
 pub mod facts;
 pub mod order;
 mod plain;
@@ -9,7 +10,7 @@ pub mod orders;
 pub mod unseen;
 
 use weir_model::plan::Pattern;
-use weir_model::{Plan, Text};
+use weir_model::{IdScheme, Plan, Text};
 
 use crate::bind::Draft;
 use crate::walk;
@@ -26,7 +27,8 @@ pub fn lower(text: &str, mut draft: Draft) -> Plan {
 }
 
 /// The plan without any choice made: what tests compare the other with.
-pub fn lower_plainly(text: &str, mut draft: Draft) -> Plan {
+pub fn lower_plainly(text: &str, mut draft: Draft, ids: IdScheme) -> Plan {
+    anchors::write_out(&mut draft, ids);
     plain::spell_out(&mut draft);
     finish(text, draft)
 }

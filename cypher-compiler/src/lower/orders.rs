@@ -7,6 +7,7 @@ use weir_model::Expr;
 use weir_model::expression::Binary;
 use weir_model::plan::{Lookup, Pattern, Slot, Step};
 
+use super::anchors::names_node;
 use super::facts::is_chance;
 use super::order::Order;
 use crate::{functions, walk};
@@ -250,7 +251,7 @@ fn anchors(pattern: &Pattern) -> Vec<Anchor> {
     anchors
 }
 
-/// The `e` of `id(slot) = e` or `strId(slot) = e`, on either side.
+/// The `e` of `id(slot) = e` or `strId(slot) = e`, on either side, and of what `anchors` makes of them.
 pub fn anchored(condition: &Expr, slot: Slot) -> Option<&Expr> {
     let Expr::Binary { operator: Binary::Equal, left, right } = condition else { return None };
     let is_id = |e: &Expr| match e {
@@ -259,6 +260,8 @@ pub fn anchored(condition: &Expr, slot: Slot) -> Option<&Expr> {
         }
         _ => false,
     };
-    let (id, value) = if is_id(left) { (left, right) } else { (right, left) };
-    (is_id(id) && !walk::mentions(value, slot)).then_some(&**value)
+    let is_node = |e: &Expr| matches!(e, Expr::Slot(of) if *of == slot);
+    let is_written_out = names_node(right) && is_node(left);
+    let (id, value) = if is_id(left) || is_written_out { (left, right) } else { (right, left) };
+    ((is_id(id) || is_written_out) && !walk::mentions(value, slot)).then_some(&**value)
 }

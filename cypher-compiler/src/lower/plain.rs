@@ -1,23 +1,22 @@
 //! The plan as the text has it: no rule applied, no anchor, each pattern visited in the order in which it is written and all
 //! its conditions tested above it. What the other plan is compared with by tests; far slower.
 
-use weir_model::Expr;
 use weir_model::plan::{Operator, Pattern, Step};
 
 use crate::bind::{Draft, is_shortest};
+use crate::rewrite::joined;
 use crate::walk;
 
 pub fn spell_out(draft: &mut Draft) {
     walk::operators_mut(&mut draft.root, &mut |operator| {
-        let mut conditions = match operator {
+        let conditions = match operator {
             Operator::Match { pattern, .. } => std::mem::take(&mut pattern.conditions),
             _ => Vec::new(),
         };
         walk::patterns_mut(operator, &mut |pattern| pattern.steps = as_written(pattern));
         if !conditions.is_empty() {
-            let condition = if conditions.len() == 1 { conditions.remove(0) } else { Expr::And(conditions) };
             let matched = std::mem::replace(operator, Operator::Unit);
-            *operator = Operator::Filter { input: Box::new(matched), condition };
+            *operator = Operator::Filter { input: Box::new(matched), condition: joined(conditions) };
         }
     });
 }

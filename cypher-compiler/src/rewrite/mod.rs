@@ -74,6 +74,8 @@ fn check(draft: &mut Draft, rule: &'static str) -> Result<(), Broken> {
 
 /// Folding alone, for expressions outside a draft.
 pub use fold_constants::fold;
+/// Conditions that are tested together.
+pub use split_conditions::joined;
 
 /// Every expression of the draft, wherever it lies.
 fn for_each_expression(draft: &mut Draft, change: &mut dyn FnMut(&mut weir_model::Expr)) {

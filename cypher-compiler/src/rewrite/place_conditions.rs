@@ -8,6 +8,7 @@
 use weir_model::Expr;
 use weir_model::plan::{Operator, Pattern, Slot};
 
+use super::split_conditions::joined;
 use crate::bind::{Draft, is_shortest};
 use crate::lower::facts::has_chance;
 use crate::{Options, walk};
@@ -60,9 +61,8 @@ pub fn apply(draft: &mut Draft, _: &Options) -> bool {
     changed
 }
 
-fn filter(input: Operator, mut conditions: Vec<Expr>) -> Operator {
-    let condition = if conditions.len() == 1 { conditions.remove(0) } else { Expr::And(conditions) };
-    Operator::Filter { input: Box::new(input), condition }
+fn filter(input: Operator, conditions: Vec<Expr>) -> Operator {
+    Operator::Filter { input: Box::new(input), condition: joined(conditions) }
 }
 
 fn place(pattern: &Pattern, condition: &Expr) -> Place {

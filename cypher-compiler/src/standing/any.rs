@@ -20,6 +20,7 @@ use super::split;
 use crate::bind::{Draft, Holds};
 use crate::lower::facts;
 use crate::lower::orders::anchored;
+use crate::rewrite::joined;
 use crate::walk;
 
 /// Brings the draft into the form above. An error is the number of relationships of a pattern that has too many.
@@ -212,6 +213,8 @@ impl Maintain<'_> {
             | Operator::Skip { .. }
             | Operator::Limit { .. }
             | Operator::Subquery { .. } => self.order_below(input_mut(operator)?),
+            // Each row of the left with all of the right: an order of these holds among those of one row alone.
+            Operator::Join { left, .. } => self.order_below(left),
             _ => None,
         }
     }
@@ -232,7 +235,7 @@ impl Maintain<'_> {
         }
         match asking.len() {
             0 => input,
-            _ => each(input, |argument| Operator::Filter { input: Box::new(argument), condition: Expr::And(asking) }),
+            _ => each(input, |argument| Operator::Filter { input: Box::new(argument), condition: joined(asking) }),
         }
     }
 
@@ -293,24 +296,23 @@ impl Maintain<'_> {
         };
         let (mut keys, mut rest) = (Vec::new(), Vec::new());
         for condition in across {
-            if self.asks(&condition) || is_clocked(&condition) {
-                rest.push(condition);
-                continue;
-            }
             match condition {
-                Expr::Binary { operator: Binary::Equal, left, right } => {
-                    if only(&left, &of_left, &of_right) && only(&right, &of_right, &of_left) {
-                        keys.push((*left, *right));
-                    } else if only(&right, &of_left, &of_right) && only(&left, &of_right, &of_left) {
-                        keys.push((*right, *left));
-                    } else {
-                        let operator = Binary::Equal;
-                        rest.push(Expr::Binary { operator, left, right });
-                    }
+                Expr::Binary { operator: Binary::Equal, left: one, right: other }
+                    if only(&one, &of_left, &of_right) && only(&other, &of_right, &of_left) =>
+                {
+                    keys.push((*one, *other));
                 }
-                other => rest.push(other),
+                Expr::Binary { operator: Binary::Equal, left: one, right: other }
+                    if only(&one, &of_right, &of_left) && only(&other, &of_left, &of_right) =>
+                {
+                    keys.push((*other, *one));
+                }
+                condition => rest.push(condition),
             }
         }
+        // What a key asks is asked below, for each row of its side: above, it would be for every pair of rows.
+        left = self.compute_first(left, keys.iter_mut().map(|(key, _)| key).collect());
+        right = self.compute_first(right, keys.iter_mut().map(|(_, key)| key).collect());
         let join = Operator::Join { left: Box::new(left), right: Box::new(right), keys };
         self.filter(join, rest)
     }

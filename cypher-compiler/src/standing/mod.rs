@@ -60,6 +60,7 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
         refuse::clauses(text, &tree, options)?;
         let mut draft = marked(text, &tree, options)?;
         refuse::expressions(text, &draft, options)?;
+        lower::anchors::write_out(&mut draft, options.ids);
         any::maintainable(&mut draft).map_err(|count| vec![too_many_edges(text, count, mode)])?;
         let slots = names_of_slots(&draft);
         return Ok(StandingPlan { plan: lower::lower(text, draft), mode, root: 0, slots });
@@ -389,7 +390,7 @@ impl Standing<'_> {
 
     /// Binds an expression and replaces what it reads of nodes by slots.
     fn graph_free(&mut self, expression: &Expression, what: &str) -> Checked<Expr> {
-        self.check_nodes(expression, what)?;
+        self.check_nodes(expression, &[], what)?;
         let mut expr = self.binder.expression(expression);
         self.copy_reads(&mut expr);
         rewrite::fold(&mut expr, self.options.ids);
@@ -403,10 +404,26 @@ impl Standing<'_> {
         Ok(expr)
     }
 
-    /// Node variables stand only in `n.key`, `properties(n)`, `id(n)` and `strId(n)`; nothing else may ask the graph.
-    fn check_nodes(&self, expression: &Expression, what: &str) -> Checked<()> {
-        let is_node = |e: &Expression| e.as_variable().is_some_and(|name| self.node_of(name).is_some());
+    /// Node variables stand only in `n.key`, `properties(n)`, `id(n)` and `strId(n)`; nothing else may ask the graph. Of the
+    /// names that an expression around this one gives to elements of a list, none is a node.
+    fn check_nodes(&self, expression: &Expression, elements: &[&Text], what: &str) -> Checked<()> {
+        let is_node =
+            |e: &Expression| e.as_variable().is_some_and(|name| !elements.contains(&name) && self.node_of(name).is_some());
+        // What is worked out for each element, and what is not.
+        let check_apart = |names: &[&Text], each: &[&Expression], rest: &[&Expression]| {
+            let names = [elements, names].concat();
+            rest.iter().try_for_each(|of| self.check_nodes(of, elements, what))?;
+            each.iter().try_for_each(|of| self.check_nodes(of, &names, what))
+        };
         match &*expression.kind {
+            ExpressionKind::Comprehension { variable, list, filter, result } => {
+                let each: Vec<&Expression> = filter.iter().chain(result).collect();
+                check_apart(&[&variable.text], &each, &[list])
+            }
+            ExpressionKind::Quantifier { variable, list, condition, .. } => check_apart(&[&variable.text], &[condition], &[list]),
+            ExpressionKind::Reduce { total, initial, variable, list, step } => {
+                check_apart(&[&total.text, &variable.text], &[step], &[initial, list])
+            }
             ExpressionKind::Variable(name) if is_node(expression) => Err(self.error(
                 expression.span,
                 Code::NodeVariable,
@@ -438,7 +455,7 @@ impl Standing<'_> {
             ExpressionKind::Pattern(_) | ExpressionKind::PatternComprehension { .. } | ExpressionKind::Subquery { .. } => {
                 Err(self.error(expression.span, Code::NotPure, format!("Not a pure expression: {what} asks the graph")))
             }
-            _ => expression.children().into_iter().try_for_each(|child| self.check_nodes(child, what)),
+            _ => expression.children().into_iter().try_for_each(|child| self.check_nodes(child, elements, what)),
         }
     }
 

@@ -6,12 +6,14 @@
 //! before it, wherever it lies.
 
 use weir_model::plan::{Operator, Pattern, PatternPath, Slot};
-use weir_model::{Expr, plan};
+use weir_model::{Expr, Value, plan};
 
 use super::any::{Maintain, each};
 use super::clock::is_clocked;
 use super::delta::EDGES_MAX;
 use crate::bind::{Holds, is_shortest, is_true};
+use crate::functions;
+use crate::lower::anchors::is_exact;
 use crate::lower::orders::anchored;
 
 /// The pattern of a MATCH that goes on from nodes of the one before, taken into it. The conditions of the first stay.
@@ -31,6 +33,8 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
             if !known || too_many || pattern.edges.iter().any(|edge| edge.bound) {
                 return Err(Box::new((Operator::Match { input, pattern: first }, pattern)));
             }
+            let mut pattern = pattern;
+            compare_known(&mut pattern, &first);
             let mut places = Vec::new();
             for mut node in pattern.nodes {
                 let Some(at) = first.nodes.iter().position(|known| node.bound && known.slot == node.slot) else {
@@ -73,6 +77,25 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
             Ok(Operator::Match { input, pattern: first })
         }
         other => Err(Box::new((other, pattern))),
+    }
+}
+
+/// To a pattern that goes on from a node, `id(n) = e` compares it with what is found; to the two together it would be an anchor,
+/// which takes more. Some other form of the id is none.
+fn compare_known(pattern: &mut Pattern, first: &Pattern) {
+    let Some(same) = functions::find("coalesce") else { return };
+    let nodes = pattern.nodes.iter_mut().flat_map(|node| &mut node.conditions);
+    let edges = pattern.edges.iter_mut().flat_map(|edge| &mut edge.conditions);
+    for condition in nodes.chain(edges).chain(&mut pattern.conditions) {
+        let is_anchor = first.nodes.iter().any(|node| anchored(condition, node.slot).is_some()) && !is_exact(condition);
+        if let Expr::Binary { left, right, .. } = condition
+            && is_anchor
+        {
+            let is_id = |side: &Expr| matches!(side, Expr::Call { function, .. } if matches!(function.name, "id" | "strId"));
+            let id = if is_id(left) { left } else { right };
+            let own = std::mem::replace(&mut **id, Expr::Literal(Value::Null));
+            **id = Expr::Call { function: same, arguments: vec![own] };
+        }
     }
 }
 

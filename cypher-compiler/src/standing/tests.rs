@@ -389,6 +389,38 @@ fn any_query_is_taken_apart() {
         ("MATCH (a:A)-[:R*1..3]->(b) RETURN id(b) AS b", vec!["Subquery", "Argument", "delta of node 0"], vec!["Scan"]),
         ("MATCH (a:A) WHERE EXISTS { (a)-->(:B) } RETURN id(a) AS a", vec!["Subquery", "delta of node 0"], vec![]),
         ("MATCH (a) RETURN a", vec!["\nSubquery\n"], vec![]),
+        // A map that is made of another holds the nodes of that one, which are shown in full and asked for what they have.
+        ("MATCH (a)-[:R]->(b) WITH {who: a, to: b} AS m RETURN m {.*, n: 1} AS k", vec!["\nSubquery\n"], vec![]),
+        ("MATCH (a) WITH {who: a} AS m WITH properties(m) AS k RETURN k.who.name AS name", vec!["\nSubquery\n"], vec![]),
+        ("MATCH (a:A) WITH a {.*} AS m, properties(a) AS p RETURN m.x AS x, p.y AS y", vec!["= .*"], vec!["Subquery"]),
+        // WHERE takes a list, which AND does not.
+        (
+            "MATCH (n:A) WHERE labels(n) AND keys(n) RETURN id(n) AS id",
+            vec!["Subquery", "holds(labels(", "AND holds(keys("],
+            vec!["Filter labels"],
+        ),
+        // What nothing below the rows can copy is asked for each of them, and not for each pair.
+        (
+            "MATCH (a:A)-[:R]->() WITH a, count(*) AS c MATCH (b:B {iban: a.iban}) RETURN id(a) AS a, c",
+            vec!["Join on", "Subquery", "Aggregate"],
+            vec!["Filter"],
+        ),
+        (
+            "MATCH (a:A) WITH DISTINCT a MATCH (b:B) WHERE b.x = a.x RETURN id(a) AS a",
+            vec!["Join on", "Distinct"],
+            vec!["Filter"],
+        ),
+        (
+            "MATCH (a:A) WITH a ORDER BY a.t LIMIT 9 MATCH (b:B) WHERE a.x = b.x RETURN id(a) AS a",
+            vec!["Join on", "Limit"],
+            vec!["Filter"],
+        ),
+        (
+            "CALL { MATCH (a:A) RETURN a UNION MATCH (a:C) RETURN a } MATCH (b:B) WHERE b.x = a.x RETURN id(b) AS b",
+            vec!["Join on", "Union"],
+            vec!["Filter"],
+        ),
+        ("MATCH (a:A), (b:B) WHERE labels(a) = labels(b) RETURN id(a) AS a", vec!["Join on", "Subquery"], vec!["Filter"]),
         (
             "MATCH (a:A) OPTIONAL CALL (a) { MATCH (a)-->(m) RETURN m.x AS x } RETURN id(a) AS a, x",
             vec!["Subquery", "Optional, else null", "delta of node 0"],
@@ -403,6 +435,74 @@ fn any_query_is_taken_apart() {
         for part in has_not {
             assert!(!plan.contains(part), "{text} has {part}\n{plan}");
         }
+    }
+}
+
+/// `collect` lists in the order of an ORDER BY before it, which is carried up over what stands between.
+#[test]
+fn an_order_is_carried_over_a_join() {
+    for (text, expected) in [
+        (
+            "MATCH (a:A) WITH a ORDER BY a.t DESC MATCH (b:B) RETURN b.k AS k, collect(a.x) AS xs",
+            vec!["Aggregate", "Sort", "Join", "Sort"],
+        ),
+        (
+            "MATCH (a:A) WITH a ORDER BY a.t MATCH (b:B) WHERE b.x = a.x RETURN b.k AS k, collect(id(a)) AS ids",
+            vec!["Aggregate", "Sort", "Join", "Sort"],
+        ),
+        // That is the order of what comes of one `b`, not of all of them.
+        (
+            "MATCH (b:B) CALL { MATCH (a:A) RETURN a ORDER BY a.t } RETURN b.k AS k, collect(id(a)) AS ids",
+            vec!["Aggregate", "Join", "Sort"],
+        ),
+    ] {
+        let plan = compiled(AnyQuery, text);
+        let words = plan.lines().filter_map(|line| line.split_whitespace().next());
+        let found: Vec<&str> = words.filter(|word| ["Aggregate", "Sort", "Join"].contains(word)).collect();
+        assert_eq!(found, expected, "{text}\n{plan}");
+    }
+}
+
+/// The text of an id is none to `=`. A condition that is tested where it would be an anchor elsewhere takes it all the same.
+#[test]
+fn what_names_a_node_is_written_out() {
+    for (text, has) in [
+        ("MATCH (a:A)-[:R]->(b:B) WHERE id(b) = a.ref RETURN id(b) AS b", " = nodeWithId(#"),
+        (
+            "MATCH (n)-[:R]->(m) WHERE strId(n) = '27DD96D6-75be-30f8-8d97-71b670468f39' RETURN m.x AS x",
+            "(#0 = #27dd96d6-75be-30f8-8d97-71b670468f39)",
+        ),
+        ("MATCH (n)-[:R]->(m) WHERE id(n) = 'no id' RETURN m.x AS x", "(#0 = nodeWithId(\"no id\"))"),
+        ("MATCH (n)-[:R]->(m) WHERE id(n) = idFrom('x', m.x) RETURN m.x AS x", "(id(#0) = idFrom("),
+        // Still an anchor.
+        ("MATCH (n) WHERE id(n) = '27dd96d6-75be-30f8-8d97-71b670468f39' RETURN n.x AS x", "steps: seek 0 by #27dd96d6"),
+        // None to the pattern that it stands in.
+        ("MATCH (a)-[:R]->(x) MATCH (x), (b:B) WHERE id(a) = b.ref RETURN id(b) AS b", "Join on"),
+    ] {
+        let plan = compiled(AnyQuery, text);
+        assert!(plan.contains(has), "{text} has no {has}\n{plan}");
+    }
+}
+
+/// A name that a list gives to its elements hides a node, there and no further.
+#[test]
+fn elements_of_a_list_may_be_called_like_a_node() {
+    let compile = |returned: &str| {
+        let text = format!("MATCH (n:A)-[:R]->(m) RETURN {returned} AS l");
+        compile_standing(&text, MultipleValues, &Options::default()).map_err(|problems| problems[0].code)
+    };
+    for returned in [
+        "[n IN n.xs | n * 2]",
+        "[n IN n.xs WHERE n > m.x | [m IN m.xs | m + n]]",
+        "all(m IN n.xs WHERE m > 1)",
+        "reduce(m = m.x, n IN n.xs | m + n)",
+    ] {
+        assert!(compile(returned).is_ok(), "{returned}");
+    }
+    for returned in
+        ["[x IN n.xs | n]", "[n IN [n] | 1]", "any(n IN [m] WHERE true)", "reduce(n = n, x IN m.xs | x)", "[[n IN n.xs | n], n]"]
+    {
+        assert_eq!(compile(returned).err(), Some(Code::NodeVariable), "{returned}");
     }
 }
 

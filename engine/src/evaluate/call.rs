@@ -16,6 +16,7 @@ use super::context::Reader;
 use super::limits::{Budget, Limits, weight_of};
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
 use super::scan::Scans;
+use super::spared::Spared;
 use super::{Environment, Prepared, contains_write, procedures};
 use crate::history::Recall;
 use crate::view::View;
@@ -65,7 +66,10 @@ impl Run<'_> {
         let Recursion { first, state, variables, inner, again, until } = recursion;
         let mut values = Vec::with_capacity(first.len());
         for value in *first {
-            values.push(value.evaluate(row, self)?);
+            match value.evaluate(row, self) {
+                Ok(value) => values.push(value),
+                Err(failure) => return self.end_row(failure),
+            }
         }
         self.budget.hold(&values)?;
         let mut round = vec![values];
@@ -79,8 +83,10 @@ impl Run<'_> {
                 let flow = self.with_swapped(state.iter().copied(), at, row, &mut |row| {
                     self.run(inner, row, &mut |row| {
                         let results: Vec<Value> = again.iter().map(|slot| row[slot.0 as usize].clone()).collect();
-                        if matches!(until.evaluate(row, self)?, Value::Boolean(true)) {
-                            return next(row);
+                        match until.evaluate(row, self) {
+                            Ok(Value::Boolean(true)) => return next(row),
+                            Ok(_) => {}
+                            Err(failure) => return self.end_row(failure),
                         }
                         // A variable keeps its type; only null may become, and follow, anything.
                         let null = Value::Null.type_name();
@@ -89,7 +95,7 @@ impl Run<'_> {
                         let changed = kinds.iter().zip(&results).position(changes);
                         if let Some(at) = changed {
                             let place = format!("recursive subquery return value (variable `{}`)", variables[at]);
-                            return Err(super::mismatch(kinds[at], &results[at], &place));
+                            return self.end_row(super::mismatch(kinds[at], &results[at], &place));
                         }
                         // What grows with every round is looked at in every round.
                         for result in &results {
@@ -151,26 +157,40 @@ impl Run<'_> {
     fn call_once(&self, (procedure, arguments, yields): Called, row: &mut [Value], next: Next) -> Flow {
         let mut values = Vec::with_capacity(procedure.inputs.len());
         for argument in arguments {
-            values.push(argument.evaluate(row, self)?);
+            match argument.evaluate(row, self) {
+                Ok(value) => values.push(value),
+                Err(failure) => return self.end_row(failure),
+            }
         }
         let is_void = procedure.outputs.is_empty();
         // Like SET: what is written to nothing is not written.
         if is_void && procedure.writes && values.first().is_some_and(Value::is_null) {
             return next(row);
         }
-        procedure.accept(&mut values)?;
-        if is_void {
-            self.give(procedure, &values, &mut |_| GO_ON)?;
-            return next(row);
+        if let Err(failure) = procedure.accept(&mut values) {
+            return self.end_row(failure);
         }
-        let mut flow = ControlFlow::Continue(());
-        self.give(procedure, &values, &mut |columns| {
-            self.budget.step()?;
-            let at = self.put(yields.iter().map(|(column, _)| columns.get(*column).cloned().unwrap_or_default()));
-            flow = self.with_swapped(yields.iter().map(|(_, slot)| *slot), at, row, next)?;
-            Ok(flow)
-        })?;
-        Ok(flow)
+        if is_void {
+            return match self.cleanly(|| self.give(procedure, &values, &mut |_| GO_ON)) {
+                Ok(()) => next(row),
+                Err(failure) => self.end_row(failure),
+            };
+        }
+        let (mut flow, mut has_given) = (ControlFlow::Continue(()), false);
+        let given = self.cleanly(|| {
+            self.give(procedure, &values, &mut |columns| {
+                has_given = true;
+                self.budget.step()?;
+                let at = self.put(yields.iter().map(|(column, _)| columns.get(*column).cloned().unwrap_or_default()));
+                flow = self.with_swapped(yields.iter().map(|(_, slot)| *slot), at, row, next)?;
+                Ok(flow)
+            })
+        });
+        match given {
+            // What has been given cannot be taken back: a failure behind it is one of all.
+            Err(failure) if !has_given => self.end_row(failure),
+            given => given.map(|()| flow),
+        }
     }
 
     /// The rows of a procedure.
@@ -242,6 +262,7 @@ impl Run<'_> {
             depth: self.depth,
             profile: self.profile,
             kept: self.kept,
+            spared: &Spared::default(),
         })
     }
 
@@ -266,7 +287,7 @@ impl Run<'_> {
         };
         let shorter: Limits = ends.map_or(environment.limits, |ends| self.budget.shortened(ends));
         let own_budget = ends.map(|_| Budget::new(&shorter));
-        let scans = Scans::default();
+        let (scans, spared) = (Scans::default(), Spared::default());
         let run = Run {
             prepared: &prepared,
             environment: &environment,
@@ -288,6 +309,7 @@ impl Run<'_> {
             depth: self.depth + 1,
             profile: self.profile,
             kept: self.kept,
+            spared: &spared,
         };
         let stacks = self.scratch.mark();
         let is_over = || ends.is_some_and(|ends| Instant::now() >= ends);

@@ -10,9 +10,9 @@ use rustc_hash::FxHashSet;
 use weir_model::plan::{Chain, Search};
 use weir_model::{Failure, NodeId, Value};
 
+use super::mismatch;
 use super::operators::{Flow, GO_ON, STOP};
 use super::pattern::{Crossing, Walk, crossing};
-use super::{holds, mismatch};
 use crate::view::{Direction, EdgeRef, HalfEdge};
 
 /// Between what a chain is followed.
@@ -156,7 +156,7 @@ impl<'w, 'r> Walk<'w, 'r> {
         let items = match edge.slot.map(|slot| &row[slot.0 as usize]) {
             Some(Value::List(items)) => items.clone(),
             Some(Value::Null) | None => return GO_ON,
-            Some(other) => return Err(mismatch("List of Relationships", other, "a pattern")),
+            Some(other) => return self.run.end_row(mismatch("List of Relationships", other, "a pattern")),
         };
         let length = items.len() as u64;
         if length < chain.min || chain.max.is_some_and(|max| length > max) {
@@ -216,7 +216,7 @@ impl<'w, 'r> Walk<'w, 'r> {
     pub(super) fn fits_hop(&self, chain: &Chain, hop: Crossing, row: &mut [Value]) -> Result<bool, Failure> {
         for (slot, condition) in &chain.edges {
             row[slot.0 as usize] = Value::Edge(self.run.reader.edge_key(hop.edge).into());
-            if !holds(condition, row, self.run)? {
+            if !self.run.holds(condition, row)? {
                 return Ok(false);
             }
         }
@@ -226,7 +226,7 @@ impl<'w, 'r> Walk<'w, 'r> {
     pub(super) fn fits_chain_node(&self, chain: &Chain, node: NodeId, row: &mut [Value]) -> Result<bool, Failure> {
         for (slot, condition) in &chain.nodes {
             row[slot.0 as usize] = Value::Node(node);
-            if !holds(condition, row, self.run)? {
+            if !self.run.holds(condition, row)? {
                 return Ok(false);
             }
         }

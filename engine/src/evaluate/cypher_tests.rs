@@ -9,6 +9,7 @@ use weir_cypher_compiler::{Options, compile};
 use weir_model::{Failure, IdScheme, Map, Mutations, NodeId, Procedure, Value};
 
 use super::{Environment, Evaluator, Limits, Prepared, evaluate};
+use crate::random::Random;
 use crate::reference::{self, ReferenceGraph};
 use crate::symbols::Symbols;
 
@@ -144,6 +145,47 @@ fn a_pattern_that_leads_to_null_is_not_created() {
     ] {
         check(&[&format!("{lone}{write}"), &format!("{lone}{write}"), &count.replace("RETURN", "RETURN DISTINCT")], left);
     }
+}
+
+#[test]
+fn a_named_path_to_null_is_null_and_the_row_passes() {
+    for (query, row) in [
+        ("OPTIONAL MATCH (a:Missing) CREATE p = (a)-[:R]->(b:B) RETURN p, b", "null | null"),
+        ("OPTIONAL MATCH (a:Missing) MERGE p = (a)-[:R]->(b:B) RETURN p, b", "null | null"),
+        ("OPTIONAL MATCH (a:Missing) CREATE p = (a)-[:R]->(:B), q = (:C)-[:R]->(:D) RETURN p, length(q)", "null | 1"),
+        ("OPTIONAL MATCH (a:Missing) CREATE q = (:C)-[:R]->(:D), p = (a)-[:R]->(:B) RETURN p, length(q)", "null | 1"),
+    ] {
+        check(&[query], &[row]);
+    }
+    // In FOREACH as well, where the path of the element before is not taken for that of this one.
+    let each = "MATCH (c:C) OPTIONAL MATCH (a:Missing) FOREACH (x IN [c, a] | CREATE p = (x)-[:R]->(:B), q = (:D) \
+                FOREACH (n IN nodes(p) + nodes(q) | SET n.both = true) \
+                FOREACH (n IN nodes(p) | SET n.seen = coalesce(n.seen, 0) + 1) \
+                FOREACH (n IN nodes(q) | SET n.seen = 7))";
+    check(
+        &["CREATE (:C)", each, "MATCH (n) RETURN labels(n), n.seen, n.both"],
+        &["['B'] | 1 | true", "['C'] | 1 | true", "['D'] | 7 | true", "['D'] | 7 | null"],
+    );
+}
+
+/// A MERGE that leads to null creates nothing: then what is there takes on nothing either, and ON CREATE does not run.
+#[test]
+fn a_merge_that_leads_to_null_does_nothing_at_all() {
+    let there = "CREATE (:C {made: 0})";
+    let all = "MATCH (n) RETURN labels(n), n.made, n.x";
+    for merge in [
+        "MERGE (a)-[r:R]->(b:B) ON CREATE SET c.made = c.made + 1",
+        "MERGE (a)-[r:R]->(b:B)-[:R]->(c) ON CREATE SET c.made = c.made + 1",
+        "MERGE (a)-[r:R]->(c:L {x: 1})",
+        "MERGE (c:L {x: 1})<-[r:R]-(a)",
+    ] {
+        let merge = format!("MATCH (c:C) OPTIONAL MATCH (a:Missing) {merge} RETURN r");
+        check(&[there, &merge], &["null"]);
+        check(&[there, &merge, all], &["['C'] | 0 | null"]);
+    }
+    let each = "MATCH (c:C) OPTIONAL MATCH (a:Missing) FOREACH (x IN [c, a, c] | \
+                MERGE (x)-[:R]->(b:B) ON CREATE SET c.made = c.made + 1 SET b.x = 1)";
+    check(&[there, each, all], &["['B'] | null | 1", "['C'] | 1 | null"]);
 }
 
 #[test]
@@ -360,19 +402,7 @@ fn failures() {
     check_fails(&["RETURN 1 AS x SKIP $that"], "SKIP");
 }
 
-/// Small numbers from a seed; the same seed gives the same test.
-pub struct Random(pub u64);
-
 impl Random {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-
-    pub fn one_of<'t>(&mut self, choices: &[&'t str]) -> &'t str {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-
     /// Nodes 1 to 5, all with the label V, some with A and B and a property p, and some edges, self loops among them.
     pub fn graph(&mut self) -> Vec<String> {
         let mut queries = Vec::new();

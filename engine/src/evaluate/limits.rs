@@ -97,6 +97,11 @@ impl<'a> Budget<'a> {
         Ok(())
     }
 
+    /// Bytes that are held.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
     /// Bytes that are not held.
     pub fn room(&self) -> usize {
         self.limits.buffer_bytes_max.saturating_sub(self.bytes.get())

@@ -27,6 +27,7 @@ mod profile;
 mod scan;
 mod shortest;
 mod sort;
+mod spared;
 mod spots;
 mod subquery;
 mod watched;
@@ -62,6 +63,7 @@ pub use self::limits::{Limits, weight_beside};
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
 use self::scan::Scans;
+use self::spared::Spared;
 pub use self::spots::{Ranges, is_within};
 pub use self::watched::{Moved, Sought, Watched, Which};
 use crate::history::Recall;
@@ -180,6 +182,8 @@ pub struct Evaluator<'p> {
     scans: Option<Scans>,
     /// Where what is looked for by value is kept beyond them.
     watched: Option<&'p Watched>,
+    /// What parts have left out.
+    spared: Spared,
 }
 
 impl<'p> Evaluator<'p> {
@@ -193,6 +197,7 @@ impl<'p> Evaluator<'p> {
             kept: None,
             scans: None,
             watched: None,
+            spared: Spared::default(),
         }
     }
 
@@ -214,6 +219,11 @@ impl<'p> Evaluator<'p> {
     /// For runs that only read, each over the view that was followed last.
     pub fn watching(self, watched: &'p Watched) -> Evaluator<'p> {
         Evaluator { watched: Some(watched), ..self }
+    }
+
+    /// How often a row was left out in parts that ran since this was asked last, and why the last was.
+    pub fn take_left_out(&self) -> Option<(u64, Failure)> {
+        self.spared.take()
     }
 
     /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
@@ -240,7 +250,8 @@ impl<'p> Evaluator<'p> {
     }
 
     /// A part of the plan, which starts at `Argument`, over one row of the plan. What it gives are the values of these slots,
-    /// nodes and edges in full if that is wanted.
+    /// nodes and edges in full if that is wanted. A row within it that fails is left out (`take_left_out`); an error is what ends
+    /// all of it, as to run out of time.
     pub fn run_part(
         &mut self,
         part: &Operator,
@@ -252,7 +263,8 @@ impl<'p> Evaluator<'p> {
     ) -> Result<(), Failure> {
         self.row.clone_from_slice(argument);
         let mut values: Vec<Value> = Vec::with_capacity(slots.len());
-        self.within(environment, None, mutations, &mut |run, row| {
+        self.spared.by_row.set(true);
+        let ran = self.within(environment, None, mutations, &mut |run, row| {
             let give = &mut |row: &mut [Value]| {
                 values.clear();
                 let mut room = run.budget.room();
@@ -263,7 +275,9 @@ impl<'p> Evaluator<'p> {
                 Ok(each(&values))
             };
             run.run(part, row, give).map(drop)
-        })
+        });
+        self.spared.by_row.set(false);
+        ran
     }
 
     /// For whoever wants values of expressions of the plan.
@@ -323,6 +337,7 @@ impl<'p> Evaluator<'p> {
             depth: 0,
             profile,
             kept: self.kept,
+            spared: &self.spared,
         };
         let mut result = body(&run, &mut self.row);
         if result.is_ok() && run.reader.deleted.asked.get() {
@@ -351,14 +366,7 @@ pub fn evaluate(
 
 /// The node a value names, if it names one: what `id(n) = value` accepts.
 pub fn node_of(value: &Value, ids: IdScheme) -> Option<NodeId> {
-    match value {
-        Value::Id(id) | Value::Node(id) => Some(*id),
-        Value::FullNode(node) => Some(node.id),
-        Value::Integer(n) if matches!(ids, IdScheme::Long { .. }) => Some(NodeId::new(0, *n as u64)),
-        Value::Text(text) => ids.parse(text),
-        Value::Bytes(bytes) => <[u8; 16]>::try_from(&bytes[..]).ok().map(NodeId::from_bytes),
-        _ => None,
-    }
+    ids.node_of(value)
 }
 
 fn contains_write(operator: &Operator, wanted: &dyn Fn(&Write) -> bool) -> bool {

@@ -20,8 +20,9 @@ use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
 use super::scan::{Remembered, Scans};
+use super::spared::Spared;
 use super::watched::Watched;
-use super::{Environment, Prepared, holds};
+use super::{Environment, Prepared};
 use crate::overlay::Overlay;
 use crate::view::HalfEdge;
 
@@ -52,6 +53,7 @@ pub(super) struct Run<'r> {
     pub profile: Option<&'r Profile>,
     /// Where the query may have to run again: what its procedures brought.
     pub kept: Option<&'r Kept>,
+    pub spared: &'r Spared,
 }
 
 /// Memory that outlives a run so that the next need not allocate. The vectors are stacks: who pushes truncates.
@@ -180,7 +182,7 @@ impl Run<'_> {
                 self.each_once(input, contains_effect(inner), row, next, &mut each)
             }
             Operator::Filter { input, condition } => self.run(input, row, &mut |row| {
-                if holds(condition, row, self)? { next(row) } else { GO_ON }
+                if self.holds(condition, row)? { next(row) } else { GO_ON }
             }),
             Operator::Project { input, items } => self.run(input, row, &mut |row| self.project(items, row, next)),
             Operator::Aggregate { input, keys, aggregates } => match self.counted(input, keys, aggregates) {
@@ -232,7 +234,10 @@ impl Run<'_> {
     fn project(&self, items: &[(Slot, Expr)], row: &mut [Value], next: Next) -> Flow {
         let mut held = Holding::new(self);
         if let [(slot, expr)] = items {
-            let value = expr.evaluate(row, self)?;
+            let value = match expr.evaluate(row, self) {
+                Ok(value) => value,
+                Err(failure) => return self.end_row(failure),
+            };
             held.add(&value)?;
             let before = std::mem::replace(&mut row[slot.0 as usize], value);
             let flow = next(row);
@@ -241,7 +246,13 @@ impl Run<'_> {
         }
         let at = self.scratch.values.borrow().len();
         for (_, expr) in items {
-            let value = expr.evaluate(row, self)?;
+            let value = match expr.evaluate(row, self) {
+                Ok(value) => value,
+                Err(failure) => {
+                    self.scratch.values.borrow_mut().truncate(at);
+                    return self.end_row(failure);
+                }
+            };
             held.add(&value)?;
             self.scratch.values.borrow_mut().push(value);
         }
@@ -294,11 +305,18 @@ impl Run<'_> {
     }
 
     fn unwind(&self, list: &Expr, into: Slot, row: &mut [Value], next: Next) -> Flow {
-        if let Some((start, step, length)) = self.as_range(list, row)? {
-            let numbers = (0..length).map(|i| Value::Integer(start.wrapping_add(i.wrapping_mul(step))));
-            return self.each_element(numbers, into, row, next);
-        }
-        let list = list.evaluate(row, self)?;
+        let list = match self.as_range(list, row) {
+            Ok(Some((start, step, length))) => {
+                let numbers = (0..length).map(|i| Value::Integer(start.wrapping_add(i.wrapping_mul(step))));
+                return self.each_element(numbers, into, row, next);
+            }
+            Ok(None) => list.evaluate(row, self),
+            Err(failure) => Err(failure),
+        };
+        let list = match list {
+            Ok(list) => list,
+            Err(failure) => return self.end_row(failure),
+        };
         let mut held = Holding::new(self);
         held.add(&list)?;
         let elements = match list {
@@ -392,8 +410,10 @@ impl Run<'_> {
     #[inline]
     fn join(&self, keys: &[(Expr, Expr)], row: &mut [Value], next: Next) -> Flow {
         for (left, right) in keys {
-            if left.evaluate(row, self)?.equals(&right.evaluate(row, self)?) != Some(true) {
-                return GO_ON;
+            match left.evaluate(row, self).and_then(|left| Ok(left.equals(&right.evaluate(row, self)?))) {
+                Ok(Some(true)) => {}
+                Ok(_) => return GO_ON,
+                Err(failure) => return self.end_row(failure),
             }
         }
         next(row)
@@ -437,7 +457,9 @@ impl Run<'_> {
             let mut group = 0;
             if !keys.is_empty() {
                 key.clear();
-                self.push_values(keys.iter().map(|(_, expr)| expr), row, &mut key)?;
+                if let Err(failure) = self.push_values(keys.iter().map(|(_, expr)| expr), row, &mut key) {
+                    return self.end_row(failure).map(drop);
+                }
                 group = match numbers.get(&key) {
                     Some(number) => *number,
                     None => {
@@ -448,23 +470,46 @@ impl Run<'_> {
                     }
                 };
             }
-            for ((_, aggregate), accumulator) in aggregates.iter().zip(&mut groups[group].1) {
+            let accumulators = &mut groups[group].1;
+            let mut failed = None;
+            for ((_, aggregate), accumulator) in aggregates.iter().zip(accumulators.iter_mut()) {
                 arguments.clear();
-                self.push_values(aggregate.arguments.iter(), row, &mut arguments)?;
+                if let Err(failure) = self.push_values(aggregate.arguments.iter(), row, &mut arguments) {
+                    // Without a value the row is as null to this aggregate; the others have it.
+                    let _ = self.end_row(failure)?;
+                    continue;
+                }
                 if keeps_arguments(aggregate) {
                     held.bytes(weight_of(&arguments))?;
                 }
                 let before = accumulator.extreme_bytes();
-                accumulator.add(&arguments)?;
+                if let Err(failure) = accumulator.add(&arguments) {
+                    failed = Some(failure);
+                    break;
+                }
                 held.change(before, accumulator.extreme_bytes())?;
+            }
+            if let Some(failure) = failed {
+                let _ = self.end_row(failure)?;
+                // The group has no row, whatever else comes into it.
+                accumulators.clear();
             }
             Ok(())
         })?;
         let slots: Vec<Slot> = keys.iter().map(|(slot, _)| *slot).chain(aggregates.iter().map(|(slot, _)| *slot)).collect();
-        for (key, accumulators) in groups {
+        'groups: for (key, accumulators) in groups {
+            if accumulators.len() < aggregates.len() {
+                continue;
+            }
             let mut values = key;
             for accumulator in accumulators {
-                values.push(accumulator.finish()?);
+                match accumulator.finish() {
+                    Ok(value) => values.push(value),
+                    Err(failure) => {
+                        let _ = self.end_row(failure)?;
+                        continue 'groups;
+                    }
+                }
             }
             let at = self.put(values.into_iter());
             if self.with_swapped(slots.iter().copied(), at, row, next)?.is_break() {

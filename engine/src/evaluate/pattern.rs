@@ -9,7 +9,7 @@ use weir_model::{EdgeKey, Failure, NodeId, Path, Symbol, Value};
 
 use super::chain::Ends;
 use super::operators::{Flow, GO_ON, Next, Run, STOP};
-use super::{holds, mismatch, node_of};
+use super::{mismatch, node_of};
 use crate::view::{Direction, EdgeRef, HalfEdge};
 
 /// So many nodes that an edge leads to are fetched together, if there are more than a few.
@@ -88,11 +88,14 @@ impl Walk<'_, '_> {
                     Value::Node(id) => self.visit(*node, id, at, row),
                     // What an OPTIONAL MATCH did not find is in no pattern.
                     Value::Null => GO_ON,
-                    ref other => Err(mismatch("Node", other, "a pattern")),
+                    ref other => run.end_row(mismatch("Node", other, "a pattern")),
                 }
             }
             Step::Seek { node, id } => {
-                let named = node_of(&*id.look(row, run)?, run.environment.ids);
+                let named = match id.look(row, run) {
+                    Ok(value) => node_of(&value, run.environment.ids),
+                    Err(failure) => return run.end_row(failure),
+                };
                 match (named, self.frame.nodes[*node]) {
                     (Some(id), None) => {
                         run.reader.note_entered(id);
@@ -109,7 +112,7 @@ impl Walk<'_, '_> {
                     Value::Edge(key) => key,
                     Value::FullEdge(full) => &full.key,
                     Value::Null => return GO_ON,
-                    other => return Err(mismatch("Relationship", other, "a pattern")),
+                    other => return run.end_row(mismatch("Relationship", other, "a pattern")),
                 };
                 let (source, target) = (key.source, key.target);
                 if self.visit(*node, source, at, row)?.is_break() {
@@ -119,7 +122,7 @@ impl Walk<'_, '_> {
             }
             Step::Expand { edge, from } => self.expand(*edge, *from, at, row),
             Step::Test { condition } => {
-                if holds(&pattern.conditions[*condition], row, run)? {
+                if run.holds(&pattern.conditions[*condition], row)? {
                     self.step(at + 1, row)
                 } else {
                     GO_ON
@@ -169,7 +172,7 @@ impl Walk<'_, '_> {
             row[slot.0 as usize] = Value::Map(self.run.reader.properties(id).into());
         }
         for condition in &node.conditions {
-            if !holds(condition, row, self.run)? {
+            if !self.run.holds(condition, row)? {
                 return Ok(false);
             }
         }
@@ -286,7 +289,7 @@ impl Walk<'_, '_> {
             Value::Edge(key) => key,
             Value::FullEdge(full) => &full.key,
             Value::Null => return Ok(None),
-            other => return Err(mismatch("Relationship", other, "a pattern")),
+            other => return self.run.end_row(mismatch("Relationship", other, "a pattern")).map(|_| None),
         };
         let found = self.run.reader.edge_ref(key);
         let far = match direction {
@@ -349,7 +352,7 @@ impl Walk<'_, '_> {
             row[slot.0 as usize] = self.run.reader.view.edge_property(found, self.run.prepared.symbol(*key));
         }
         for condition in &edge.conditions {
-            if !holds(condition, row, self.run)? {
+            if !self.run.holds(condition, row)? {
                 return Ok(false);
             }
         }

@@ -6,7 +6,8 @@ use weir_model::Value;
 use weir_model::expression::FailureKind;
 
 use super::Limits;
-use super::cypher_tests::{Random, Session, agrees_with_the_oracle, check, check_fails, check_in};
+use super::cypher_tests::{Session, agrees_with_the_oracle, check, check_fails, check_in};
+use crate::random::Random;
 
 /// A chain of four nodes with numbered edges, and a way back from the third to the first.
 const CHAIN: &str = "CREATE (a:A {name: 'a'})-[:R {n: 1}]->(b:B {name: 'b'})-[:R {n: 2}]->(c:C {name: 'c'})-[:R {n: 3}]->(:D {name: 'd'}), \

@@ -15,7 +15,6 @@ use weir_model::plan::{Chain, Search};
 use weir_model::{Failure, NodeId, Value};
 
 use super::chain::Ends;
-use super::holds;
 use super::operators::{Flow, GO_ON, STOP};
 use super::pattern::{Walk, crossing};
 use crate::view::{Direction, EdgeRef};
@@ -246,7 +245,7 @@ impl Walk<'_, '_> {
             row[slot.0 as usize] = self.path(path.start, &path.edges)?;
         }
         for condition in &chain.whole {
-            if !holds(condition, row, self.run)? {
+            if !self.run.holds(condition, row)? {
                 return Ok(false);
             }
         }

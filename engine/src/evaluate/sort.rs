@@ -34,7 +34,9 @@ impl Run<'_> {
         };
         self.drain(input, row, &mut |row| {
             let mut entry = Vec::with_capacity(keys.len() + row.len());
-            self.push_values(keys.iter().map(|key| &key.expr), row, &mut entry)?;
+            if let Err(failure) = self.push_values(keys.iter().map(|key| &key.expr), row, &mut entry) {
+                return self.end_row(failure).map(drop);
+            }
             entry.extend_from_slice(row);
             held.bytes(ENTRY_BYTES)?;
             held.row(&entry, entries.last().map_or(&[], Vec::as_slice))?;

@@ -191,15 +191,7 @@ mod tests {
 
     use super::*;
     use crate::index::key::{ordered, ranges};
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, n: u64) -> i64 {
-            self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-            ((self.0 >> 33) % n) as i64
-        }
-    }
+    use crate::random::Random;
 
     fn spot(numbers: [i64; 2]) -> Spot {
         numbers.iter().map(|n| ordered(&Value::Integer(*n)).expect("a number")).collect()
@@ -215,11 +207,11 @@ mod tests {
 
     /// Open at one end or at the other, closed, or empty.
     fn random_range(random: &mut Random) -> Places {
-        let x = random.below(50);
+        let x = random.integer_below(50);
         match random.below(3) {
             0 => up_to(x),
             1 => from(x),
-            _ => from(x).both(up_to(x - 1 + random.below(6))),
+            _ => from(x).both(up_to(x - 1 + random.integer_below(6))),
         }
     }
 
@@ -240,11 +232,12 @@ mod tests {
             // It grows, and in the end it shrinks.
             let goes = !kept.is_empty() && (number >= 4_000 || random.below(3) == 0);
             if goes {
-                let (node, spot) = kept.swap_remove(random.below(kept.len() as u64) as usize);
+                let (node, spot) = kept.swap_remove(random.index_below(kept.len()));
                 assert_eq!(spots.remove(node, spot[0]), Some(spot));
                 assert_eq!(spots.remove(node, up_to(0).first), None);
             } else {
-                let (node, spot) = (NodeId::new(random.below(9) as u64, number), spot([random.below(50), random.below(50)]));
+                let node = NodeId::new(random.below(9), number);
+                let spot = spot([random.integer_below(50), random.integer_below(50)]);
                 spots.insert(node, spot.clone());
                 kept.push((node, spot));
             }

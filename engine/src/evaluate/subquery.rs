@@ -81,7 +81,7 @@ impl Context for Run<'_> {
         inner.clear();
         inner.extend_from_slice(row);
         inner.resize(self.prepared.plan.width.max(1), Value::Null);
-        let answer = self.answer(subquery, &mut inner);
+        let answer = self.cleanly(|| self.as_one(|| self.answer(subquery, &mut inner)));
         inner.clear();
         self.scratch.buffers.borrow_mut().push(inner);
         answer

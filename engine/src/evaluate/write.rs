@@ -32,27 +32,41 @@ fn is_of(expr: &Expr, pattern: &Pattern) -> bool {
     expr.slots().iter().any(is_found)
 }
 
-/// The nodes of a pattern that are not created, as it leads from them to one that is null: nothing half happens.
-fn nowhere(writes: &[Write], row: &[Value]) -> FxHashSet<Slot> {
-    let edges = || {
-        writes.iter().filter_map(|write| {
-            if let Write::CreateEdge { source, target, .. } = write { Some([*source, *target]) } else { None }
-        })
-    };
+/// The two ends of each edge that is to be created.
+fn ends(writes: &[Write]) -> impl Iterator<Item = [Slot; 2]> + '_ {
+    writes.iter().filter_map(|write| match write {
+        Write::CreateEdge { source, target, .. } => Some([*source, *target]),
+        _ => None,
+    })
+}
+
+/// The nodes that are to be created.
+fn new_nodes(writes: &[Write]) -> FxHashSet<Slot> {
+    let new = writes.iter().filter_map(|write| if let Write::CreateNode { slot, .. } = write { Some(*slot) } else { None });
+    new.collect()
+}
+
+/// The ends of edges that are null, so that there is no edge to create.
+fn null_ends(writes: &[Write], row: &[Value]) -> Vec<Slot> {
     let is_null = |end: &Slot| row[end.0 as usize].is_null();
-    let mut nowhere = FxHashSet::default();
-    if !edges().flatten().any(|end| is_null(&end)) {
-        return nowhere;
+    if !ends(writes).flatten().any(|end| is_null(&end)) {
+        return Vec::new();
     }
     // What is yet to be created is null as well.
-    let new = writes.iter().filter_map(|write| if let Write::CreateNode { slot, .. } = write { Some(*slot) } else { None });
-    let new: FxHashSet<Slot> = new.collect();
-    let mut open: Vec<Slot> = edges().flatten().filter(|end| is_null(end) && !new.contains(end)).collect();
+    let new = new_nodes(writes);
+    ends(writes).flatten().filter(|end| is_null(end) && !new.contains(end)).collect()
+}
+
+/// The nodes of a pattern that are not created, as it leads from them to one that is null: nothing half happens.
+fn nowhere(writes: &[Write], row: &[Value]) -> FxHashSet<Slot> {
+    let mut nowhere = FxHashSet::default();
+    let mut open = null_ends(writes, row);
     if open.is_empty() {
         return nowhere;
     }
+    let new = new_nodes(writes);
     let mut neighbours: FxHashMap<Slot, Vec<Slot>> = FxHashMap::default();
-    for [source, target] in edges() {
+    for [source, target] in ends(writes) {
         neighbours.entry(source).or_default().push(target);
         neighbours.entry(target).or_default().push(source);
     }
@@ -153,11 +167,22 @@ impl Run<'_> {
         let mut found = Rows::new(self);
         let _ = self.matches(pattern, row, &mut |row| found.push(row).and(GO_ON))?;
         if found.is_empty() {
-            self.apply(create, row, emptied)?;
-            if between {
-                self.check_merged(create, row, &|value| !is_of(value, pattern))?;
+            // What an earlier row, or an earlier element of FOREACH, left there is not of this one.
+            pattern.paths.iter().for_each(|path| row[path.slot.0 as usize] = Value::Null);
+            if null_ends(create, row).is_empty() {
+                self.apply(create, row, emptied)?;
+                if between {
+                    self.check_merged(create, row, &|value| !is_of(value, pattern))?;
+                }
+                self.apply(on_create, row, emptied)?;
+            } else {
+                // Nothing is created, so nothing is said of the nodes that are there, and ON CREATE does not come to it.
+                for write in create {
+                    if let Write::CreateNode { slot, .. } | Write::CreateEdge { slot: Some(slot), .. } = write {
+                        row[slot.0 as usize] = Value::Null;
+                    }
+                }
             }
-            self.apply(on_create, row, emptied)?;
             merged.push(row)?;
         }
         for row in found.iter_mut() {

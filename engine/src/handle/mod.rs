@@ -319,6 +319,12 @@ impl Graph {
         self.inner.committer.next()
     }
 
+    /// The end of the last entry that the workers were sent: standing queries answer for what is before it. What comes behind it
+    /// only says how far outputs are, and is no work for them.
+    pub fn sent(&self) -> Tick {
+        self.inner.committer.between(|sent| sent)
+    }
+
     /// Everything before this tick survives the end of the process (or of power, with `sync_all_writes`).
     pub fn durable(&self) -> Tick {
         self.inner.parts.log.durable(self.inner.id)
@@ -366,14 +372,17 @@ impl Graph {
         if self.wait_for_room_while(|| true) { Ok(()) } else { Err(EngineError::Closing) }
     }
 
-    /// The same for as long as `goes_on`, which is asked every now and then while results wait. False: there is no room, and weir
-    /// ends or it does not.
+    /// The same for as long as `goes_on`, which is asked every now and then while results wait or what is due is late. False:
+    /// there is no room, and weir ends or it does not.
     pub fn wait_for_room_while(&self, goes_on: impl Fn() -> bool) -> bool {
         memory::wait_for_room();
-        if !self.wait_for_results(goes_on) {
+        if !self.wait_for_results(&goes_on) {
             return false;
         }
         while self.expiry().is_late() && !self.is_closing() {
+            if !goes_on() {
+                return false;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
         true

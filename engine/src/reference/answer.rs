@@ -175,11 +175,7 @@ impl Naive<'_> {
     }
 
     pub(super) fn holds(&self, condition: &Expr, row: &Row) -> Result<bool, Failure> {
-        Ok(match self.value(condition, row)? {
-            Some(Value::Boolean(answer)) => answer,
-            Some(Value::List(items)) => !items.is_empty(),
-            _ => false,
-        })
+        Ok(self.value(condition, row)?.is_some_and(|value| value.holds()))
     }
 
     /// One choice more.

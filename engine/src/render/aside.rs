@@ -66,6 +66,14 @@ const NOTE_INTERVAL: Duration = Duration::from_millis(100);
 /// The end of an engine waits so long for what threads are at.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often a query has ended by itself, of all graphs.
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Another number when a query has ended by itself, of whatever graph: thousands need not be asked each time.
+pub fn ended() -> usize {
+    ENDED.load(Ordering::SeqCst)
+}
+
 /// How far the stages of a query are, as all see it.
 pub struct Pace {
     query: QueryId,
@@ -224,15 +232,21 @@ impl Pace {
             tracing::error!(query = %self.query.0, text = self.text.as_str(), "a standing query has ended: {reason}");
         }
         self.over.store(true, Ordering::SeqCst);
+        ENDED.fetch_add(1, Ordering::SeqCst);
     }
 
     /// `row`: where it is at hand.
     pub fn leave_out(&self, row: Option<&Row>, failure: &Failure) {
+        self.leave_all_out(1, row, failure);
+    }
+
+    /// The same of so many rows that belong to a row.
+    pub fn leave_all_out(&self, times: u64, row: Option<&Row>, failure: &Failure) {
         if failure.kind == FailureKind::Interrupted || !self.is_told {
             return;
         }
         let (mut left_out, now) = (lock(&self.left_out), Instant::now());
-        left_out.rows += 1;
+        left_out.rows += times;
         // There may be many, and nobody looks at each.
         if left_out.noted.is_some_and(|noted| now - noted < NOTE_INTERVAL) {
             return;
@@ -350,11 +364,14 @@ impl Aside {
         let parts: Vec<Vec<RowChange>> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let mut mail = lock(&self.mail);
         if self.pace.is_over() {
+            // Another worker may have ended it at a later tick since the caller looked. What is handed over here has no answer.
+            let turn = Some(self.next_turn()).filter(|turn| *turn < frontier);
+            parts.iter().flatten().map(|change| change.time).chain(turn).for_each(|time| self.pace.ends_at(time));
             return;
         }
         mail.frontier = frontier;
         if !mail.is_taken {
-            let first = parts.iter().flatten().map(|change| change.time).chain([self.next_turn.load(Ordering::SeqCst)]).min();
+            let first = parts.iter().flatten().map(|change| change.time).chain([self.next_turn()]).min();
             let Some(first) = first.filter(|first| *first < frontier) else { return };
             self.pace.behind.store(first, Ordering::SeqCst);
         }
@@ -375,7 +392,12 @@ impl Aside {
     /// Whether it has to hear of `frontier`, though nothing has changed.
     pub fn awaits(&self, frontier: Time) -> bool {
         // In this order: one that has just finished says first what it waits for next.
-        self.pace.is_behind() || self.next_turn.load(Ordering::SeqCst) < frontier
+        self.pace.is_behind() || self.next_turn() < frontier
+    }
+
+    /// The first tick at which time alone changes the answer, of those it has not answered.
+    pub fn next_turn(&self) -> Time {
+        self.next_turn.load(Ordering::SeqCst)
     }
 
     /// The first tick that it may still look at; None while nothing waits.
@@ -452,7 +474,8 @@ impl Aside {
             }
             let mut mail = lock(&self.mail);
             self.next_turn.store(work.stages.next_turn().unwrap_or(Time::MAX), Ordering::SeqCst);
-            let is_done = upper >= mail.frontier && mail.parts.is_empty();
+            // One that has ended meanwhile is not done: what it keeps is let go of here.
+            let is_done = upper >= mail.frontier && mail.parts.is_empty() && !self.pace.is_over();
             self.pace.behind.store(if is_done { Time::MAX } else { upper }, Ordering::SeqCst);
             mail.is_taken = !is_done;
             drop(mail);

@@ -24,7 +24,7 @@ use super::Time;
 use super::program::{Program, Sieve};
 use super::queries::Queries;
 use super::results::{PARTS, part_of};
-use super::walk::is_true;
+use super::walk::holds;
 use crate::arrangement::build::Located;
 use crate::arrangement::{Batch, Fact, Facts, Segment, SharedBatch};
 use crate::view::{Direction, HalfEdge};
@@ -239,7 +239,7 @@ fn part(node: NodeId) -> usize {
 fn passes(program: &Program, sieve: &Sieve, row: &mut Vec<Value>, value: Value) -> bool {
     row.resize(program.width, Value::Null);
     row[sieve.slot] = value;
-    sieve.conditions.iter().all(|condition| is_true(condition, row, &program.context))
+    sieve.conditions.iter().all(|condition| holds(condition, row, &program.context))
 }
 
 impl Dense {

@@ -166,7 +166,7 @@ impl Family {
 
     /// Whether a condition of the program holds. One that has no value does not, which all members are told.
     pub fn passes(&self, condition: &Expr, row: &[Value]) -> bool {
-        condition.look(row, &self.program.context).map_or_else(|failure| self.tell(&failure), |value| value.is_true())
+        condition.look(row, &self.program.context).map_or_else(|failure| self.tell(&failure), |value| value.holds())
     }
 
     #[cold]
@@ -257,7 +257,7 @@ impl Member {
                 self.pace.leave_out(None, &failure);
                 false
             },
-            |value| value.is_true(),
+            |value| value.holds(),
         )
     }
 }
@@ -273,6 +273,7 @@ mod tests {
     use weir_model::IdScheme;
 
     use super::*;
+    use crate::random::Random;
     use crate::render::maintained::{Maintained, Source};
     use crate::symbols::Symbols;
 
@@ -298,16 +299,16 @@ mod tests {
         stored
     }
 
-    fn condition(keys: usize, random: &mut impl FnMut(usize) -> usize) -> String {
-        let (one, other) = (WRITTEN[random(WRITTEN.len())], WRITTEN[random(WRITTEN.len())]);
-        let range = match random(5) {
+    fn condition(keys: usize, random: &mut Random) -> String {
+        let (one, other) = (random.one_of(&WRITTEN), random.one_of(&WRITTEN));
+        let range = match random.below(5) {
             0 => format!("n.x > {one}"),
             1 => format!("{one} >= n.x"),
             2 => format!("n.x >= {one} AND n.x < {other}"),
             3 => format!("n.x IN [{one}, {other}]"),
             _ => "n.x STARTS WITH 'a long'".to_owned(),
         };
-        if keys == 0 { range } else { format!("n.k = {} AND {range}", random(keys)) }
+        if keys == 0 { range } else { format!("n.k = {} AND {range}", random.index_below(keys)) }
     }
 
     fn source(condition: &str, symbols: &Symbols) -> Source {
@@ -336,18 +337,14 @@ mod tests {
     fn a_row_belongs_to_those_whose_constants_hold_whoever_has_come_and_gone() {
         let symbols = Symbols::default();
         let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
-        let mut state = 7u64;
-        let mut random = |n: usize| {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-            (state >> 33) as usize % n
-        };
+        let mut random = Random(7);
         for keys in [0, 2] {
             let first = source(&condition(keys, &mut random), &symbols);
             let mut family = Family::new(first.program.clone(), Vec::new());
             let mut kept: Vec<Member> = Vec::new();
             for query in 0..200 {
                 if query % 3 == 2 {
-                    let gone = kept.swap_remove(random(kept.len()));
+                    let gone = kept.swap_remove(random.index_below(kept.len()));
                     family.remove(gone.query, gone.source, &gone.constants);
                 }
                 let Source { name, constants, ending, .. } = source(&condition(keys, &mut random), &symbols);

@@ -122,6 +122,7 @@ mod tests {
 
     use super::*;
     use crate::index::key::{places, ranges};
+    use crate::random::Random;
 
     #[test]
     fn what_holds_a_place_is_found_and_nothing_else() {
@@ -129,25 +130,21 @@ mod tests {
             first: ranges(Binary::Equal, &Value::Integer(first)).expect("known")[0].first,
             last: ranges(Binary::Equal, &Value::Integer(last)).expect("known")[0].first,
         };
-        let mut state = 7u64;
-        let mut random = |n: u64| {
-            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-            ((state >> 33) % n) as i64
-        };
+        let mut random = Random(7);
         let mut intervals = Intervals::default();
         let mut kept: Vec<(i64, i64, u32)> = Vec::new();
         for number in 0..300 {
             if number % 3 == 2 {
-                let (first, last, gone) = kept.swap_remove(random(kept.len() as u64) as usize);
+                let (first, last, gone) = kept.swap_remove(random.index_below(kept.len()));
                 intervals.remove(&[between(first, last)], gone);
             }
-            let first = random(50);
-            let last = first + random(if number % 10 == 0 { 50 } else { 5 });
+            let first = random.integer_below(50);
+            let last = first + random.integer_below(if number % 10 == 0 { 50 } else { 5 });
             intervals.insert(&[between(first, last)], number);
             kept.push((first, last, number));
             if number % 7 == 0 {
                 // Another has it, and one that nobody has is nobody's to give.
-                let one = random(kept.len() as u64) as usize;
+                let one = random.index_below(kept.len());
                 let (first, last, of) = &mut kept[one];
                 intervals.rename(&[between(*first, *last)], *of, *of + 1000);
                 intervals.rename(&[between(*first, *last)], *of, 5000);

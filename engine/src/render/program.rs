@@ -20,7 +20,7 @@ use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 use super::Time;
 use super::constants::{self, Compared, Constants};
 use super::orders;
-use super::walk::is_true;
+use super::walk::holds;
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
@@ -97,7 +97,7 @@ impl Sieve {
                 !slots.is_empty() && slots.iter().all(|of| place(*of) == *slot)
             };
             let conditions: Vec<Expr> = view.conditions.iter().filter(alone).cloned().collect();
-            let holds_for_nothing = conditions.iter().all(|condition| is_true(condition, &nothing, context));
+            let holds_for_nothing = conditions.iter().all(|condition| holds(condition, &nothing, context));
             let own = format!("{:?}", Expr::Slot(Slot(*slot as u32)));
             let name = format!("{:?} {key:?} {}", view.kinds, format!("{conditions:?}").replace(&own, "it")).into();
             let whole = view.directed && view.reads.len() == 1 && conditions.len() == view.conditions.len();
@@ -413,6 +413,6 @@ fn holds_for_nothing(view: &NodeView, width: usize, context: &GraphFree) -> bool
     let nobody = vec![Value::Null; width];
     view.conditions.iter().all(|condition| {
         let asks_for_id = condition.slots().iter().any(|slot| place(*slot) == view.slot);
-        asks_for_id || condition.evaluate(&nobody, context).map_or(true, |value| value.is_true())
+        asks_for_id || condition.evaluate(&nobody, context).map_or(true, |value| value.holds())
     })
 }

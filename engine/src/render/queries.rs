@@ -8,13 +8,13 @@
 use std::sync::Arc;
 
 use differential_dataflow::operators::arrange::TraceAgent;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use timely::scheduling::Activator;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 
 use super::Time;
-use super::aside::{Aside, Pace};
+use super::aside::{Aside, Pace, ended};
 use super::constants::Constants;
 use super::dense::Sieves;
 use super::family::{Family, Member};
@@ -49,6 +49,8 @@ pub struct Queries {
     clocked: Vec<u32>,
     /// Those whose stages are at it.
     aside: FxHashMap<u32, Arc<Aside>>,
+    /// How often any query had ended by itself when it was last looked at which.
+    ended: usize,
     /// Everything before this has been answered, or handed over to stages.
     upper: Time,
     /// Has what walks called, so that it sees a query that came.
@@ -214,6 +216,10 @@ impl Queries {
             return;
         }
         self.upper = frontier;
+        let ended = ended();
+        if std::mem::replace(&mut self.ended, ended) != ended {
+            self.let_go(frontier);
+        }
         let Queries { installed, changed, clocked, aside, .. } = self;
         let turns = |query: &&u32| installed.get(query).is_some_and(|query| query.gather.may_turn(frontier));
         let turned: Vec<u32> = clocked.iter().filter(turns).filter(|query| !changed.contains(query)).copied().collect();
@@ -227,6 +233,18 @@ impl Queries {
             !gather.is_idle()
         });
         published.set_answered(worker, frontier);
+    }
+
+    /// Queries that have ended by themselves keep nothing from here on, though nothing may come for them any more, and hear of no
+    /// change or time: none of them has an answer from `frontier` on.
+    fn let_go(&mut self, frontier: Time) {
+        let over = self.installed.iter_mut().filter_map(|(query, one)| one.gather.hears_until(frontier).then_some(*query));
+        let over: FxHashSet<u32> = over.collect();
+        self.interests.retain(|(query, ..)| !over.contains(query));
+        if self.interests.is_empty() {
+            self.held = None;
+        }
+        self.clocked.retain(|query| !over.contains(query));
     }
 
     /// Matches of the graph at rest.
@@ -264,9 +282,14 @@ impl Queries {
         }
     }
 
-    /// Whether every query has answered everything before `upper`, or its stages have it.
+    /// Whether everything before `upper` has been answered, or waits for stages or until the graph is looked through.
     pub fn is_current(&self, upper: Time) -> bool {
-        self.upper >= upper && self.installed.values().all(|installed| installed.gather.is_rested())
+        self.upper >= upper
+    }
+
+    /// Whether the graph at rest has been looked through for every query.
+    pub fn is_rested(&self) -> bool {
+        self.installed.values().all(|installed| installed.gather.is_rested())
     }
 }
 
@@ -509,6 +532,29 @@ mod tests {
         assert!(holds_nothing(&queries), "what comes late for a query that has gone is dropped");
         queries.push(&mut vec![change(8)]);
         assert!(!holds_nothing(&queries), "and what comes early is kept");
+    }
+
+    #[test]
+    fn one_that_looks_through_the_graph_is_current_and_one_that_has_ended_hears_of_nothing() {
+        let symbols = Symbols::default();
+        let text = "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE b.at > timestamp() - 1000 } RETURN id(a) AS a";
+        let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
+        let (mut queries, published) = (Queries::default(), Published::new(1));
+        let paces: Vec<Arc<Pace>> = (0..2).map(|_| Arc::new(Pace::of_nobody(IdScheme::Uuid))).collect();
+        for (number, pace) in (0..).zip(&paces) {
+            let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
+            let gather = Gather::new(&maintained, pace.clone(), None, (Time::MAX, Baseline::Known), 1, outlet);
+            queries.install((number, pace), 1, &maintained, gather);
+        }
+        queries.advance(5, (&published, 0));
+        assert!(queries.is_current(5) && !queries.is_rested() && !queries.is_current(6));
+        paces[0].fail("it costs too much");
+        assert_eq!(queries.interests.len(), 2);
+        queries.advance(6, (&published, 0));
+        let hear: Vec<u32> = queries.interests.iter().map(|(query, ..)| *query).collect();
+        assert_eq!(hear, [1]);
+        assert!(!queries.clocked.contains(&0));
+        assert!((0..2).all(|query| queries.rested(query) == Rested::Yes) && queries.is_rested());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use differential_dataflow::trace::TraceReader;
 use rustc_hash::FxHashMap;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::{Exchange, Pipeline};
@@ -22,16 +23,17 @@ use timely::dataflow::operators::generic::OutputBuilder;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::operators::generic::operator::Operator;
 use timely::dataflow::{Scope, StreamVec};
+use timely::progress::frontier::AntichainRef;
 use timely::scheduling::Activator;
 use weir_model::plan::Atom;
 use weir_model::{NodeId, Value};
 
-use super::Time;
 use super::family::{Family, Member};
 use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
 use super::survey::{Beginnings, Pattern, Survey};
 use super::walk::{Change, Steps, Waiting, Walk, look};
+use super::{Time, before};
 use crate::arrangement::locate::{Found, Locator, Through, by_node, parts};
 use crate::arrangement::{Facts, SharedBatch, Snapshot};
 use crate::store::GraphId;
@@ -294,16 +296,24 @@ impl Installation {
                     match queries.rested(query) {
                         Rested::Yes => capability = None,
                         Rested::Soon => again.activate(),
-                        Rested::Later => again.activate_after(ASIDE_LOOK),
+                        Rested::Later(behind) => {
+                            // What they have got past is not kept apart for them: they may be at it for as long as there is load.
+                            capability
+                                .iter_mut()
+                                .filter(|capability| *capability.time() < behind)
+                                .for_each(|capability| capability.downgrade(&behind));
+                            again.activate_after(ASIDE_LOOK);
+                        }
                     }
                 }
             }
         });
         let mut held = Some(held);
-        done.sink(Pipeline, "held", move |(_, frontier)| {
-            if frontier.frontier().is_empty() {
-                drop(held.take());
+        done.sink(Pipeline, "held", move |(_, frontier)| match frontier.frontier().first().copied() {
+            Some(behind) => {
+                held.iter_mut().for_each(|held| held.set_logical_compaction(AntichainRef::new(&[before(&[behind])])));
             }
+            None => held = None,
         });
     }
 

@@ -211,7 +211,7 @@ impl Program {
         row[program.nodes[first].slot] = Value::Node(id);
         let has_failed = Cell::new(false);
         let passes = |condition: &Expr, row: &[Value]| match condition.look(row, &program.context) {
-            Ok(value) => value.is_true(),
+            Ok(value) => value.holds(),
             Err(_) => {
                 has_failed.set(true);
                 false

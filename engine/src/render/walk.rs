@@ -673,7 +673,7 @@ fn mark(half: HalfEdge) -> Value {
     Value::Integer((u64::from(half.kind.0) << 32 | u64::from(half.ordinal)) as i64)
 }
 
-/// A condition that fails counts as not true: the row is no match.
-pub fn is_true(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
-    condition.look(row, context).is_ok_and(|value| value.is_true())
+/// A condition that fails does not hold: the row is no match.
+pub fn holds(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
+    condition.look(row, context).is_ok_and(|value| value.holds())
 }

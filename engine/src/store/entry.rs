@@ -75,10 +75,13 @@ impl Delivered {
 impl Entry {
     /// About the bytes it takes in memory; in the log it takes fewer.
     pub fn size(&self) -> usize {
+        // A position may be far larger than what it stands for: that of records over HTTP holds the keys of requests.
+        let sources = self.sources.iter().map(|(_, position)| position);
+        let positions = sources.chain(self.delivered.iter().map(|delivered| &delivered.position));
         HEAD_BYTES
             + self.mutations.rows.len() * size_of::<Row>()
             + self.mutations.arena.len()
-            + 64 * (self.sources.len() + self.delivered.len())
+            + positions.map(|position| 64 + position.0.len()).sum::<usize>()
     }
 }
 
@@ -272,6 +275,14 @@ mod tests {
             let written = entry(GraphId(3), 100, records);
             assert!(same(&read(&bytes_of(&written)).unwrap(), &written));
         }
+    }
+
+    #[test]
+    fn what_positions_hold_counts() {
+        let (small, mut large) = (entry(GraphId(3), 100, 2), entry(GraphId(3), 100, 2));
+        large.sources[0].1.0.extend([0; 100_000]);
+        large.delivered[0].position.0.extend([0; 1_000]);
+        assert_eq!(large.size(), small.size() + 101_000);
     }
 
     #[test]

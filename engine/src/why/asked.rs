@@ -98,7 +98,8 @@ impl Graph {
         let mut evaluator = Evaluator::new(staged.prepared(), self.symbols());
         let mut go_on = |_: &[Value]| ControlFlow::Continue(());
         let run = evaluator.run_part(asks.inner(), &argument, (&[], false), &environment, &mut ignored, &mut go_on);
-        run.err().filter(|_| !staged.is_late())
+        let left_out = || evaluator.take_left_out().map(|(_, failure)| failure);
+        run.err().or_else(left_out).filter(|_| !staged.is_late())
     }
 
     /// Which rows of a level were found with a node in a slot that what is asked of the graph fills, whether it is handed on or

@@ -32,7 +32,7 @@ pub use asked::{Answered, AskedOf, Fact, FactOf};
 pub use records::{OfRecord, Records};
 pub use since::Since;
 pub use sought::Sought;
-pub use staged::{Found, Matched, Meant, Staged, Stop, Worked};
+pub use staged::{Fits, Found, Matched, Meant, Staged, Stop, Wanted, Worked};
 
 /// Nodes and edges that are tried for one question.
 const TRIES_MAX: u64 = 2_000_000;
@@ -60,7 +60,7 @@ enum Way<'p> {
 }
 
 /// One way in which a pattern matches.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Made {
     /// The values of all slots of the plan.
     pub row: Vec<Value>,
@@ -214,6 +214,20 @@ impl<'p> Origin<'p> {
         self.pattern.slots().contains(&slot) || self.ways.iter().any(|way| matches!(way, Way::Item(of, _) if *of == slot))
     }
 
+    /// What a column shows, over what the pattern itself fills; None where more lies between.
+    pub fn expr_of(&self, column: Slot) -> Option<Expr> {
+        let mut expr = Expr::Slot(column);
+        for way in self.ways.iter().rev() {
+            if let (Way::Item(slot, of), Expr::Slot(at)) = (way, &expr)
+                && slot == at
+            {
+                expr = (*of).clone();
+            }
+        }
+        let (shown, filled) = (expr.slots(), self.pattern.slots());
+        (!shown.is_empty() && shown.iter().all(|slot| filled.contains(slot))).then_some(expr)
+    }
+
     /// The node of the pattern whose id a column shows.
     pub fn node_of(&self, column: Slot) -> Option<usize> {
         let node = |slot: Slot| self.pattern.nodes.iter().position(|node| node.slot == slot);
@@ -231,11 +245,13 @@ impl<'p> Origin<'p> {
 
 impl Graph {
     /// Looks for matches of a pattern in which some of its nodes are the given ones, as of a moment; none is the present. There
-    /// is time until the deadline.
+    /// is time until the deadline. Where values are wanted, what shows others is passed over, and of choices that come to nothing
+    /// those are told that show some of these.
     pub fn why(
         &self,
         origin: &Origin<'_>,
         given: &[(usize, NodeId)],
+        wanted: &[Wanted<'_>],
         (patience, deadline): (Patience, Instant),
         at: Option<Tick>,
         each: &mut dyn FnMut(&Made) -> ControlFlow<()>,
@@ -245,6 +261,7 @@ impl Graph {
         let tries_max = if patience == Patience::Time { u64::MAX } else { TRIES_MAX };
         let around = Around { graph: self, view: moment.view(), context: &context, tries_max, deadline };
         let mut search = Search::new(origin, around, None, given, each);
+        search.wanted = wanted;
         let _ = search.go_on();
         let gave_up = search.gave_up;
         let reached = if search.matched { Vec::new() } else { search.reached };

@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use smallvec::SmallVec;
 use weir_model::expression::Binary;
-use weir_model::plan::{Name, Pattern, Step};
+use weir_model::plan::{Name, Pattern, Slot, Step};
 use weir_model::{Context, EdgeKey, Expr, Map, NodeId, Symbol, Value};
 
-use super::{Made, Obstacle, Origin, REACHED_MAX, Reached, Way};
+use super::{Made, Obstacle, Origin, REACHED_MAX, Reached, Wanted, Way};
 use crate::evaluate::node_of;
 use crate::handle::Graph;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
@@ -31,13 +32,20 @@ pub struct Search<'a, 'e> {
     origin: &'a Origin<'a>,
     around: Around<'a>,
     given: Vec<(usize, NodeId)>,
-    /// A node that the row binds to nothing, as OPTIONAL MATCH may: no node is it.
-    unbound: Option<usize>,
+    /// By edge: the one that the row binds.
+    bound: Vec<Option<EdgeRef>>,
+    /// What the row binds to nothing, as OPTIONAL MATCH may: there is no such node or edge.
+    unbound: Option<Obstacle>,
+    /// Choices that show other values than these are passed over, and of those that fail only the ones are told that show some of
+    /// them. Without any, all are gone through.
+    pub wanted: &'a [Wanted<'a>],
     each: &'e mut dyn FnMut(&Made) -> ControlFlow<()>,
     symbols: Vec<Symbol>,
     row: Vec<Value>,
     nodes: Vec<Option<NodeId>>,
     edges: Vec<Option<EdgeRef>>,
+    /// The match that is handed on, so that no other has to be allocated for the next.
+    made: Made,
     pub tries: u64,
     /// More would have had to be tried.
     pub gave_up: bool,
@@ -45,6 +53,13 @@ pub struct Search<'a, 'e> {
     /// How much was chosen when the farthest came to nothing.
     farthest: usize,
     pub reached: Vec<Reached>,
+}
+
+/// Of the values that are wanted and are read already: whether some are as they are wanted, and whether some are others.
+#[derive(Default)]
+struct Shown {
+    wanted: bool,
+    other: bool,
 }
 
 /// Whether a pattern can be looked for here: chains and paths are not.
@@ -68,32 +83,47 @@ impl<'a, 'e> Search<'a, 'e> {
         for (number, node) in pattern.nodes.iter().enumerate().filter(|(_, node)| node.bound) {
             match row.get(node.slot.0 as usize).and_then(|value| node_of(value, around.graph.ids())) {
                 Some(id) => given.push((number, id)),
-                None => unbound = unbound.or(Some(number)),
+                None => unbound = unbound.or(Some(Obstacle::NoNode(number))),
             }
         }
-        let mut edges = vec![None; pattern.edges.len()];
-        for (edge, found) in pattern.edges.iter().zip(&mut edges).filter(|(edge, _)| edge.bound) {
-            if let Some(Value::Edge(key)) = edge.slot.and_then(|slot| row.get(slot.0 as usize)) {
-                *found = Some(EdgeRef { source: key.source, kind: symbol(&key.kind), target: key.target, ordinal: key.ordinal });
-                given.extend([(edge.source, key.source), (edge.target, key.target)]);
-            }
+        let mut bound = vec![None; pattern.edges.len()];
+        for (number, edge) in pattern.edges.iter().enumerate().filter(|(_, edge)| edge.bound) {
+            let key: &EdgeKey = match edge.slot.and_then(|slot| row.get(slot.0 as usize)) {
+                Some(Value::Edge(key)) => key,
+                Some(Value::FullEdge(full)) => &full.key,
+                _ => {
+                    unbound = unbound.or(Some(Obstacle::NoEdge { edge: number, from: edge.source }));
+                    continue;
+                }
+            };
+            let kind = symbol(&key.kind);
+            bound[number] = Some(EdgeRef { source: key.source, kind, target: key.target, ordinal: key.ordinal });
         }
         Search {
             origin,
             around,
             given,
+            bound,
             unbound,
+            wanted: &[],
             each,
             symbols: plan.names.iter().map(|name| symbol(name)).collect(),
             row,
             nodes: vec![None; pattern.nodes.len()],
-            edges,
+            edges: vec![None; pattern.edges.len()],
+            made: Made::default(),
             tries: 0,
             gave_up: false,
             matched: false,
             farthest: 0,
             reached: Vec::new(),
         }
+    }
+
+    /// Other nodes are given, of a pattern that stands in no row. What was tried before counts on.
+    pub fn give(&mut self, given: &[(usize, NodeId)]) {
+        self.given.clear();
+        self.given.extend_from_slice(given);
     }
 
     /// The row of a match.
@@ -115,10 +145,10 @@ impl<'a, 'e> Search<'a, 'e> {
         self.symbols[name.0 as usize]
     }
 
-    /// Goes on with what is not chosen yet: nodes that are given, then an edge at a chosen node, then any node.
+    /// Goes on with what is not chosen yet: nodes that are given, edges that are, then an edge at a chosen node, then any node.
     pub fn go_on(&mut self) -> ControlFlow<()> {
-        if let Some(node) = self.unbound {
-            return self.fails(Obstacle::NoNode(node));
+        if let Some(obstacle) = self.unbound.clone() {
+            return self.fails(obstacle);
         }
         let pattern = self.origin.pattern;
         let open = |(node, _): &(usize, NodeId)| self.nodes.get(*node).is_some_and(Option::is_none);
@@ -126,31 +156,35 @@ impl<'a, 'e> Search<'a, 'e> {
         if let Some((node, id)) = given {
             return self.choose_node(node, id);
         }
-        let ends = |at: usize| (self.nodes[pattern.edges[at].source], self.nodes[pattern.edges[at].target]);
-        let open = |at: &usize| self.edges[*at].is_none() && ends(*at) != (None, None);
+        let bound = (0..self.edges.len()).find_map(|at| Some((at, self.bound[at].filter(|_| self.edges[at].is_none())?)));
+        if let Some((edge, found)) = bound {
+            return self.choose_bound(edge, found);
+        }
+        let (nodes, edges) = (&self.nodes, &self.edges);
+        let ends = |at: usize| (nodes[pattern.edges[at].source], nodes[pattern.edges[at].target]);
+        let open = || (0..edges.len()).filter(|at| edges[*at].is_none() && ends(*at) != (None, None));
         // Between two chosen nodes first: that is a look, not a way on.
-        let mut numbers: Vec<usize> = (0..pattern.edges.len()).filter(open).collect();
-        numbers.sort_by_key(|at| matches!(ends(*at), (None, _) | (_, None)));
-        if let Some(edge) = numbers.first() {
-            let open_end = match ends(*edge) {
-                (None, _) => Some(pattern.edges[*edge].source),
-                (_, None) => Some(pattern.edges[*edge].target),
+        let between = open().find(|at| matches!(ends(*at), (Some(_), Some(_))));
+        if let Some(edge) = between.or_else(|| open().next()) {
+            let open_end = match ends(edge) {
+                (None, _) => Some(pattern.edges[edge].source),
+                (_, None) => Some(pattern.edges[edge].target),
                 _ => None,
             };
             // To a node that is named it is a look, too: this one may have very many edges.
             return match open_end.and_then(|node| self.named(node).map(|id| (node, id))) {
                 Some((node, id)) => self.choose_node(node, id),
-                None => self.choose_edge(*edge),
+                None => self.choose_edge(edge),
             };
         }
-        let open: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].is_none()).collect();
-        if let Some((node, id)) = open.iter().find_map(|node| Some((*node, self.named(*node)?))) {
-            return self.choose_node(node, id);
-        }
+        let open = || (0..nodes.len()).filter(|node| nodes[*node].is_none());
+        let named = open().find_map(|node| Some((node, self.named(node)?)));
         // There are fewer of those that have a label.
-        match open.iter().find(|node| !pattern.nodes[**node].labels.is_empty()).or(open.first()) {
-            Some(node) => self.choose_any(*node),
-            None => self.complete(),
+        let first = open().find(|node| !pattern.nodes[*node].labels.is_empty()).or_else(|| open().next());
+        match (named, first) {
+            (Some((node, id)), _) => self.choose_node(node, id),
+            (None, Some(node)) => self.choose_any(node),
+            (None, None) => self.complete(),
         }
     }
 
@@ -158,7 +192,11 @@ impl<'a, 'e> Search<'a, 'e> {
     fn named(&self, number: usize) -> Option<NodeId> {
         let pattern = self.origin.pattern;
         let slot = pattern.nodes[number].slot;
-        let is_id = |expr: &Expr| matches!(expr, Expr::Call { function, arguments } if function.name == "id" && matches!(arguments.as_slice(), [Expr::Slot(of)] if *of == slot));
+        let is_node = |expr: &Expr| matches!(expr, Expr::Slot(of) if *of == slot);
+        let is_id = |expr: &Expr| match expr {
+            Expr::Call { function, arguments } => function.name == "id" && matches!(arguments.as_slice(), [of] if is_node(of)),
+            expr => is_node(expr),
+        };
         // It looks at what is not chosen yet.
         let is_open = |expr: &Expr| {
             let mentioned = expr.slots();
@@ -195,6 +233,9 @@ impl<'a, 'e> Search<'a, 'e> {
 
     /// This choice comes to nothing.
     fn fails(&mut self, obstacle: Obstacle) -> ControlFlow<()> {
+        if !self.wanted.is_empty() && !self.shown(Some(&obstacle)).wanted {
+            return ControlFlow::Continue(());
+        }
         let chosen = self.nodes.iter().flatten().count() + self.edges.iter().flatten().count();
         if chosen > self.farthest || self.reached.is_empty() {
             self.farthest = chosen;
@@ -205,6 +246,41 @@ impl<'a, 'e> Search<'a, 'e> {
             self.reached.push(Reached { row, nodes, edges, obstacle });
         }
         ControlFlow::Continue(())
+    }
+
+    /// What is chosen so far shows of what is wanted. Of what the obstacle names nothing may have been read.
+    fn shown(&self, obstacle: Option<&Obstacle>) -> Shown {
+        let (nodes, edges) = match obstacle {
+            Some(Obstacle::NoNode(node) | Obstacle::Label(node, _)) => ([Some(*node), None], [None; 2]),
+            Some(Obstacle::SameNode(a, b)) => ([Some(*a), Some(*b)], [None; 2]),
+            Some(Obstacle::SameEdge(a, b)) => ([None; 2], [Some(*a), Some(*b)]),
+            _ => ([None; 2], [None; 2]),
+        };
+        let pattern = self.origin.pattern;
+        let is_read = |slot: &Slot| {
+            let of_node = pattern.nodes.iter().enumerate().any(|(at, node)| {
+                let is_its = node.slot == *slot || node.reads_all == Some(*slot) || node.reads.iter().any(|(_, of)| of == slot);
+                is_its && self.nodes[at].is_some() && !nodes.contains(&Some(at))
+            });
+            of_node
+                || pattern.edges.iter().enumerate().any(|(at, edge)| {
+                    let is_its = edge.slot == Some(*slot) || edge.reads.iter().any(|(_, of)| of == slot);
+                    is_its && self.edges[at].is_some() && !edges.contains(&Some(at))
+                })
+        };
+        let mut shown = Shown::default();
+        for (expr, fits) in self.wanted.iter().filter(|(expr, _)| expr.slots().iter().all(is_read)) {
+            match expr.evaluate(&self.row, self.around.context).is_ok_and(|value| fits(&value)) {
+                true => shown.wanted = true,
+                false => shown.other = true,
+            }
+        }
+        shown
+    }
+
+    /// What is chosen is in no row that is wanted.
+    fn is_another(&self) -> bool {
+        !self.wanted.is_empty() && self.shown(None).other
     }
 
     fn choose_any(&mut self, node: usize) -> ControlFlow<()> {
@@ -234,6 +310,7 @@ impl<'a, 'e> Search<'a, 'e> {
         let obstacle = self.look_at_node(number, id);
         let flow = match obstacle {
             Some(obstacle) => self.fails(obstacle),
+            None if self.is_another() => ControlFlow::Continue(()),
             None => self.go_on(),
         };
         self.nodes[number] = None;
@@ -277,7 +354,7 @@ impl<'a, 'e> Search<'a, 'e> {
 
     fn unmet(&self, condition: &Expr) -> Option<Obstacle> {
         match condition.look(&self.row, self.around.context) {
-            Ok(value) if value.is_true() => None,
+            Ok(value) if value.holds() => None,
             Ok(_) => Some(Obstacle::Condition(condition.clone())),
             Err(failure) => Some(Obstacle::NoValue(condition.clone(), failure)),
         }
@@ -299,11 +376,52 @@ impl<'a, 'e> Search<'a, 'e> {
         })
     }
 
+    /// Takes the edge that the row binds, if it is one the pattern wants: as it leads, and where the pattern names no direction
+    /// the other way round, too.
+    fn choose_bound(&mut self, number: usize, found: EdgeRef) -> ControlFlow<()> {
+        let pattern = self.origin.pattern;
+        let edge = &pattern.edges[number];
+        let has_kind = edge.kinds.is_empty() || edge.kinds.iter().any(|kind| self.symbol(*kind) == found.kind);
+        let mut is_crossed = false;
+        if has_kind && self.around.view.has_edge(found) {
+            let is_one_way = edge.directed || found.source == found.target;
+            let ways = [(found.source, found.target), (found.target, found.source)];
+            for (source, target) in ways.into_iter().take(if is_one_way { 1 } else { 2 }) {
+                let may_be = |node: usize, id: NodeId| self.nodes[node].is_none_or(|chosen| chosen == id);
+                let is_loop = edge.source == edge.target;
+                if !may_be(edge.source, source) || !may_be(edge.target, target) || (is_loop && source != target) {
+                    continue;
+                }
+                is_crossed = true;
+                self.cross_bound(number, found, [(edge.source, source), (edge.target, target)])?;
+            }
+        }
+        if is_crossed { ControlFlow::Continue(()) } else { self.fails(Obstacle::NoEdge { edge: number, from: edge.source }) }
+    }
+
+    /// Goes on with an edge that the row binds, between these nodes.
+    fn cross_bound(&mut self, number: usize, found: EdgeRef, ends: [(usize, NodeId); 2]) -> ControlFlow<()> {
+        self.try_one()?;
+        self.edges[number] = Some(found);
+        let flow = match self.look_at_edge(number, found) {
+            Some(obstacle) => self.fails(obstacle),
+            None => {
+                let before = self.given.len();
+                self.given.extend(ends);
+                let flow = self.go_on();
+                self.given.truncate(before);
+                flow
+            }
+        };
+        self.edges[number] = None;
+        flow
+    }
+
     fn choose_edge(&mut self, number: usize) -> ControlFlow<()> {
         let pattern = self.origin.pattern;
         let edge = &pattern.edges[number];
         // A type that is named twice is one.
-        let mut kinds: Vec<Symbol> = edge.kinds.iter().map(|kind| self.symbol(*kind)).collect();
+        let mut kinds: SmallVec<[Symbol; 4]> = edge.kinds.iter().map(|kind| self.symbol(*kind)).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let (from, to, outgoing) = match self.nodes[edge.source] {
@@ -345,6 +463,7 @@ impl<'a, 'e> Search<'a, 'e> {
         self.edges[number] = Some(found);
         let flow = match self.look_at_edge(number, found) {
             Some(obstacle) => self.fails(obstacle),
+            None if self.is_another() => ControlFlow::Continue(()),
             None if expected.is_some() => self.go_on(),
             None => self.choose_node(to, half.other),
         };
@@ -360,7 +479,7 @@ impl<'a, 'e> Search<'a, 'e> {
                 return Some(Obstacle::SameEdge(*a, *b));
             }
         }
-        if let Some(slot) = edge.slot {
+        if let Some(slot) = edge.slot.filter(|_| !edge.bound) {
             let kind = self.around.graph.symbols().name(found.kind);
             let key = EdgeKey { source: found.source, kind, target: found.target, ordinal: found.ordinal };
             self.row[slot.0 as usize] = Value::Edge(key.into());
@@ -393,9 +512,15 @@ impl<'a, 'e> Search<'a, 'e> {
                 return self.fails(obstacle);
             }
         }
-        let nodes: Vec<NodeId> = self.nodes.iter().copied().flatten().collect();
-        let edges: Vec<EdgeRef> = self.edges.iter().copied().flatten().collect();
         self.matched = true;
-        (self.each)(&Made { row: self.row.clone(), nodes, edges })
+        let mut made = std::mem::take(&mut self.made);
+        made.row.clone_from(&self.row);
+        made.nodes.clear();
+        made.nodes.extend(self.nodes.iter().copied().flatten());
+        made.edges.clear();
+        made.edges.extend(self.edges.iter().copied().flatten());
+        let flow = (self.each)(&made);
+        self.made = made;
+        flow
     }
 }

@@ -59,7 +59,10 @@ pub struct Matched {
 type Parts<'a> = &'a dyn Fn(usize) -> Vec<Vec<(usize, NodeId)>>;
 
 /// A look at a value.
-type Fits<'a> = &'a dyn Fn(&Value) -> bool;
+pub type Fits<'a> = &'a dyn Fn(&Value) -> bool;
+
+/// What the rows that are meant show, and whether it is that.
+pub type Wanted<'a> = (Expr, Fits<'a>);
 
 /// What is asked about.
 #[derive(Default)]
@@ -190,14 +193,15 @@ impl Graph {
                 rows += 1;
                 if rows < ROWS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
+            let around = Around { graph: self, view, context: &base, tries_max: tries_max - tries, deadline: staged.deadline };
+            // One for all parts, of which there may be thousands.
+            let mut search = Search::new(origin, around, None, &[], &mut take);
             for seeds in parts(source) {
-                let around =
-                    Around { graph: self, view, context: &base, tries_max: tries_max - tries, deadline: staged.deadline };
-                let mut search = Search::new(origin, around, None, &seeds, &mut take);
+                search.give(&seeds);
                 let _ = search.go_on();
-                gave_up |= search.gave_up;
-                tries = (tries + search.tries).min(tries_max);
             }
+            gave_up |= search.gave_up;
+            tries = (tries + search.tries).min(tries_max);
             gave_up |= rows >= ROWS_MAX || staged.is_late();
             given
         });
@@ -408,9 +412,15 @@ impl<'s> Worked<'s> {
         all
     }
 
+    /// What is wanted of the matches of a pattern.
+    pub fn wanted_of<'a>(&self, meant: &Meant<'a>, source: usize) -> Vec<Wanted<'a>> {
+        let at = self.levels.iter().position(|level| matches!(level.what, What::Pattern(of) if of == source));
+        at.map_or_else(Vec::new, |at| self.wanted(meant).swap_remove(at))
+    }
+
     /// By level, what is wanted of its rows.
-    fn wanted<'a>(&self, meant: &Meant<'a>) -> Vec<Vec<(Expr, Fits<'a>)>> {
-        let mut all: Vec<Vec<(Expr, Fits<'a>)>> = self.levels.iter().map(|_| Vec::new()).collect();
+    fn wanted<'a>(&self, meant: &Meant<'a>) -> Vec<Vec<Wanted<'a>>> {
+        let mut all: Vec<Vec<Wanted<'a>>> = self.levels.iter().map(|_| Vec::new()).collect();
         if let Some(last) = all.last_mut() {
             last.extend(meant.values.iter().map(|(slot, fits)| (Expr::Slot(*slot), *fits)));
         }

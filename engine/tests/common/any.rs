@@ -43,6 +43,8 @@ pub const QUERIES: &[&str] = &[
     "MATCH (n) RETURN count(DISTINCT toJson(properties(n))) AS c, size(collect(keys(properties(n)))) AS k",
     "MATCH (a)-[e:r]->(b) WHERE head(keys(properties(a))) = 'z' RETURN toJson(e) AS e, keys(properties(e)) AS k",
     "MATCH (n) WITH n.m AS m, count(*) AS c RETURN toJson(m) AS j, keys(m) AS k, c",
+    "MATCH (a:A)-[:r]->(b) WITH {who: a, to: b} AS m WITH m {.*, n: 1} AS k RETURN k.who.x AS x, k.n AS n",
+    "MATCH (a:A)-[:r]->(b) WITH {who: a, to: b} AS m RETURN m {.*, n: 1} AS k, properties(m).to.z AS z",
     // Pipelines.
     "RETURN 1 AS one",
     "UNWIND [1, 2, 2, null] AS x RETURN x, count(*) AS c",
@@ -60,6 +62,8 @@ pub const QUERIES: &[&str] = &[
     "MATCH (n) RETURN id(n) AS n, n.z AS z ORDER BY z, n SKIP 2 LIMIT 2",
     "MATCH (n) WITH n ORDER BY n.z, id(n) WITH collect(n.z) AS zs RETURN zs[0..3] AS zs",
     "MATCH (n) WITH n ORDER BY n.z DESC, id(n) LIMIT 4 RETURN collect(id(n)) AS ordered",
+    "MATCH (a:A) WITH a ORDER BY a.z DESC, id(a) MATCH (b:B) RETURN b.z AS k, collect(id(a)) AS ids",
+    "MATCH (a:A) WITH a ORDER BY a.z DESC, id(a) MATCH (b:B) WHERE b.x = a.x RETURN b.z AS k, collect(id(a)) AS ids",
     "MATCH (n:A) RETURN n.x AS x UNION MATCH (m:B) RETURN m.x AS x",
     "MATCH (n:A) RETURN n.z AS x UNION ALL MATCH (m)-[:s]->() RETURN m.x AS x",
     "MATCH (n) WITH [x IN [n.z, 1, 2] WHERE x > 1 | x * 2] AS l, {a: n.x} AS m RETURN l, m.a AS a, reduce(t = 0, x IN l | t + x) AS t",
@@ -71,6 +75,8 @@ pub const QUERIES: &[&str] = &[
     "MATCH (a) WHERE EXISTS { (a)-[:r]->(:B) } RETURN id(a) AS a",
     "MATCH (a:A) WHERE NOT (a)-[:r]->() RETURN id(a) AS a",
     "MATCH (a)-[:r]->(b) WHERE NOT EXISTS { MATCH (b)-[:r]->(a) } RETURN id(a) AS a, id(b) AS b",
+    "MATCH (n:A) WHERE [(n)-[:r]->(m) | m] RETURN id(n) AS n",
+    "MATCH (n) WHERE labels(n) AND keys(n) RETURN id(n) AS n",
     "MATCH (a:A) RETURN id(a) AS a, COUNT { (a)-[:r]->(b) WHERE b.x = 1 } AS c",
     "MATCH (a:A) RETURN id(a) AS a, COLLECT { MATCH (a)-[:r]->(b) RETURN b.z ORDER BY b.z } AS zs",
     "MATCH (a:A) RETURN id(a) AS a, [(a)-[:r]->(b) | b.z] AS zs",
@@ -79,6 +85,10 @@ pub const QUERIES: &[&str] = &[
     "CALL { MATCH (n:A) RETURN count(*) AS c } MATCH (m:B) RETURN id(m) AS m, c",
     "UNWIND [1, 2] AS x MATCH (n) WHERE n.x = x RETURN x, id(n) AS n",
     "MATCH (n:A) WITH max(n.z) AS top MATCH (m) WHERE m.z = top RETURN id(m) AS m, top",
+    // What a join is by is asked for each row of a side.
+    "MATCH (a)-[:r]->(b) WITH a, count(*) AS c MATCH (d:B {x: a.x}) RETURN id(a) AS a, c, id(d) AS d",
+    "MATCH (a:A) WITH DISTINCT a MATCH (d:B) WHERE d.z = a.z RETURN id(a) AS a, id(d) AS d",
+    "MATCH (a) WITH a ORDER BY a.z DESC, id(a) LIMIT 4 MATCH (d:B) WHERE size(labels(a)) = size(labels(d)) RETURN id(a) AS a, id(d) AS d",
     // What is looked for by a value, row by row.
     "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE b.x = a.x } RETURN id(a) AS a",
     "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:A) WHERE b.x = a.x AND b <> a } RETURN id(a) AS a, a.x AS x",

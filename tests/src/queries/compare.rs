@@ -1,6 +1,7 @@
 //! Each query answered four ways over the same graph: by the engine with the plan of the compiler, by the evaluator with the
 //! plan as written, by the reference, and, where it can be maintained, by what a standing query has reported up to each tick.
-//! Some worlds have a clock, which stands still but where it is driven: every millisecond of it is a tick to compare.
+//! Some worlds have a clock, which stands still but where it is driven: every millisecond of it is a tick to compare. Some begin
+//! again and again, from the log alone or from a checkpoint and what was logged since.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,15 +14,17 @@ use weir_cypher_compiler::{Options as CompileOptions, StandingMode, StandingPlan
 use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
 use weir_engine::reference::{Question, ReferenceGraph, pass_to};
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
-use weir_engine::{Engine, EngineError, Graph, GraphOptions, HubBounds, Options, QueryOptions};
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, HubBounds, Options, QueryOptions, checkpoint};
 use weir_model::expression::FailureKind;
 use weir_model::{Clock, Failure, Mutations, NodeId, Plan, QueryId, Tick, Value};
 
+use super::forms::FORMS;
 use super::graph::{BEGIN, History, Record};
 use super::maintained::{Counted, Watched};
 use super::outcome::{Difference, Sort, Tally};
+use super::replaced::Successor;
 use super::setting::{Baseline, Setting};
-use super::text::{Query, parameters, random_clocked_query, random_query};
+use super::text::{Query, parameters, query_of_form, random_clocked_query, random_query};
 use crate::random::Random;
 
 /// Queries that share a graph: a graph costs more than a query.
@@ -35,7 +38,10 @@ const LONG: (usize, usize) = (5, 10_000);
 const LONG_BATCH_SIZES: &[usize] = &[10_000, 1_000, 300];
 /// Some worlds have a clock, and queries that look at it.
 const CLOCKED_ONE_IN: u64 = 3;
-/// Pauses and clocks come of numbers of their own: without them a world is the one that it was before there were any.
+/// Of so many queries one is of a form of its own. Each form comes in two worlds of seeds that follow one another.
+const QUERIES_PER_FORM: usize = 8;
+/// Pauses, clocks, replacements, checkpoints and the queries of forms, with the properties that these look at, come of numbers of
+/// their own: without them a world is the one that it was before there were any.
 const APART: u64 = 0xC10C << 48;
 /// The other ways of answering are compared so often in a life.
 const LOOKS: usize = 3;
@@ -64,14 +70,25 @@ pub fn run(seed: u64) -> Result<Tally, Box<Difference>> {
     };
     let mut apart = Random::new(seed ^ APART);
     let clocked = apart.once_in(CLOCKED_ONE_IN);
-    let history = History::random(&mut random, (open_cypher, clocked), records);
+    let mut history = History::random(&mut random, (open_cypher, clocked), records);
     let query: fn(&mut Random) -> Query = if clocked { random_clocked_query } else { random_query };
-    let queries: Vec<Query> = (0..queries).map(|_| query(&mut random)).collect();
+    let mut queries: Vec<Query> = (0..queries).map(|_| query(&mut random)).collect();
     let batch_size = batch_sizes[random.below(batch_sizes.len() as u64) as usize];
     let mut setting = Setting::random(&mut random, batch_size);
     setting.add_pauses(&mut apart);
     if clocked {
         setting.add_clock(&mut apart, records.div_ceil(batch_size));
+    }
+    // None is replaced before the second batch.
+    if records > batch_size {
+        setting.add_replacements(&mut apart);
+    }
+    setting.add_checkpoints(&mut apart);
+    history.add_properties(&mut apart);
+    for (at, some) in queries.chunks_mut(QUERIES_PER_FORM).enumerate() {
+        let form = FORMS[(seed as usize).wrapping_mul(QUERIES_PER_WORLD / QUERIES_PER_FORM).wrapping_add(at) % FORMS.len()];
+        let place = apart.below(some.len() as u64) as usize;
+        some[place] = query_of_form(&mut apart, form);
     }
     World::new(history, setting).live(&queries)
 }
@@ -87,6 +104,10 @@ pub struct World {
     setting: Setting,
     /// The millisecond that it is, where the world has a clock.
     now: Option<u64>,
+    /// Ends of what was committed and no checkpoint has taken in.
+    in_log: Vec<Tick>,
+    /// Some checkpoint has taken something in.
+    has_checkpoint: bool,
 }
 
 /// A query as far as it compiles.
@@ -100,7 +121,9 @@ impl World {
     pub fn new(history: History, setting: Setting) -> World {
         let directory = setting.batches_per_life.map(|_| tempfile::tempdir().expect("a directory"));
         let now = setting.clock.as_ref().map(|_| BEGIN);
-        let mut world = World { directory, engine: None, reference: ReferenceGraph::new(), history, setting, now };
+        let reference = ReferenceGraph::new();
+        let mut world =
+            World { directory, engine: None, reference, history, setting, now, in_log: Vec::new(), has_checkpoint: false };
         // Not started: there is nothing to replay, and housekeeping sleeps when it is to end.
         world.open();
         world.set_clock();
@@ -184,9 +207,13 @@ impl World {
             let ends = setting.batches_per_life.filter(|life| (at + 1).is_multiple_of(*life));
             let mut upper = self.advance(batch, &mut watched, &mut tally)?;
             let first = turns_from.unwrap_or(Tick(upper.0 - batch.len() as u64));
+            // What is to be reported of the batch was not taken yet: it stays in the log.
+            if setting.makes_checkpoint(at) {
+                self.checkpoint(&watched, &mut tally);
+            }
             if let Some(life) = ends {
                 let orderly = (at + 1) / life % 2 == 0;
-                self.live_again(orderly, &mut asked, &mut watched)?;
+                self.live_again(orderly, &mut asked, &mut watched, &mut tally)?;
             }
             if passing.after > 0 {
                 self.pass(passing.after, &mut watched, &mut tally)?;
@@ -214,7 +241,7 @@ impl World {
     /// None where both roads refuse the text.
     fn compiled<'q>(&self, query: &'q Query) -> Result<Option<Asked<'q>>, String> {
         let options = CompileOptions { ids: self.graph().ids(), ..CompileOptions::default() };
-        match (compile(&query.text, &options), compile_plainly(&query.text, &options)) {
+        match (compile(&query.text, &options), compile_plainly(&query.without_anchors(&query.text), &options)) {
             (Ok(chosen), Ok(plain)) => Ok(Some(Asked { query, chosen: self.prepare(chosen), plain: self.prepare(plain) })),
             (Err(_), Err(_)) => Ok(None),
             (Err(problems), _) => Err(format!("the rules end in an error: {}\n", problems[0])),
@@ -222,33 +249,48 @@ impl World {
         }
     }
 
-    /// The query in every mode that takes it.
+    /// The query in every mode that takes it, and what is to take its place.
     fn watched<'q>(&self, query: &'q Query, number: usize) -> Result<Vec<Watched<'q>>, String> {
-        let options = CompileOptions { ids: self.graph().ids(), ..CompileOptions::default() };
-        let text = query.without_parameters();
         let mut watched = Vec::new();
         for (place, mode) in MODES.iter().enumerate() {
-            let plan = match compile_standing(&text, *mode, &options) {
-                Ok(StandingPlan { plan, .. }) => plan,
-                // Whatever can be asked can be maintained.
-                Err(problems) if *mode == StandingMode::AnyQuery && compile(&text, &options).is_ok() => {
-                    return Err(format!("{REFUSED}: {}\n", problems[0]));
-                }
-                Err(_) => continue,
-            };
-            let asked = match mode {
-                StandingMode::AnyQuery => compile_plainly(&text, &options).map_err(|problems| problems[0].to_string())?,
-                _ => plan.clone(),
-            };
+            let Some((plan, asked)) = self.standing(query, *mode)? else { continue };
             let id = QueryId(NodeId::new(number as u64, place as u64));
             let parts = (*mode, plan, self.prepare(asked));
             let when = (self.setting.begin(number), self.setting.pause(number));
-            watched.push(Watched::new(query, parts, when, id));
+            let mut one = Watched::new(query, parts, when, id);
+            if let Some(replacement) = self.setting.replacement(number) {
+                let next = self.standing(&query.relative(replacement.by), *mode)?;
+                one.successor = next.map(|(plan, asked)| Successor::new(replacement, plan, asked));
+            }
+            watched.push(one);
         }
         Ok(watched)
     }
 
-    /// Installs the queries whose time has come, asks for what others held back, and pauses some and ends their pauses.
+    /// What is maintained for a query in a mode, and what the reference is asked. None where the mode does not take it.
+    fn standing(&self, query: &Query, mode: StandingMode) -> Result<Option<(Plan, Plan)>, String> {
+        let options = CompileOptions { ids: self.graph().ids(), ..CompileOptions::default() };
+        let text = query.without_parameters();
+        let plan = match compile_standing(&text, mode, &options) {
+            Ok(StandingPlan { plan, .. }) => plan,
+            // Whatever can be asked can be maintained.
+            Err(problems) if mode == StandingMode::AnyQuery && compile(&text, &options).is_ok() => {
+                return Err(format!("{REFUSED}: {}\n", problems[0]));
+            }
+            Err(_) => return Ok(None),
+        };
+        let asked = match mode {
+            StandingMode::AnyQuery => {
+                let plain = compile_plainly(&query.without_anchors(&text), &options);
+                plain.map_err(|problems| problems[0].to_string())?
+            }
+            _ => plan.clone(),
+        };
+        Ok(Some((plan, asked)))
+    }
+
+    /// Installs the queries whose time has come, asks for what others held back, pauses some and ends their pauses, and lets
+    /// others take their place.
     fn begin(&self, (at, last): (usize, usize), watched: &mut Vec<Watched>, tally: &mut Tally) -> Result<(), Box<Difference>> {
         let mut broken = None;
         watched.retain_mut(|one| {
@@ -283,9 +325,33 @@ impl World {
                     broken.get_or_insert_with(|| self.difference(one.query, what, Sort::Maintained));
                 }
             }
+            if let Err(difference) = self.replace((at, last), one, tally) {
+                broken.get_or_insert(difference);
+            }
             true
         });
         broken.map_or(Ok(()), Err)
+    }
+
+    /// Lets what is to take the place of a query begin, and do so, when the time has come.
+    fn replace(&self, (at, last): (usize, usize), one: &mut Watched, tally: &mut Tally) -> Result<(), Box<Difference>> {
+        caught(|| one.begin_successor(self.graph(), at)).map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
+        let Some(next) = one.asked_next(at, last).cloned() else { return Ok(()) };
+        let before = std::mem::replace(&mut one.asked, self.prepare(next));
+        match self.answer(one, tally) {
+            Ok(Some(answer)) => {
+                let brings = caught(|| one.succeed(self.graph(), answer));
+                let brings = brings.map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
+                tally.replaced += 1;
+                tally.replaced_brought += usize::from(brings);
+            }
+            Ok(None) => {
+                one.asked = before;
+                one.stay(self.graph());
+            }
+            Err(failure) => return Err(self.difference(one.query, failure.message, Sort::Fails)),
+        }
+        Ok(())
     }
 
     /// What is maintained must answer this now. None where it takes too long to find out.
@@ -293,7 +359,8 @@ impl World {
         let question = Question { choices_max: CHOICES_A_RECORD_MAX, ..self.question(&one.asked, &[]) };
         let rows = match one.mode {
             _ if one.evaluated => Err(Failure::new(FailureKind::Interrupted, "as before")),
-            StandingMode::AnyQuery => question.answer(),
+            // Of what is maintained, only the rows are left out that fail; the answer as a whole fails, as does the evaluator's.
+            StandingMode::AnyQuery if !one.query.may_fail() => question.answer(),
             _ => match question.matches() {
                 Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(None),
                 answer => return answer.map(Some),
@@ -384,11 +451,23 @@ impl World {
     }
 
     /// Gives the tick after it, when it can be read and outlives the engine.
-    fn commit(&self, mutations: Mutations, records: usize) -> Tick {
+    fn commit(&mut self, mutations: Mutations, records: usize) -> Tick {
         let upper = self.graph().apply(mutations, records).expect("the store takes it");
         self.graph().wait_durable(upper).expect("it is durable soon");
         self.graph().wait_visible().expect("the workers are there");
+        self.in_log.push(upper);
         upper
+    }
+
+    /// Takes into pages what of the log nobody needs any more.
+    fn checkpoint(&mut self, watched: &[Watched], tally: &mut Tally) {
+        let needed = watched.iter().filter_map(Watched::needs_from).min().unwrap_or(Tick::MAX);
+        let until = needed.min(self.graph().durable());
+        checkpoint::make(self.graph(), until).expect("the store takes it");
+        let taken = self.in_log.partition_point(|upper| *upper <= until);
+        self.in_log.drain(..taken);
+        self.has_checkpoint |= taken > 0;
+        tally.checkpoints += usize::from(taken > 0);
     }
 
     /// What was reported before a tick; the first that counts says where what is due between batches belongs.
@@ -400,10 +479,19 @@ impl World {
     }
 
     /// The engine ends, in good order or as if the process were killed, and another goes on with what is stored.
-    fn live_again(&mut self, orderly: bool, asked: &mut [Asked], watched: &mut [Watched]) -> Result<(), Box<Difference>> {
+    fn live_again(
+        &mut self,
+        orderly: bool,
+        asked: &mut [Asked],
+        watched: &mut [Watched],
+        tally: &mut Tally,
+    ) -> Result<(), Box<Difference>> {
         if let Some((engine, _)) = self.engine.take().filter(|_| orderly) {
             engine.shutdown().expect("it ends");
         }
+        tally.from_log += usize::from(!self.has_checkpoint);
+        tally.from_checkpoint += usize::from(self.has_checkpoint && !self.in_log.is_empty());
+        tally.replaced_again += watched.iter_mut().map(|one| usize::from(one.lose_successor())).sum::<usize>();
         let installed: Vec<&mut Watched> = watched.iter_mut().filter_map(|one| one.leave().then_some(one)).collect();
         self.open();
         // What was never stored has lost its number.
@@ -415,6 +503,8 @@ impl World {
             one.asked = self.prepare((*one.asked.plan).clone());
             one.resume(self.graph()).map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
         }
+        // As weir does when it has installed what there was.
+        self.graph().forget_delivery_to_nobody();
         self.engine.iter().for_each(|(engine, _)| engine.start().expect("it replays its log"));
         self.set_clock();
         Ok(())
@@ -444,13 +534,20 @@ impl World {
         let answers = answers.map_err(|what| self.difference(asked.query, what, Sort::Asked))?;
         tally.comparisons += 1;
         tally.without_reference += usize::from(is_interrupted(&answers[2]));
-        tally.failed += usize::from(answers[0].is_err());
-        tally.filled += usize::from(answers[0].as_ref().is_ok_and(|rows| !rows.is_empty()));
-        // Who ran out of time has not answered.
+        let (may_fail, filled) = (asked.query.may_fail(), answers[0].as_ref().is_ok_and(|rows| !rows.is_empty()));
+        tally.failed += usize::from(answers[0].is_err() && !may_fail);
+        tally.filled += usize::from(filled);
+        if let Some(form) = asked.query.form {
+            let fails = answers[2].is_err() && !is_interrupted(&answers[2]);
+            let others = || self.question(&asked.plain, &parameters).matches().is_ok_and(|rows| !rows.is_empty());
+            tally.filled_forms[form as usize] += usize::from(if may_fail { fails && others() } else { filled });
+        }
+        let as_planned = asked.query.fails_as_planned();
+        // Who ran out of time has not answered, nor has who failed where another plan need not.
         let ways: Vec<(&str, Answer)> = ["the engine", "the plain plan", "the reference"]
             .into_iter()
             .zip(answers)
-            .filter(|(_, answer)| !is_interrupted(answer))
+            .filter(|(_, answer)| !(is_interrupted(answer) || as_planned && answer.is_err()))
             .collect();
         let alike: Vec<Result<Rows, ()>> = ways.iter().map(|(_, answer)| canonical(answer, asked.query)).collect();
         if alike.windows(2).all(|pair| pair[0] == pair[1]) {

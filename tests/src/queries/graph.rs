@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_engine::symbols::Symbols;
 use weir_model::temporal::DateTime;
-use weir_model::{Mutations, NodeId, Value};
+use weir_model::{IdScheme, Mutations, NodeId, Value};
 
 use crate::random::Random;
 
@@ -65,7 +65,8 @@ pub struct Edge {
 }
 
 /// What a property of each key holds. Of `z` nobody knows; no number of it is an integer and a float at once, so that
-/// values which sort alike are the same. `t` is a moment, `d` one as an instant.
+/// values which sort alike are the same. `t` is a moment, `d` one as an instant, `ref` the text of the id of some node,
+/// mostly of the one that has most edges.
 pub fn property(random: &mut Random, key: &str) -> Value {
     let text = |random: &mut Random| Value::text(["", "a", "b", "ab", "B"][random.below(5) as usize]);
     match key {
@@ -78,6 +79,10 @@ pub fn property(random: &mut Random, key: &str) -> Value {
             let millis = moment(random);
             let nano = millis.rem_euclid(1000) * 1_000_000;
             Value::DateTime(Arc::new(DateTime::utc(millis.div_euclid(1000), nano as i32)))
+        }
+        "ref" => {
+            let of = if random.once_in(2) { 0 } else { random.below(NODES as u64) as usize };
+            Value::text(&IdScheme::default().text(node(of)))
         }
         "l" => Value::list((0..random.below(4)).map(|_| Value::Integer(random.below(4) as i64)).collect()),
         _ => match random.below(5) {
@@ -92,6 +97,8 @@ pub fn property(random: &mut Random, key: &str) -> Value {
 
 const NODE_KEYS: &[&str] = &["x", "y", "f", "s", "b", "l", "z", "x", "y"];
 const EDGE_KEYS: &[&str] = &["w", "s"];
+/// Of what is set beside another property.
+const BESIDE_KEYS: &[&str] = &["ref", "ref", "l", "x", "x"];
 const MOMENT_KEYS: &[&str] = &["t", "t", "d"];
 
 /// What is there while a history is made.
@@ -120,6 +127,21 @@ impl History {
             records.push(record);
         }
         History { open_cypher, records }
+    }
+
+    /// More properties, beside some of those that are set: so the nodes are there.
+    pub fn add_properties(&mut self, random: &mut Random) {
+        for record in &mut self.records {
+            for change in std::mem::take(record) {
+                let set = if let Change::Property(n, ..) = &change { Some(*n) } else { None };
+                record.push(change);
+                if let Some(n) = set.filter(|_| random.once_in(3)) {
+                    let key = choose(random, BESIDE_KEYS);
+                    let value = if random.once_in(6) { Value::Null } else { property(random, key) };
+                    record.push(Change::Property(n, key, value));
+                }
+            }
+        }
     }
 
     /// One record as the engine takes it.

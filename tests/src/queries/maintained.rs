@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use weir_cypher_compiler::StandingMode;
 use weir_engine::{EngineError, Graph, Prepared, ResultBatch, Standing, StandingQuery, Start};
-use weir_model::{Plan, Position, QueryId, Tick, Value};
+use weir_model::{NodeId, Plan, Position, QueryId, Tick, Value};
 
+use super::replaced::Successor;
 use super::setting::{Baseline, Begin, Pause};
 use super::text::Query;
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const OUTPUT: &str = "output";
+pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const OUTPUT: &str = "output";
+/// More than there are modes: the ids of a query in each of them follow one another.
+const IDS_APART: u64 = 16;
 
 /// Rows with how often they occur, or how many more of them there are.
 pub type Counted = BTreeMap<Vec<Value>, i64>;
@@ -28,8 +31,12 @@ pub struct Watched<'q> {
     pub asked: Prepared,
     /// The reference has too much to try; the evaluator is asked.
     pub evaluated: bool,
+    /// What takes its place later.
+    pub successor: Option<Successor>,
     plan: Plan,
     id: QueryId,
+    /// So many other ids it had, and had used beside it.
+    ids: u64,
     standing: Option<StandingQuery>,
     /// Results of earlier ticks are those of an earlier life.
     from: Tick,
@@ -41,6 +48,10 @@ pub struct Watched<'q> {
     held: Counted,
     /// Of the rows that were held back: how often they came since then.
     reported: Counted,
+    /// Reported by what it has taken the place of, and not compared yet.
+    found: BTreeMap<Tick, Counted>,
+    /// It has taken the place of another.
+    replaces: bool,
     /// What must be reported between batches.
     due: Counted,
     /// How the answer changed at the records of the batch, by their index.
@@ -67,14 +78,18 @@ impl<'q> Watched<'q> {
             pause,
             asked,
             evaluated: false,
+            successor: None,
             plan,
             id,
+            ids: 0,
             standing: None,
             from: Tick::ZERO,
             taken: Tick::ZERO,
             before: Counted::new(),
             held: Counted::new(),
             reported: Counted::new(),
+            found: BTreeMap::new(),
+            replaces: false,
             due: Counted::new(),
             records: Vec::new(),
             changes: BTreeMap::new(),
@@ -122,6 +137,11 @@ impl<'q> Watched<'q> {
         self.standing.take().is_some()
     }
 
+    /// The engine is no longer there. True where what is to take its place was catching up: of that, nothing is left.
+    pub fn lose_successor(&mut self) -> bool {
+        self.successor.as_mut().is_some_and(Successor::leave)
+    }
+
     /// It is asked for what it held back.
     pub fn propagate(&mut self) -> Result<(), String> {
         let Some(standing) = &self.standing else { return Ok(()) };
@@ -165,7 +185,67 @@ impl<'q> Watched<'q> {
         Ok(brings)
     }
 
+    /// Installs what is to take its place, if that is to be before this batch of the world.
+    pub fn begin_successor(&mut self, graph: &Graph, at: usize) -> Result<(), String> {
+        let (Some(standing), Some(successor)) = (&self.standing, &mut self.successor) else { return Ok(()) };
+        if !successor.begins((at, self.begin.after)) {
+            return Ok(());
+        }
+        // Whatever was installed before an end of the engine may have left something in the log.
+        let ids = [1, 2].map(|more| QueryId(NodeId::new(self.id.0.high, self.id.0.low + IDS_APART * (self.ids + more))));
+        self.ids += 2;
+        successor.install(graph, at, (standing, &self.plan), ids)
+    }
+
+    /// What the reference is asked of that once it is in its place, if that is to be before this batch of the world. It waits for
+    /// the end of a pause.
+    pub fn asked_next(&self, at: usize, last: usize) -> Option<&Plan> {
+        let successor = self.successor.as_ref().filter(|successor| successor.is_due(at, last))?;
+        (self.standing.is_some() && self.net.is_none()).then_some(&successor.asked)
+    }
+
+    /// Another query takes its place, whose answer is this. True where the difference brings results.
+    pub fn succeed(&mut self, graph: &Graph, answer: Counted) -> Result<bool, String> {
+        let (Some(standing), Some(successor)) = (self.standing.take(), self.successor.take()) else { return Ok(false) };
+        let first = successor.end(&standing)?;
+        let (mut found, _) = reported(&standing, self.from, first)?;
+        found.split_off(&first);
+        self.found = found;
+        self.plan = successor.plan.clone();
+        let (standing, has_same_columns) = successor.take_over(graph, &standing, first)?;
+        self.id = standing.id();
+        self.standing = Some(standing);
+        self.replaces = true;
+        (self.from, self.taken) = (first, first);
+        let change = self.changed(answer.clone());
+        let told = if has_same_columns {
+            self.hear(change)
+        } else {
+            // Rows of other columns have nothing to do with each other.
+            self.held.clear();
+            self.reported.clear();
+            answer
+        };
+        let brings = !told.is_empty();
+        add(&mut self.due, told);
+        Ok(brings)
+    }
+
+    /// Nothing takes its place.
+    pub fn stay(&mut self, graph: &Graph) {
+        if let Some(successor) = self.successor.take() {
+            successor.drop_from(graph);
+        }
+    }
+
+    /// The log is needed from here on, for it and for what is to take its place.
+    pub fn needs_from(&self) -> Option<Tick> {
+        let next = self.successor.as_ref().and_then(Successor::needs_from);
+        self.standing.as_ref().and_then(StandingQuery::needs_from).into_iter().chain(next).min()
+    }
+
     pub fn drop_from(&mut self, graph: &Graph) {
+        self.stay(graph);
         graph.drop_standing(self.id);
         self.standing = None;
     }
@@ -220,6 +300,7 @@ impl<'q> Watched<'q> {
         let Some(standing) = &self.standing else { return Ok(()) };
         let (found, taken) = reported(standing, self.from, upper)?;
         self.taken = taken;
+        self.successor.as_ref().map_or(Ok(()), Successor::take)?;
         // What is due between batches may come at any tick up to the first of them.
         let mut wanted = BTreeMap::from([(first, std::mem::take(&mut self.due))]);
         for (tick, mut change) in std::mem::take(&mut self.changes) {
@@ -232,7 +313,7 @@ impl<'q> Watched<'q> {
             add(wanted.entry(tick).or_default(), told);
         }
         let mut by_tick: BTreeMap<Tick, Counted> = BTreeMap::new();
-        for (tick, rows) in found {
+        for (tick, rows) in std::mem::take(&mut self.found).into_iter().chain(found) {
             let rows = rows.into_iter().map(|(row, count)| (self.query.comparable(&row), count));
             add(by_tick.entry(tick.max(first)).or_default(), rows);
         }
@@ -248,8 +329,10 @@ impl<'q> Watched<'q> {
         let differs = |tick: &Tick| by_tick.get(tick) != wanted.get(tick);
         let tick = ticks.filter(differs).min().unwrap_or_default();
         let paused = if self.net.is_some() { ", paused" } else { "" };
+        let replaces = if self.replaces { ", in the place of another" } else { "" };
         Err(format!(
-            "in mode {:?}, begun as {:?}{paused}, at {tick} (the first that counts is {first}), the standing query reports\n{}\
+            "in mode {:?}, begun as {:?}{paused}{replaces}, at {tick} (the first that counts is {first}), \
+             the standing query reports\n{}\
              but the reference changes by\n{}",
             self.mode,
             self.begin,

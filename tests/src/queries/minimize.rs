@@ -38,13 +38,15 @@ fn attempt_in(setting: Setting, query: Query, history: History, like: &Differenc
     (found.sort == like.sort).then_some(*found)
 }
 
-/// One worker, one life, no pause, everything from the beginning, each record by itself, and what is simple of the clock: as far
-/// as that differs too.
+/// One worker, one life, no pause, no replacement, no checkpoint, everything from the beginning, each record by itself, and what
+/// is simple of the clock: as far as that differs too.
 fn simplify_setting(found: &mut Difference, attempts: &mut usize) {
-    let simpler: [fn(&mut Setting); 7] = [
+    let simpler: [fn(&mut Setting); 9] = [
         |setting| setting.batches_per_life = None,
         |setting| setting.begins = vec![Begin { after: 0, baseline: Baseline::All }],
         |setting| setting.pauses = Vec::new(),
+        |setting| setting.replacements = Vec::new(),
+        |setting| setting.checkpoints = Vec::new(),
         |setting| setting.workers = 1,
         |setting| setting.batch_size = 1,
         |setting| setting.clock.iter_mut().flatten().for_each(|passing| passing.after = 0),
@@ -94,7 +96,7 @@ fn shorten_text(found: &mut Difference, attempts: &mut usize) {
             let end = (at + piece).min(words.len());
             let text = [&words[..at], &words[end..]].concat().concat();
             // Rows that are skipped must be the same rows, so all that is sorted by goes or stays.
-            let query = Query { text, ordered: found.query.ordered };
+            let query = Query { text, ordered: found.query.ordered, form: found.query.form };
             match attempt(query, found.history.clone(), found, attempts) {
                 Some(smaller) => *found = smaller,
                 None => at += 1,

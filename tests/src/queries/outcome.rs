@@ -1,5 +1,6 @@
 //! What comes of a run: how much was compared, and what differs.
 
+use super::forms::FORMS;
 use super::graph::History;
 use super::setting::Setting;
 use super::text::Query;
@@ -28,9 +29,23 @@ pub struct Tally {
     pub turned: usize,
     /// Pauses whose end brought results.
     pub paused: usize,
+    /// Others have taken their place.
+    pub replaced: usize,
+    /// Of those: the difference of the two answers brought results.
+    pub replaced_brought: usize,
+    /// Of all that was replaced, or was to be: the engine ended while the other caught up.
+    pub replaced_again: usize,
+    /// Checkpoints that took something of the log.
+    pub checkpoints: usize,
+    /// New engines that had nothing but the log.
+    pub from_log: usize,
+    /// New engines that had a checkpoint, and what was logged since.
+    pub from_checkpoint: usize,
     pub comparisons: usize,
     /// Answers that were not empty.
     pub filled: usize,
+    /// Of the queries of each form; of those of which rows fail, where others did not.
+    pub filled_forms: [usize; FORMS.len()],
 }
 
 /// Two answers that are not alike.
@@ -69,7 +84,14 @@ impl Tally {
         self.clocked += other.clocked;
         self.turned += other.turned;
         self.paused += other.paused;
+        self.replaced += other.replaced;
+        self.replaced_brought += other.replaced_brought;
+        self.replaced_again += other.replaced_again;
+        self.checkpoints += other.checkpoints;
+        self.from_log += other.from_log;
+        self.from_checkpoint += other.from_checkpoint;
         self.comparisons += other.comparisons;
         self.filled += other.filled;
+        self.filled_forms.iter_mut().zip(other.filled_forms).for_each(|(sum, more)| *sum += more);
     }
 }

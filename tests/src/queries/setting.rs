@@ -1,8 +1,9 @@
-//! How a world is lived: by how many workers, in batches of which size, with which ends and new beginnings of the engine, and
-//! when its standing queries come and pause. None of it may show in any answer. With a clock of its own, also how time goes by:
-//! that shows only where a query looks at it.
+//! How a world is lived: by how many workers, in batches of which size, with which ends and new beginnings of the engine, when
+//! its standing queries come, pause and are replaced, and when checkpoints are made. None of it may show in any answer, but in
+//! that of what was replaced. With a clock of its own, also how time goes by: that shows only where a query looks at it.
 
 use super::graph::{History, Record};
+use super::text::Relative;
 use crate::random::Random;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,11 @@ pub struct Setting {
     pub begins: Vec<Begin>,
     /// The same; without any, nothing is paused.
     pub pauses: Vec<Option<Pause>>,
+    /// The same; without any, nothing is replaced.
+    pub replacements: Vec<Option<Replacement>>,
+    /// Whether a checkpoint is made after the first batch, the second, and round again. Of a world that lives once, nothing is
+    /// ever read from one.
+    pub checkpoints: Vec<bool>,
     /// How time goes by around the first batch, the second, and round again. Without it time is the machine's, and no query may
     /// look at it.
     pub clock: Option<Vec<Passing>>,
@@ -46,6 +52,17 @@ pub struct Pause {
     pub batches: usize,
 }
 
+/// When another query takes the place of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Replacement {
+    /// Batches since it was installed, before the other is installed beside it; at least one.
+    pub after: usize,
+    /// Batches in which both are there. In a pause the old one stays until that is over, and where the engine ends, the other is
+    /// installed anew. At the last batch of the world it takes over in any case.
+    pub batches: usize,
+    pub by: Relative,
+}
+
 /// Milliseconds in which nothing else happens.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Passing {
@@ -60,6 +77,8 @@ const BEGINS: usize = 7;
 /// Not as many: so each beginning meets each pause.
 const PAUSES: usize = 5;
 const PASSINGS: usize = 11;
+const REPLACEMENTS: usize = 11;
+const CHECKPOINTS: usize = 5;
 /// About as long a world with a clock lives.
 const MILLIS: u64 = 40;
 
@@ -77,7 +96,16 @@ impl Setting {
             Begin { after: if later { after.max(1) } else { after }, baseline }
         };
         let begins = (0..BEGINS).map(|at| begin(at, random)).collect();
-        Setting { workers, batch_size, batches_per_life, begins, pauses: Vec::new(), clock: None }
+        Setting {
+            workers,
+            batch_size,
+            batches_per_life,
+            begins,
+            pauses: Vec::new(),
+            replacements: Vec::new(),
+            checkpoints: Vec::new(),
+            clock: None,
+        }
     }
 
     /// Half of the queries pause, once each.
@@ -97,8 +125,33 @@ impl Setting {
         self.clock = Some((0..PASSINGS).map(|_| passing(random)).collect());
     }
 
+    /// A fifth of the queries are replaced, once each.
+    pub fn add_replacements(&mut self, random: &mut Random) {
+        let replacement = |random: &mut Random| Replacement {
+            after: 1 + random.below(4) as usize,
+            batches: random.below(3) as usize,
+            by: [Relative::Labels, Relative::Labels, Relative::Properties, Relative::Columns][random.below(4) as usize],
+        };
+        self.replacements = (0..REPLACEMENTS).map(|_| random.once_in(5).then(|| replacement(random))).collect();
+    }
+
+    /// After about half of the batches, where the engine ends now and then.
+    pub fn add_checkpoints(&mut self, random: &mut Random) {
+        if self.batches_per_life.is_some() {
+            self.checkpoints = (0..CHECKPOINTS).map(|_| random.once_in(2)).collect();
+        }
+    }
+
     pub fn pause(&self, query: usize) -> Option<Pause> {
         self.pauses.get(query % self.pauses.len().max(1)).copied().flatten()
+    }
+
+    pub fn replacement(&self, query: usize) -> Option<Replacement> {
+        self.replacements.get(query % self.replacements.len().max(1)).copied().flatten()
+    }
+
+    pub fn makes_checkpoint(&self, batch: usize) -> bool {
+        self.checkpoints.get(batch % self.checkpoints.len().max(1)).copied().unwrap_or_default()
     }
 
     pub fn passing(&self, batch: usize) -> Passing {

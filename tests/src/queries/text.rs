@@ -2,6 +2,7 @@
 
 use weir_model::{IdScheme, Plan, Value};
 
+use super::forms::Form;
 use super::graph::{choose, node};
 use crate::random::Random;
 
@@ -11,6 +12,8 @@ pub struct Query {
     pub text: String,
     /// Its rows come in one order.
     pub ordered: bool,
+    /// It is of a form of its own.
+    pub form: Option<Form>,
 }
 
 impl Query {
@@ -23,15 +26,45 @@ impl Query {
         text
     }
 
+    /// Another query, which may take the place of this one.
+    pub fn relative(&self, how: Relative) -> Query {
+        Query { text: relative(&self.text, how), ordered: self.ordered, form: self.form }
+    }
+
     /// Time alone may change its answer.
     pub fn looks_at_clock(&self) -> bool {
         ["timestamp()", "datetime()", "date()"].iter().any(|clock| self.text.contains(clock))
     }
 
-    /// A row as any answer may give it: what was collected is sorted, since its order is nobody's, and so are the last digits
-    /// of a sum that was added up in another order.
+    /// Of some row something may have no value: it divides by what a node has.
+    pub fn may_fail(&self) -> bool {
+        [" / n", " / (n"].iter().any(|divided| self.text.contains(divided))
+    }
+
+    /// Whether something of it has no value also depends on what a plan looks at first: a condition may be asked of nodes that
+    /// come to no row.
+    pub fn fails_as_planned(&self) -> bool {
+        self.may_fail() && self.text.contains("WHERE")
+    }
+
+    /// The text for a plan without anchors. To an anchor the text of an id is that id, to `=` it is only a text: there it must be
+    /// asked for as one.
+    pub fn without_anchors(&self, text: &str) -> String {
+        match self.form {
+            Some(Form::IdText) => text.replace("WHERE id(", "WHERE strId(").replace("' = id(", "' = strId("),
+            _ => text.to_owned(),
+        }
+    }
+
+    /// What it collects comes in one order: that of its own values.
+    fn collects_in_order(&self) -> bool {
+        [".x DESC MATCH", ".y DESC MATCH"].iter().any(|sorted| self.text.contains(sorted))
+    }
+
+    /// A row as any answer may give it: what was collected is sorted, unless it has one order, and so are the last digits of a
+    /// sum that was added up in another order.
     pub fn comparable(&self, row: &[Value]) -> Vec<Value> {
-        let collects = self.text.contains("collect(");
+        let collects = self.text.contains("collect(") && !self.collects_in_order();
         let comparable = |value: &Value| match value {
             // Lists of anything else are compared as they are.
             Value::List(items) if collects && items.iter().all(|item| matches!(item, Value::Integer(_))) => {
@@ -67,6 +100,48 @@ pub fn parameters(plan: &Plan) -> Vec<Value> {
         _ => Value::text("ab"),
     };
     plan.parameters.iter().map(|name| value(name)).collect()
+}
+
+/// How another query is made of one. Both are as well typed, look at the clock in the same places and leave the same undecided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relative {
+    /// Each label and each type of edges is the next one.
+    Labels,
+    /// `x` of a node is `y`, and the other way round: more or less of the rows stay.
+    Properties,
+    /// All is the same, but the names of the columns.
+    Columns,
+}
+
+fn relative(text: &str, how: Relative) -> String {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(rest.find(|c: char| !is_of_word(c)).unwrap_or(rest.len()));
+        let is_property = out.strip_suffix('.').is_some_and(|before| before.ends_with(is_of_word));
+        let number = word.strip_prefix('c').filter(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()));
+        match (how, word, number) {
+            (Relative::Labels, "A", _) => out += "B",
+            (Relative::Labels, "B", _) => out += "C",
+            (Relative::Labels, "C", _) => out += "A",
+            (Relative::Labels, "R", _) => out += "S",
+            (Relative::Labels, "S", _) => out += "T",
+            (Relative::Labels, "T", _) => out += "R",
+            (Relative::Properties, "x", _) if is_property => out += "y",
+            (Relative::Properties, "y", _) if is_property => out += "x",
+            // Of a subquery, too: nothing else is called so.
+            (Relative::Columns, _, Some(number)) => {
+                out.push('d');
+                out += number;
+            }
+            _ => out += word,
+        }
+        let (sign, after) = after.split_at(after.chars().next().map_or(0, char::len_utf8));
+        out += sign;
+        rest = after;
+    }
+    out
 }
 
 /// What a variable holds.
@@ -124,6 +199,11 @@ pub fn random_clocked_query(random: &mut Random) -> Query {
     query(random, true)
 }
 
+/// One of a form that these hardly ever come to.
+pub fn query_of_form(random: &mut Random, form: Form) -> Query {
+    Writer { random, scope: Vec::new(), bound_edges: Vec::new(), clocked: false, names: 0 }.form(form)
+}
+
 fn query(random: &mut Random, clocked: bool) -> Query {
     let size = match random.below(4) {
         0 => Size { clauses: 1, depth: 1, edges: 2 },
@@ -143,7 +223,7 @@ fn query(random: &mut Random, clocked: bool) -> Query {
     writer.scope.clear();
     let second = writer.single(size, Some(columns));
     let all = if writer.chance(2) { " ALL" } else { "" };
-    Query { text: format!("{} UNION{all} {}", first.text, second.text), ordered: false }
+    Query { text: format!("{} UNION{all} {}", first.text, second.text), ordered: false, form: None }
 }
 
 impl Writer<'_> {
@@ -196,7 +276,7 @@ impl Writer<'_> {
         }
         let (returned, ordered) = self.returned(size, columns);
         clauses.push(returned);
-        Query { text: clauses.join(" "), ordered }
+        Query { text: clauses.join(" "), ordered, form: None }
     }
 
     /// The narrow form that every version can maintain: a tree of nodes, conditions on their properties, plain columns.
@@ -238,7 +318,7 @@ impl Writer<'_> {
             let rest = choose(self.random, &["x AS c1", "z AS c1", "s + 'a' AS c1", "x + 1 AS c1, 2 AS c2"]);
             format!("id({}) AS c0, {node}.{rest}", nodes[0])
         };
-        Query { text: format!("MATCH {part}{condition} RETURN {returned}"), ordered: false }
+        Query { text: format!("MATCH {part}{condition} RETURN {returned}"), ordered: false, form: None }
     }
 
     fn matching(&mut self, size: Size, word: &str) -> String {
@@ -434,5 +514,19 @@ impl Writer<'_> {
         let text =
             format!("RETURN {}{}{}", if distinct { "DISTINCT " } else { "" }, written.join(", "), order.unwrap_or_default());
         (text, ordered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Relative, relative};
+
+    #[test]
+    fn a_relative_differs_in_one_respect() {
+        let text = "MATCH (n1:A|C {x: 1})-[r:S]->() WHERE n1.x > 0.5 CALL (n1) { RETURN max(n1.y) AS c2 } RETURN c2 AS c0";
+        let labels = text.replace(":A|C", ":B|A").replace(":S]", ":T]");
+        assert_eq!(relative(text, Relative::Labels), labels);
+        assert_eq!(relative(text, Relative::Properties), text.replace("n1.x", "n1.y").replace("max(n1.y)", "max(n1.x)"));
+        assert_eq!(relative(text, Relative::Columns), text.replace("c2", "d2").replace("c0", "d0"));
     }
 }

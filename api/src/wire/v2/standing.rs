@@ -4,7 +4,7 @@
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::config::wrong_type;
-use weir_connectors::{DESTINATIONS, Envelope};
+use weir_connectors::{DESTINATIONS, Envelope, Generation};
 
 use super::names::{fields_to_v2, mistake, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
@@ -193,8 +193,8 @@ fn workflow(name: &str, output: &Output, family: Family) -> (String, Json) {
             None => (name, false, cypher.structure, None, output),
         },
         Output::Destination(DestinationOutput { config, .. }) => {
-            let structure = serde_json::from_value(config.settings()["structure"].clone()).unwrap_or_default();
-            (name, config.positive_only(), structure, None, output)
+            // What v2 has around the data anyway is no transformation, such as that of Slack.
+            (name, config.positive_only(), config.envelope(Generation::V2), None, output)
         }
     };
     let mut shown = json!({"name": of});
@@ -315,6 +315,33 @@ mod tests {
         let shown = workflows(&[("log".to_owned(), output.expect("an output"))], Family::Preview);
         assert_eq!((&shown[0]["name"], &shown[0]["destinations"]), (&json!("log"), &json!([{"type": "StandardOut"}])));
         assert_eq!(shown[0]["resultEnrichment"]["query"], "RETURN 1");
+    }
+
+    #[test]
+    fn the_form_of_an_output_of_v1_is_that_of_its_workflow() {
+        let bare = json!({"type": "InlineData"});
+        let shown = |output: Json| {
+            let output = Output::decode(&output).expect("an output");
+            workflows(&[("o".to_owned(), output)], Family::Current).remove(0)
+        };
+        let url = "http://x/";
+        for (output, transformation) in [
+            (json!({"type": "PostToEndpoint", "url": url, "onlyPositiveMatchData": true}), &bare),
+            (json!({"type": "PostToEndpoint", "url": url, "structure": {"type": "Bare"}}), &bare),
+            (json!({"type": "PostToEndpoint", "url": url}), &Json::Null),
+            (json!({"type": "WriteToFile", "path": "x", "structure": {"type": "WithTick"}}), &json!({"type": "WithTick"})),
+            // Here it is the generation that says what is shown.
+            (json!({"type": "PostToSlack", "hookUrl": url}), &Json::Null),
+        ] {
+            let shown = shown(output.clone());
+            assert_eq!(&shown["preEnrichmentTransformation"], transformation, "{output}");
+            assert!(shown.get("filter").is_none(), "{output}");
+            let (_, parts) = decode_workflow(&shown).expect("what is shown is read");
+            let Output::Workflow(workflow) = &parts[0].1 else { panic!("a workflow") };
+            assert_eq!(workflow.structure == Envelope::Bare, *transformation == bare, "{output}");
+        }
+        let slack = shown(json!({"type": "PostToSlack", "hookUrl": url, "onlyPositiveMatchData": true}));
+        assert_eq!(slack["filter"], json!({"type": "OnlyPositiveMatch"}));
     }
 
     #[test]

@@ -158,15 +158,7 @@ mod tests {
 
     use super::*;
     use crate::index::key::{Places, both, ordered, ranges};
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, n: u64) -> i64 {
-            self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-            ((self.0 >> 33) % n) as i64
-        }
-    }
+    use crate::random::Random;
 
     fn places(operator: Binary, than: i64) -> Vec<Places> {
         ranges(operator, &Value::Integer(than)).expect("known")
@@ -174,14 +166,14 @@ mod tests {
 
     /// What has a value up to `x` and another one from there on, values between two, values on one side, nothing.
     fn random_ranges(random: &mut Random) -> Ranges {
-        let x = random.below(100);
+        let x = random.integer_below(100);
         let up_to = |x| places(Binary::LessOrEqual, x)[0];
         let from = |x| places(Binary::GreaterOrEqual, x)[0];
         let between = |x, y| both(places(Binary::GreaterOrEqual, x), &places(Binary::LessOrEqual, y))[0];
         let pair = match random.below(5) {
             0 | 1 => [up_to(x), from(x)],
-            2 => [between(x, x + random.below(5)), from(random.below(100))],
-            3 => [from(x), up_to(random.below(100))],
+            2 => [between(x, x + random.integer_below(5)), from(random.integer_below(100))],
+            3 => [from(x), up_to(random.integer_below(100))],
             _ => [up_to(x), Places::NOWHERE],
         };
         Ranges::from_iter(pair)
@@ -195,7 +187,7 @@ mod tests {
             // It grows, and in the end it shrinks.
             let goes = !kept.is_empty() && (row >= 2_000 || random.below(3) == 0);
             if goes {
-                let (ranges, gone) = kept.swap_remove(random.below(kept.len() as u64) as usize);
+                let (ranges, gone) = kept.swap_remove(random.index_below(kept.len()));
                 within.remove(&ranges, gone);
                 if random.below(4) == 0 {
                     within.insert(&ranges, gone);
@@ -206,7 +198,7 @@ mod tests {
                 within.insert(&ranges, row);
                 kept.push((ranges, row));
             }
-            let spot = [random.below(110), random.below(110)].map(|n| ordered(&Value::Integer(n)).expect("a number"));
+            let spot = [0; 2].map(|_| ordered(&Value::Integer(random.integer_below(110))).expect("a number"));
             let mut found: FxHashSet<u32> = FxHashSet::default();
             within.each(&spot, &mut |rows| found.extend(rows));
             let wanted = kept.iter().filter(|(ranges, _)| is_within(&spot, ranges)).map(|(_, row)| *row);

@@ -205,9 +205,14 @@ impl Each {
         // Whoever finds what another row has scanned has scanned it too.
         let by_another = evaluator.has_used_scans();
         let mut asked = watched.map(Watched::take_asked).unwrap_or_default();
+        let left_out = evaluator.take_left_out();
         if let Err(failure) = ran {
             turn.pace.leave_out(Some(row), &failure);
             found.clear();
+        }
+        // Of those that would come of the row.
+        if let Some((times, failure)) = left_out {
+            turn.pace.leave_all_out(times, Some(row), &failure);
         }
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.

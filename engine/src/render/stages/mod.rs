@@ -325,7 +325,7 @@ impl Stage {
             Stage::Filter { input, layout, condition, out, timed } => {
                 let changes = input.step(turn);
                 each_row(changes, layout, turn, timed, |row, context, each| {
-                    if is_so(&condition.evaluate(row, context)?) {
+                    if condition.evaluate(row, context)?.holds() {
                         let _ = each(out.collect(row));
                     }
                     Ok(())
@@ -452,16 +452,7 @@ pub fn consolidate(changes: &mut Changes) {
 
 /// Whether a condition holds; one that has no value does not.
 pub fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> bool {
-    condition.evaluate(row, context).is_ok_and(|value| is_so(&value))
-}
-
-/// Whether a condition of this value holds. Null is no; a list holds when it is not empty.
-fn is_so(value: &Value) -> bool {
-    match value {
-        Value::Boolean(answer) => *answer,
-        Value::List(items) => !items.is_empty(),
-        _ => false,
-    }
+    condition.evaluate(row, context).is_ok_and(|value| value.holds())
 }
 
 /// The value of an expression over nothing.

@@ -1,0 +1,319 @@
+//! Offered: what a batch changes, as changes of atoms of the families it can concern. Nothing here knows of timely: what is found
+//! is given back.
+
+use weir_model::mutation::Kind;
+use weir_model::plan::Atom;
+use weir_model::{Expr, NodeId, Symbol, Value};
+
+use super::Common;
+use crate::arrangement::build::Located;
+use crate::arrangement::{Batch, Fact, Facts, Segment, SharedBatch};
+use crate::render::Time;
+use crate::render::dense::Dense;
+use crate::render::family::Family;
+use crate::render::hubs::Hubs;
+use crate::render::program::{EdgeView, NodeView, Path, Version};
+use crate::render::queries::{Origin, Queries, Route};
+use crate::render::results::RowChange;
+use crate::render::walk::{Change, Parcel, Steps, Waiting, Walk, look};
+use crate::view::HalfEdge;
+
+/// A batch on offer to the families of all queries.
+pub(super) struct Offered<'a> {
+    pub(super) queries: &'a Queries,
+    pub(super) common: &'a Common,
+    pub(super) view: &'a [SharedBatch],
+    pub(super) batch: &'a Batch,
+    pub(super) located: &'a Located,
+    pub(super) kept: (&'a Dense, &'a Hubs),
+}
+
+impl<'a> Offered<'a> {
+    /// Walks everything the batch changes, node by node, for the families it can concern. What sieves tell is not among it.
+    pub(super) fn walk(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
+        let routes = &self.queries.routes;
+        // Edges, by their place among the facts of the node; nodes and edges that are looked at before and after, by tick.
+        let mut edges: Vec<(Route, usize)> = Vec::new();
+        let mut views: Vec<(Route, Time)> = Vec::new();
+        // Most changes concern the family the last one did.
+        let mut current: Option<(u32, &Family)> = None;
+        let mut row: Vec<Value> = Vec::new();
+        for (index, id) in self.batch.ids.iter().enumerate() {
+            let (segment, updates) = self.batch.node(index);
+            edges.clear();
+            views.clear();
+            for (place, (tag, fact)) in segment.tags(updates).enumerate() {
+                if routes.may_concern(tag) {
+                    routes.each(tag, |route| match route.from {
+                        Origin::Edge => edges.push((route, place)),
+                        Origin::Node => views.push((route, segment.time(fact))),
+                        Origin::EdgeView => views.push((route, 0)),
+                    });
+                }
+            }
+            if edges.is_empty() && views.is_empty() {
+                continue;
+            }
+            views.sort_unstable();
+            views.dedup();
+            let facts = self.located.facts(self.batch, index);
+            let mut seen = SeenEdges::default();
+            let offers = edges.iter().map(|(route, place)| (*route, *place, 0));
+            for (route, place, time) in offers.chain(views.iter().map(|(route, time)| (*route, 0, *time))) {
+                let family = match current {
+                    Some((number, family)) if number == route.family => family,
+                    _ => {
+                        let Some(family) = self.queries.family(route.family) else { continue };
+                        if let Some(before) = current.replace((route.family, family)) {
+                            self.begin(before, found, leaving, waiting).go_on();
+                        }
+                        row.clear();
+                        row.resize(family.program.width, Value::Null);
+                        family
+                    }
+                };
+                let path = usize::from(route.path);
+                let time = if route.from == Origin::Edge { segment.time(&updates[place]) } else { time };
+                let one_time = matches!(route.from, Origin::Node | Origin::Edge).then_some(time);
+                if !has_needs(&family.program.paths[path], &facts, one_time) {
+                    continue;
+                }
+                let mut walk = self.begin((route.family, family), found, leaving, waiting);
+                match (family.program.paths[path].atom, route.from) {
+                    (Atom::Node(node), _) => change_of_view(&mut walk, path, node, *id, &facts, time, &mut row),
+                    (Atom::Edge(edge), Origin::EdgeView) => {
+                        change_of_edges(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut seen, &mut row);
+                    }
+                    (Atom::Edge(edge), _) => {
+                        let fact = &updates[place];
+                        let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
+                        let half = segment.half(fact);
+                        change_of_edge(
+                            &mut walk,
+                            change,
+                            edge,
+                            (*id, &facts),
+                            half,
+                            &family.program.edges[edge].conditions,
+                            &mut row,
+                        );
+                    }
+                }
+            }
+        }
+        if let Some(last) = current {
+            self.begin(last, found, leaving, waiting).go_on();
+        }
+    }
+
+    /// Walks from the edges that begin or end to pass a sieve, one path after another.
+    pub(super) fn walk_turns(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
+        let mut row: Vec<Value> = Vec::new();
+        for (sieve, turns) in self.kept.0.turns() {
+            for (number, path) in self.queries.routes.of_sieve(sieve) {
+                let (path, Some(family)) = (usize::from(*path), self.queries.family(*number)) else { continue };
+                let Atom::Edge(edge) = family.program.paths[path].atom else { continue };
+                row.clear();
+                row.resize(family.program.width, Value::Null);
+                let mut walk = self.begin((*number, family), found, leaving, waiting);
+                for of_node in turns.chunk_by(|a, b| a.node == b.node) {
+                    let node = of_node[0].node;
+                    let (id, facts) = (self.batch.ids[node], self.located.facts(self.batch, node));
+                    if !has_needs(&family.program.paths[path], &facts, None) {
+                        continue;
+                    }
+                    for turn in of_node {
+                        let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
+                        change_of_edge(&mut walk, change, edge, (id, &facts), turn.half, &[], &mut row);
+                    }
+                }
+                walk.go_on();
+            }
+        }
+    }
+
+    fn begin<'w>(
+        &self,
+        (number, family): (u32, &'a Family),
+        results: &'w mut Vec<RowChange>,
+        parcels: &'w mut Vec<Parcel>,
+        waiting: &'w mut Waiting,
+    ) -> Walk<'a, 'w> {
+        Walk {
+            program: &family.program,
+            family,
+            number,
+            batches: self.view,
+            newest: Some((self.batch, self.located)),
+            everywhere: None,
+            symbols: &self.common.symbols,
+            shard: self.common.shard,
+            results,
+            parcels,
+            waiting: std::slice::from_mut(waiting),
+            dense: Some(self.kept.0),
+            hubs: Some(self.kept.1),
+            steps: Steps::of(family),
+        }
+    }
+}
+
+/// False where the node lacks an edge that every match in question has. Without a time it is one of several.
+pub fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
+    path.needs.iter().all(|need| {
+        let at = match need.version {
+            Version::After => time,
+            Version::Before => time.and_then(|time| time.checked_sub(1)),
+        };
+        facts.may_have(&need.ranges, at.unwrap_or(Time::MAX))
+    })
+}
+
+/// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does. The conditions are those that
+/// are not known to hold.
+pub fn change_of_edge<'a>(
+    walk: &mut Walk<'a, '_>,
+    change: Change,
+    edge: usize,
+    (id, facts): (NodeId, &Facts<'a>),
+    half: HalfEdge,
+    conditions: &[Expr],
+    row: &mut [Value],
+) {
+    let view = &walk.program.edges[edge];
+    let other = half.other;
+    walk.put(edge, row, (id, other), half);
+    let both = [(id, other), (other, id)];
+    let ways = if view.directed || id == other { 1 } else { 2 };
+    for (source, target) in &both[..ways] {
+        if view.source == view.target && source != target {
+            continue;
+        }
+        row[view.source] = Value::Node(*source);
+        row[view.target] = Value::Node(*target);
+        if conditions.iter().all(|condition| walk.family.passes(condition, row)) {
+            walk.run(change, 0, row, Some((id, facts)));
+        }
+    }
+}
+
+/// Edges of which properties are read: each that came, went or has other properties, as it was and as it is.
+fn change_of_edges<'a>(
+    walk: &mut Walk<'a, '_>,
+    (path, edge): (usize, usize),
+    id: NodeId,
+    updates: (&Segment, &[Fact]),
+    facts: &Facts<'a>,
+    seen: &mut SeenEdges,
+    row: &mut [Value],
+) {
+    let view = &walk.program.edges[edge];
+    if !seen.is_of(view) {
+        *seen = SeenEdges::new(view, updates, facts);
+    }
+    for SeenEdge { half, time, was, is } in &seen.edges {
+        for (values, diff) in [(was, -1), (is, 1)] {
+            let Some(values) = values else { continue };
+            view.reads.iter().zip(values).for_each(|((_, slot), value)| row[*slot].clone_from(value));
+            change_of_edge(walk, Change { path, time: *time, diff }, edge, (id, facts), *half, &view.conditions, row);
+        }
+    }
+}
+
+/// The edges of a node that a batch changes, as edges of a pattern see them. Most edges of a pattern see the same.
+#[derive(Default)]
+struct SeenEdges {
+    kinds: Vec<Symbol>,
+    keys: Vec<Symbol>,
+    edges: Vec<SeenEdge>,
+}
+
+struct SeenEdge {
+    half: HalfEdge,
+    time: Time,
+    /// Its properties; none where it is not there.
+    was: Option<Vec<Value>>,
+    is: Option<Vec<Value>>,
+}
+
+impl SeenEdges {
+    fn new(view: &EdgeView, updates: (&Segment, &[Fact]), facts: &Facts<'_>) -> SeenEdges {
+        let keys: Vec<Symbol> = view.reads.iter().map(|(key, _)| *key).collect();
+        let seen = |(half, time): (HalfEdge, Time)| {
+            let mut read = |at: Time| -> Option<Vec<Value>> {
+                let property = |key: &Symbol| facts.edge_property(half.kind, half.other, half.ordinal, *key, at);
+                facts.has_half(half, at).then(|| keys.iter().map(property).collect())
+            };
+            let (was, is) = (time.checked_sub(1).and_then(&mut read), read(time));
+            (was != is).then_some(SeenEdge { half, time, was, is })
+        };
+        let edges = touched_edges((&view.kinds, &keys), updates).into_iter().filter_map(seen).collect();
+        SeenEdges { kinds: view.kinds.clone(), keys, edges }
+    }
+
+    fn is_of(&self, view: &EdgeView) -> bool {
+        !self.keys.is_empty() && self.kinds == view.kinds && self.keys.iter().eq(view.reads.iter().map(|(key, _)| key))
+    }
+}
+
+/// The edges of these types, or of any, that lead away from a node which an update is about, of the edge or of one of these
+/// properties, and when.
+fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Segment, &[Fact])) -> Vec<(HalfEdge, Time)> {
+    let mut touched: Vec<(HalfEdge, Time)> = Vec::new();
+    for fact in updates {
+        let kind = fact.tag.symbol();
+        if !kinds.is_empty() && !kinds.contains(&kind) {
+            continue;
+        }
+        let (other, ordinal) = match fact.tag.kind() {
+            Kind::Out | Kind::OutParallel => {
+                let half = segment.half(fact);
+                (half.other, half.ordinal)
+            }
+            Kind::EdgeProperty => {
+                let (target, ordinal, key, _) = weir_model::codec::decode_edge_property(fact.payload, &segment.arena);
+                if !keys.contains(&key) {
+                    continue;
+                }
+                (target, ordinal)
+            }
+            _ => continue,
+        };
+        touched.push((HalfEdge { kind, outgoing: true, other, ordinal }, segment.time(fact)));
+    }
+    touched.sort_unstable();
+    touched.dedup();
+    touched
+}
+
+/// A node's local view before and after a tick; where they differ, what was goes and what is comes.
+fn change_of_view<'a>(
+    walk: &mut Walk<'a, '_>,
+    path: usize,
+    node: usize,
+    id: NodeId,
+    facts: &Facts<'a>,
+    time: Time,
+    row: &mut [Value],
+) {
+    let program = walk.program;
+    let view = &program.nodes[node];
+    row[view.slot] = Value::Node(id);
+    let was = look(node, facts, time.wrapping_sub(1), row, walk.family, walk.symbols);
+    let old = was.then(|| row.to_vec());
+    let is = look(node, facts, time, row, walk.family, walk.symbols);
+    if let Some(mut old) = old {
+        if is && seen(view, &old) == seen(view, row) {
+            return;
+        }
+        walk.run(Change { path, time, diff: -1 }, 0, &mut old, Some((id, facts)));
+    }
+    if is {
+        walk.run(Change { path, time, diff: 1 }, 0, row, Some((id, facts)));
+    }
+}
+
+fn seen(view: &NodeView, row: &[Value]) -> Vec<Value> {
+    let slots = view.reads.iter().map(|(_, slot)| *slot).chain(view.reads_all);
+    slots.map(|slot| row[slot].clone()).collect()
+}
