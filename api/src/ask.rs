@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::client::{Client, Problem, encoded};
+use crate::clock;
 use crate::shell::statement;
 use crate::terminal::{Table, Terminal};
 
@@ -34,8 +35,8 @@ pub struct Target {
     #[arg(long)]
     pub namespace: Option<String>,
 
-    /// Read the graph as it was at the end of this millisecond since 1970
-    #[arg(long, value_name = "MILLIS")]
+    /// Read the graph as it was at the end of this millisecond since 1970, or of a time such as 2026-11-29T14:09:00Z
+    #[arg(long, value_name = "TIME", value_parser = clock::read_millis)]
     pub at_time: Option<u64>,
 
     /// A parameter: `$NAME` in the query. The value is JSON; may be given several times

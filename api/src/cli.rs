@@ -15,7 +15,9 @@ use weir_cypher_compiler::nearest;
 
 use crate::ask::{PlanOf, Question, Target};
 use crate::client::DEFAULT_URL;
+use crate::clock;
 use crate::config::Sources;
+use crate::recipe::gallery;
 use crate::tools::Backup;
 use crate::transfer::Transfer;
 
@@ -75,11 +77,11 @@ pub struct Arguments {
     #[arg(short = 'W', long, conflicts_with = "port")]
     pub disable_web_service: bool,
 
-    /// Keep the configured store while running a recipe, instead of a temporary one
+    /// Keep the configured store while running a recipe or the demonstration, instead of a temporary one
     #[arg(long, conflicts_with = "no_delete")]
     pub force_config: bool,
 
-    /// Keep the temporary store of a recipe, and print where it is
+    /// Keep the temporary store of a recipe or of the demonstration, and print where it is
     #[arg(long)]
     pub no_delete: bool,
 
@@ -97,7 +99,8 @@ pub struct Arguments {
 
 #[derive(Subcommand, Debug, Clone, PartialEq)]
 pub enum Command {
-    /// A built-in stream with a standing query; matches and cancellations in the terminal and on a live page
+    /// A built-in stream with a standing query; matches and cancellations in the terminal and on a live page. It has a store of
+    /// its own, which goes with it
     Demo {
         /// Processes started, renamed and ended a second; at least 1
         #[arg(long, default_value_t = 20, value_parser = rate)]
@@ -137,8 +140,8 @@ pub enum Command {
         #[command(flatten)]
         transfer: Transfer,
 
-        /// The graph as it was at the end of this millisecond since 1970
-        #[arg(long, value_name = "MILLIS")]
+        /// The graph as it was at the end of this millisecond since 1970, or of a time such as 2026-11-29T14:09:00Z
+        #[arg(long, value_name = "TIME", value_parser = clock::read_millis)]
         at_time: Option<u64>,
     },
     /// Read a graph from text or a table, into the configured store or, with --url, into a weir that runs
@@ -156,6 +159,10 @@ impl Arguments {
         let mut grammar = grammar();
         // Of a command that is misspelt everything else is wrong, too.
         let roughly = grammar.clone().ignore_errors(true).try_get_matches_from(&line)?;
+        if let Some(recipe) = roughly.get_one::<PathBuf>("config").and_then(|config| recipe(config)) {
+            let message = format!("'{recipe}' is a recipe and no configuration file; a recipe is run with `weir -r {recipe}`");
+            return Err(grammar.error(ErrorKind::ValueValidation, message));
+        }
         if let Some(word) = roughly.get_one::<PathBuf>("config").and_then(|config| neither(config)) {
             let commands = grammar.get_subcommands().map(|command| command.get_name());
             let hint = nearest(word, commands).unwrap_or_else(|| "`weir --help` lists the commands".to_owned());
@@ -232,11 +239,17 @@ impl Arguments {
         }
     }
 
-    /// Options of recipes where none is run. The reference service takes them, so whoever passes them is told, and not refused.
+    /// Options of recipes where none is run, and no demonstration of those about the store. The reference service takes them, so
+    /// whoever passes them is told, and not refused.
     pub fn without_recipe(&self) -> Vec<String> {
+        if self.recipe.is_some() {
+            return Vec::new();
+        }
+        let has_store = matches!(self.command, Some(Command::Demo { .. }));
         let values = ("-x", !self.recipe_value.is_empty());
-        let options = [values, ("--force-config", self.force_config), ("--no-delete", self.no_delete)];
-        let idle = options.into_iter().filter(|(_, is_given)| *is_given && self.recipe.is_none());
+        let options =
+            [values, ("--force-config", self.force_config && !has_store), ("--no-delete", self.no_delete && !has_store)];
+        let idle = options.into_iter().filter(|(_, is_given)| *is_given);
         idle.map(|(option, _)| format!("{option} (without -r)")).collect()
     }
 
@@ -292,6 +305,14 @@ fn grammar() -> clap::Command {
         });
         command.args(copies)
     })
+}
+
+/// What stands where a configuration file can, and is a recipe: HOCON is not written in YAML.
+fn recipe(config: &Path) -> Option<&str> {
+    let word = config.to_str()?;
+    let lower = word.to_lowercase();
+    let is_shipped = || gallery::find(word).is_some() && !config.exists();
+    (lower.ends_with(".yaml") || lower.ends_with(".yml") || is_shipped()).then_some(word)
 }
 
 /// A word that stands where a command or a file can, and is none. What has a dot or a slash is meant as a file.
@@ -493,7 +514,10 @@ mod tests {
     fn options_of_recipes_are_taken_without_one_and_said() {
         let idle = |line: &str| parse(line).expect("parses").without_recipe().join(", ");
         assert_eq!(idle("weir -x a=1 --force-config"), "-x (without -r), --force-config (without -r)");
-        assert_eq!(idle("weir demo --no-delete"), "--no-delete (without -r)");
+        assert_eq!(idle("weir --no-delete"), "--no-delete (without -r)");
+        // The demonstration has a store of its own, as a recipe has, and no values.
+        assert_eq!(idle("weir demo --no-delete"), "");
+        assert_eq!(idle("weir demo --force-config -x a=1"), "-x (without -r)");
         assert_eq!(idle("weir -r y -x a=1 --no-delete"), "");
     }
 
@@ -529,6 +553,30 @@ mod tests {
         }
         for line in ["weir src", "weir nowhere.conf", "weir ./nowhere"] {
             assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_recipe_is_no_configuration_file() {
+        for recipe in ["door.yaml", "in/Door.YML", "fraud-ring"] {
+            let said = refused(&format!("weir {recipe}"));
+            assert!(said.contains(&format!("a recipe is run with `weir -r {recipe}`")), "{said}");
+            assert!(parse(&format!("weir -r {recipe}")).is_ok(), "{recipe}");
+        }
+        // JSON is HOCON.
+        assert!(parse("weir my.json").is_ok());
+    }
+
+    #[test]
+    fn moments_are_milliseconds_or_times() {
+        for (text, millis) in [("1700000000000", 1_700_000_000_000), ("2023-11-14T22:13:20Z", 1_700_000_000_000)] {
+            let arguments = parse(&format!("weir export graph.jsonl --at-time {text}")).expect("parses");
+            let Some(Command::Export { at_time, .. }) = arguments.command else { panic!("no export") };
+            assert_eq!(at_time, Some(millis));
+        }
+        for command in ["export graph.jsonl", "query x", "shell"] {
+            let said = refused(&format!("weir {command} --at-time noon"));
+            assert!(said.contains("'noon' is no time") && said.contains("2026-11-29T14:09:00Z"), "{said}");
         }
     }
 

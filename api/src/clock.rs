@@ -81,6 +81,19 @@ pub fn parse_instant(text: &str) -> Option<i64> {
     Some((days_from_civil(date[0], date[1], date[2]) * 86_400 + seconds) * 1000 + millis)
 }
 
+/// What a user types for a moment of the past: milliseconds since 1970, or an instant.
+pub fn read_millis(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let read = if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().ok()
+    } else {
+        parse_instant(text).and_then(|millis| u64::try_from(millis).ok())
+    };
+    read.ok_or_else(|| {
+        format!("'{text}' is no time: it should be milliseconds since 1970, or a date and a time with its zone, such as 2026-11-29T14:09:00Z")
+    })
+}
+
 /// `2026-01-05 10:20:30,123`: what stands before a result on standard output.
 pub fn stamp(time: SystemTime) -> String {
     let m = moment(time);
@@ -113,6 +126,15 @@ mod tests {
             assert_eq!(parse_instant(expected), Some(millis as i64));
         }
         assert_eq!(stamp(from_millis(1_770_091_506_009)), "2026-02-03 04:05:06,009");
+    }
+
+    #[test]
+    fn moments_are_typed_in_milliseconds_or_as_instants() {
+        assert_eq!(read_millis(" 1700000000000 "), Ok(1_700_000_000_000));
+        assert_eq!(read_millis("2023-11-14T23:13:20.5+01:00"), Ok(1_700_000_000_500));
+        for wrong in ["", "noon", "-1", "1969-12-31T23:59:59Z", "2026-11-29T14:09:00", "99999999999999999999"] {
+            assert!(read_millis(wrong).is_err_and(|reason| reason.contains("milliseconds since 1970")), "{wrong}");
+        }
     }
 
     #[test]

@@ -79,6 +79,40 @@ impl ApiError {
         ApiError::Absent(format!("The {what} '{name}' does not exist"))
     }
 
+    /// Whether it is the request that is wrong.
+    pub fn is_of_request(&self) -> bool {
+        matches!(self, ApiError::Bad(_) | ApiError::Decode(_) | ApiError::Query(_))
+    }
+
+    /// What is wrong, one by one where it is the request.
+    pub fn reasons(&self) -> Vec<String> {
+        match self {
+            ApiError::Bad(reasons) | ApiError::Decode(reasons) => reasons.clone(),
+            other => vec![other.to_string()],
+        }
+    }
+
+    /// With what else is wrong with the request. What is no mistake of it says nothing of what is.
+    pub fn and(self, other: ApiError) -> ApiError {
+        match (self.is_of_request(), other.is_of_request()) {
+            (_, false) => return self,
+            (false, true) => return other,
+            (true, true) => {}
+        }
+        let mut all = self.reasons();
+        let known = all.len();
+        for reason in other.reasons() {
+            if !all.contains(&reason) {
+                all.push(reason);
+            }
+        }
+        if all.len() == known {
+            return self;
+        }
+        let are_unreadable = matches!((&self, &other), (ApiError::Decode(_), ApiError::Decode(_)));
+        if are_unreadable { ApiError::Decode(all) } else { ApiError::Bad(all) }
+    }
+
     pub fn into_response(self, family: Family) -> Response {
         let internal = StatusCode::INTERNAL_SERVER_ERROR;
         match self {
@@ -216,6 +250,14 @@ pub fn uuid() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let random = || RandomState::new().build_hasher().finish();
     NodeId::new(random() & !0xf000 | 0x4000, random() >> 2 | 1 << 63).to_string()
+}
+
+/// Two parts of a request, or all that is wrong with them.
+pub fn both<A, B>(first: Result<A, ApiError>, second: Result<B, ApiError>) -> Result<(A, B), ApiError> {
+    match (first, second) {
+        (Err(first), Err(second)) => Err(first.and(second)),
+        (first, second) => Ok((first?, second?)),
+    }
 }
 
 impl From<EngineError> for ApiError {

@@ -112,6 +112,7 @@ fn graphs(app: &App) -> Vec<Json> {
                     "count": stream.ingested(),
                     "rate": stream.records_per_second(),
                     "failed": stream.failed_records(),
+                    "message": stream.told(),
                 })
             })
             .collect();

@@ -4,12 +4,13 @@
 //! Logs go to standard error; standard output belongs to the results of standing queries.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{self, IsTerminal, Write, stderr};
 use std::sync::{Mutex, OnceLock};
 
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
+use weir_connectors::status_lines;
 use weir_model::lock::lock;
 
 use crate::config::LogSettings;
@@ -37,7 +38,7 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
     let filter = filter(&text).map_err(|reason| format!("{place} is '{text}': {reason}"))?;
     let (filter, handle) = reload::Layer::new(filter);
     // Where a line cannot be written, neither can a line about that.
-    let lines = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = fmt::layer().with_writer(|| Lines).log_internal_errors(false);
     let lines = match settings.json {
         true => lines.json().boxed(),
         false => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
@@ -51,7 +52,26 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
 
 /// Words for whoever started weir. Where standard error cannot be written, on a full disk for example, nobody reads them.
 pub fn say(words: impl Display) {
-    let _ = writeln!(stderr(), "{words}");
+    let line = format!("{words}\n");
+    let _ = Lines.write_all(line.as_bytes());
+}
+
+/// Standard error, for whole lines: they stand above those that a recipe has drawn.
+struct Lines;
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    /// Those who log hand in a line as a whole.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        status_lines::above(&stderr(), || stderr().write_all(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stderr().flush()
+    }
 }
 
 /// What is logged, as it was said.

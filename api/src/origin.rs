@@ -3,17 +3,23 @@
 //! A browser keeps from a page what other servers answer, and still asks them for it: it opens a web socket wherever the page
 //! likes, and sends a text, which may be a query. It only says where the page is from, and leaves the rest to the server. Clients
 //! that are no browsers say nothing, and are not asked.
+//!
+//! For most of what the API takes the browser asks first whether the page may, and it shows the page an answer only where that
+//! says so. Both are told of pages that the configuration names, and of no others (the protocol is called CORS).
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use warp::http::header::ORIGIN;
-use warp::http::{Request, StatusCode};
+use warp::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use warp::http::{HeaderValue, Method, Request, StatusCode};
 use warp::reply::Response;
 use weir_model::lock::lock;
 
 use crate::config::Webserver;
-use crate::error::plain;
+use crate::error::{plain, response};
 use crate::sockets::is_asked;
 
 /// The key of the configuration, and what in its list stands for every page.
@@ -30,6 +36,50 @@ const HOSTS: [&str; 2] = ["host", "x-forwarded-host"];
 /// can set it.
 const SITE: &str = "sec-fetch-site";
 const OF_HERE: &str = "same-origin";
+
+/// What a page that is named may send: every method there is, and the headers that are looked at.
+const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
+const TAKEN: &str = "accept, content-encoding, content-type, idempotency-key, last-event-id, quine-member-idx, traceparent";
+
+/// What it may read besides the few headers that browsers show anyway.
+const SHOWN: &str = "allow, content-disposition, location, retry-after, warning, weir-diagnostics";
+
+/// For how many seconds a browser need not ask again: no browser of today keeps it longer than two hours.
+const ASKED_FOR: &str = "7200";
+
+/// The origin of a page that the configuration names, as the browser tells it.
+pub fn named<B>(request: &Request<B>, webserver: &Webserver) -> Option<HeaderValue> {
+    let origin = request.headers().get(ORIGIN).filter(|_| !webserver.allowed_origins.is_empty())?;
+    may(&String::from_utf8_lossy(origin.as_bytes()), &[], &webserver.allowed_origins, None).then(|| origin.clone())
+}
+
+/// Whether a browser asks what a page may, before it sends what the page wants to send.
+pub fn asks_first<B>(request: &Request<B>) -> bool {
+    request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The answer to that for a page that is named; `show_to` says for which.
+pub fn permission() -> Response {
+    let mut permission = response(StatusCode::NO_CONTENT, None, String::new());
+    for (name, value) in
+        [(ACCESS_CONTROL_ALLOW_METHODS, METHODS), (ACCESS_CONTROL_ALLOW_HEADERS, TAKEN), (ACCESS_CONTROL_MAX_AGE, ASKED_FOR)]
+    {
+        permission.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    permission
+}
+
+/// Lets a page that is named read an answer.
+pub fn show_to(origin: HeaderValue, answer: &mut Response) {
+    let headers = answer.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(SHOWN));
+}
+
+/// Where pages are named, each gets another answer, and so do those that are none: whoever keeps one has to know.
+pub fn mark_varying(answer: &mut Response) {
+    answer.headers_mut().append(VARY, HeaderValue::from_static("origin"));
+}
 
 /// The answer to a page from elsewhere that wants to do more than look.
 pub fn refusal<B>(request: &Request<B>, webserver: &Webserver) -> Option<Response> {
@@ -118,6 +168,8 @@ fn without_usual_port<'a>(scheme: &str, place: &'a str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::{MEMBER_HEADER, ROUTES};
+    use crate::wire::diagnostic;
 
     #[test]
     fn pages_of_the_host_that_was_asked_and_named_ones_may() {
@@ -148,6 +200,22 @@ mod tests {
         assert!(may("https://example.com:8443", &hosts(&request), &[], None));
         assert!(!may("https://example.com", &hosts(&request), &[], None));
         assert!(may("null", &[], &[ANY.to_owned()], None));
+    }
+
+    #[test]
+    fn a_named_page_may_send_what_every_route_takes() {
+        for route in ROUTES {
+            assert!(METHODS.split(", ").any(|method| method == route.method.as_str()), "{}", route.path);
+        }
+        assert!(TAKEN.split(", ").any(|name| name.eq_ignore_ascii_case(MEMBER_HEADER)));
+        assert!(SHOWN.split(", ").any(|name| name == diagnostic::HEADER));
+        let ask = |method: &str, more: Option<&str>| {
+            let request = Request::builder().method(method);
+            let request =
+                more.into_iter().fold(request, |request, method| request.header("access-control-request-method", method));
+            asks_first(&request.body(()).expect("a request"))
+        };
+        assert!(ask("OPTIONS", Some("POST")) && !ask("OPTIONS", None) && !ask("POST", Some("POST")));
     }
 
     #[test]

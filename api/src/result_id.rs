@@ -3,18 +3,30 @@
 //! For DistinctId it is a function of the root's id alone, the one clients of the reference service see: murmur3 (128 bits,
 //! x64, seed 0) of the bytes of the id. Otherwise it is made of the query and the whole row, whose maps are written by key.
 
-use weir_model::{IdScheme, Map, NodeId, QueryId, Value, codec};
+use weir_model::{IdScheme, Map, NodeId, QueryId, Text, Value, codec};
 
 use crate::wire::standing::Mode;
 
 pub fn result_id(mode: Mode, query: QueryId, data: &Map, ids: IdScheme) -> NodeId {
-    let root = match (mode, data.iter().next()) {
+    id_of(mode, query, data.iter(), ids)
+}
+
+/// A number for a result that comes of its data alone: not of the query's id, which is another in each run, nor of the order in
+/// which its text has the columns.
+pub fn result_hash(mode: Mode, data: &Map, ids: IdScheme) -> u64 {
+    let id = id_of(mode, QueryId(NodeId::default()), data.in_order().into_iter(), ids);
+    id.high ^ id.low
+}
+
+fn id_of<'a>(mode: Mode, query: QueryId, data: impl Iterator<Item = &'a (Text, Value)>, ids: IdScheme) -> NodeId {
+    let mut data = data.peekable();
+    let root = match (mode, data.peek()) {
         (Mode::DistinctId, Some((_, value))) => root_bytes(value, ids),
         _ => None,
     };
     murmur3(&root.unwrap_or_else(|| {
         let mut bytes = query.0.to_bytes().to_vec();
-        data.iter().for_each(|(_, value)| codec::encode(value, &mut bytes));
+        data.for_each(|(_, value)| codec::encode(value, &mut bytes));
         bytes
     }))
 }
@@ -69,7 +81,7 @@ fn murmur3(bytes: &[u8]) -> NodeId {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::{FullNode, Text};
+    use weir_model::FullNode;
 
     use super::*;
 
@@ -105,6 +117,17 @@ mod tests {
         };
         assert_eq!(id(whole(["a", "b"])), id(whole(["b", "a"])));
         assert_ne!(id(whole(["a", "b"])), id(whole(["a", "c"])));
+    }
+
+    /// Of two values that change places the id is another one, and the hash goes by their names.
+    #[test]
+    fn the_hash_of_a_result_goes_by_the_names_of_its_columns() {
+        let row = |columns: [(&str, i64); 2]| Map::from_iter(columns.map(|(name, n)| (Text::new(name), Value::Integer(n))));
+        let hash = |columns| result_hash(Mode::AnyQuery, &row(columns), IdScheme::Uuid);
+        assert_eq!(hash([("a", 1), ("b", 2)]), hash([("b", 2), ("a", 1)]));
+        assert_ne!(hash([("a", 1), ("b", 2)]), hash([("a", 2), ("b", 1)]));
+        let id = |columns| result_id(Mode::AnyQuery, QueryId(NodeId::new(1, 2)), &row(columns), IdScheme::Uuid);
+        assert_ne!(id([("a", 1), ("b", 2)]), id([("b", 2), ("a", 1)]), "ids that were given stay");
     }
 
     #[test]

@@ -46,6 +46,10 @@ const LATE_REQUEST_MAX: Duration = Duration::from_secs(1);
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
 const UNREAD_MAX: Duration = Duration::from_secs(1);
 
+/// To browsers that have come by TLS once, so that for two years they come in no other way. As the reference has it, but for
+/// `preload`: that asks for a place in the list that comes with browsers, and is for the owner of a domain to decide.
+const ONLY_TLS: &str = "max-age=63072000; includeSubDomains";
+
 /// How long requests under way may take when the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -65,7 +69,31 @@ pub enum Answers {
 }
 
 impl Answers {
-    async fn answer(&self, remote: SocketAddr, mut request: Request<Incoming>) -> Response {
+    /// `secure`: over TLS of its own.
+    async fn answer(&self, remote: SocketAddr, request: Request<Incoming>, settings: &Webserver, secure: bool) -> Response {
+        let page = origin::named(&request, settings);
+        let mut response = match &page {
+            Some(_) if origin::asks_first(&request) => match self {
+                // As other answers of a start: the request that follows may find weir ready.
+                Answers::Starting(_) | Answers::StartingHealth(_) => closing(origin::permission(), request.version()),
+                Answers::All(_) | Answers::Health(_) => origin::permission(),
+            },
+            _ => self.answer_any(remote, request).await,
+        };
+        if let Some(page) = page {
+            origin::show_to(page, &mut response);
+        }
+        if !settings.allowed_origins.is_empty() {
+            origin::mark_varying(&mut response);
+        }
+        if secure {
+            response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(ONLY_TLS));
+        }
+        response
+    }
+
+    /// Whoever asks.
+    async fn answer_any(&self, remote: SocketAddr, mut request: Request<Incoming>) -> Response {
         let version = request.version();
         // It has not sent its body yet, and only does when somebody reads.
         let waits = request.headers().contains_key(header::EXPECT);
@@ -169,7 +197,7 @@ pub async fn serve(
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
-    let http = Arc::new(http);
+    let (http, settings) = (Arc::new(http), Arc::new(settings));
     let places = Arc::new(Semaphore::new(open_files::connections(settings.connections_max)));
     let graceful = GracefulShutdown::new();
     let (leave, left) = watch::channel(false);
@@ -194,10 +222,12 @@ pub async fn serve(
         }
         let patience = (settings.header_timeout, left.clone());
         let (http, answers, watcher, tls) = (http.clone(), answers.clone(), graceful.watcher(), tls.clone());
+        let settings = settings.clone();
         tokio::spawn(async move {
+            let secure = tls.is_some();
             let service = service_fn(|request: Request<Incoming>| {
-                let answers = answers.clone();
-                async move { Ok::<_, Infallible>(answers.answer(remote, request).await) }
+                let (answers, settings) = (answers.clone(), settings.clone());
+                async move { Ok::<_, Infallible>(answers.answer(remote, request, &settings, secure).await) }
             });
             let ended = match tls {
                 None => {

@@ -1,5 +1,7 @@
 //! From the command line to a running service, and its end. The order of things; each thing is elsewhere.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -67,7 +69,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let asked = |given: &Option<String>| given.as_deref().map(|given| url(Some(given)));
     let with_settings = |act: &dyn Fn(&Settings) -> Result<ExitCode, String>| {
         let settings = match configuration(arguments) {
-            Ok(settings) => settings,
+            Ok((settings, unknown)) => {
+                // Who runs weir itself is told in its log; of those who use it this one asks what is in force.
+                for problem in unknown.iter().filter(|_| matches!(arguments.command, Some(Command::Config { .. }))) {
+                    say(format_args!("weir: {problem}"));
+                }
+                settings
+            }
             Err(error) => return fail(&error.to_string(), ExitCode::from(MISTAKEN)),
         };
         if opens_store(&arguments.command) {
@@ -102,8 +110,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn configuration(arguments: &Arguments) -> Result<Settings, ConfigError> {
-    config::load(&arguments.sources(), &|name: &str| std::env::var(name).ok())
+/// Beside the settings, what is to be said of variables of the environment that set nothing.
+fn configuration(arguments: &Arguments) -> Result<(Settings, Vec<String>), ConfigError> {
+    // A file may take any of them.
+    let read = RefCell::new(BTreeSet::new());
+    let settings = config::load(&arguments.sources(), &|name: &str| {
+        read.borrow_mut().insert(name.to_owned());
+        std::env::var(name).ok()
+    })?;
+    let given = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let unknown = config::unknown_variables(given, &read.into_inner(), &settings.secrets.environment);
+    Ok((settings, unknown))
 }
 
 fn fail(reason: &str, code: ExitCode) -> ExitCode {
@@ -161,7 +178,7 @@ struct Prepared {
     settings: Settings,
     recipe: Option<Recipe>,
     demo: Option<u32>,
-    /// The store of a recipe, and its data where it came with weir: they go away with it.
+    /// The store of a recipe or of the demonstration, and the data of a recipe that came with weir: they go away with it.
     temporary: Vec<Temporary>,
 }
 
@@ -175,16 +192,25 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
         }
         None => None,
     };
-    let mut settings = configuration(arguments)?;
+    let (mut settings, unknown) = configuration(arguments)?;
     settings.without_effect.extend(arguments.without_recipe());
     log::start(&settings.log)?;
+    for problem in unknown {
+        tracing::warn!("{problem}");
+    }
     open_files::raise();
-    if recipe.is_some() && !arguments.force_config && settings.store != StoreSettings::InMemory {
+    let borrows = match (&recipe, demo) {
+        (Some(_), _) => Some("the recipe"),
+        (None, Some(_)) => Some("the demonstration"),
+        (None, None) => None,
+    };
+    if let Some(what) = borrows.filter(|_| !arguments.force_config && settings.store != StoreSettings::InMemory) {
         let place = Temporary::new(arguments.no_delete)?;
+        let store = place.path.join("graph.weir-data");
         if arguments.no_delete {
-            say(format_args!("The data of this recipe are in {}", place.path.display()));
+            say(format_args!("The data of {what} are in {}", store.display()));
         }
-        settings.keep_in(place.path.join("graph.weir-data"), "the store of the recipe");
+        settings.keep_in(store, &format!("the store of {what}"));
         temporary.push(place);
     }
     warn_root(&settings.store);
@@ -358,15 +384,16 @@ fn described(store: &StoreSettings) -> String {
 
 fn greet(url: &str, store: &str, workers: usize, serving: bool) {
     let place = if serving { format!("at {url}") } else { "without a web server".to_owned() };
-    tracing::info!("weir {} is ready {place}; store: {store}", crate::VERSION);
-    if std::io::stderr().is_terminal() {
-        let mut text = format!("weir {} is ready {place}\n  store     {store}\n  workers   {workers}\n", crate::VERSION);
-        if serving {
-            text.push_str(&format!("  the API   {url}/docs\n  ask it    weir shell --url {url}\n"));
-        }
-        text.push_str("  stop with Ctrl-C\n");
-        let _ = std::io::stderr().write_all(text.as_bytes());
+    if !std::io::stderr().is_terminal() {
+        tracing::info!("weir {} is ready {place}; store: {store}", crate::VERSION);
+        return;
     }
+    let mut text = format!("weir {} is ready {place}\n  store     {store}\n  workers   {workers}\n", crate::VERSION);
+    if serving {
+        text.push_str(&format!("  the API   {url}/docs\n  ask it    weir shell --url {url}\n"));
+    }
+    text.push_str("  stop with Ctrl-C");
+    say(text);
 }
 
 /// Signals so close together are one: `timeout` and others tell a process, and then its group.

@@ -89,7 +89,7 @@ impl Startup {
             Some("standing::results" | "ui::events") => {
                 error::response(StatusCode::OK, Some("text/event-stream"), format!("retry: {COME_BACK_MILLIS}\n\n"))
             }
-            Some("ui::page" | "documents::page" | "documents::page_v1") => routes::starting(&self.reason()),
+            Some("ui::page" | "ui::explorer" | "documents::page" | "documents::page_v1") => routes::starting(&self.reason()),
             _ => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
         }
     }

@@ -13,6 +13,7 @@ use crate::app::{open_store, open_to_read};
 use crate::config::StoreSettings;
 use crate::error::chain;
 use crate::log::say;
+use crate::terminal::counted;
 use crate::transfer::{Whole, back_up_over_http, beside, renamed};
 
 /// Reads everything; fails when something is damaged.
@@ -28,7 +29,14 @@ pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
         1 => "1 damage was found; everything not named is sound".to_owned(),
         count => format!("{count} damages were found; everything not named is sound"),
     };
-    println!("{graphs} graphs, {facts} facts in {chunks} pages, {entries} entries in the log, {symbols} names: {found}");
+    println!(
+        "{}, {} in {}, {} in the log, {}: {found}",
+        counted(*graphs, "graph", "graphs"),
+        counted(*facts, "fact", "facts"),
+        counted(*chunks, "page", "pages"),
+        counted(*entries, "entry", "entries"),
+        counted(*symbols, "name", "names"),
+    );
     Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -158,5 +166,11 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
 
 fn shown(copied: Copied) -> String {
     let Copied { graphs, chunks, entries, bytes } = copied;
-    format!("{graphs} graphs, {chunks} pages, {entries} entries of the log, {:.1} MB", bytes as f64 / 1e6)
+    format!(
+        "{}, {}, {} of the log, {:.1} MB",
+        counted(graphs, "graph", "graphs"),
+        counted(chunks, "page", "pages"),
+        counted(entries, "entry", "entries"),
+        bytes as f64 / 1e6
+    )
 }

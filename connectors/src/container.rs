@@ -117,11 +117,12 @@ pub struct ContainerReader {
     header: Option<Header>,
     coming: Coming,
     block: Option<Block>,
-    /// Read and not taken apart yet.
+    /// What was read, taken apart before `start`.
     buffer: Vec<u8>,
+    start: usize,
     /// Where the stream puts what comes: room that is made once, and not for each few bytes.
     room: Vec<u8>,
-    /// Where `buffer` begins in the file.
+    /// Where `start` lies in the file.
     offset: u64,
     /// Everything before it was handed out in an earlier life: the offset of a block, and records of it.
     from: (u64, u64),
@@ -163,6 +164,7 @@ impl ContainerReader {
             coming: Coming { at: MAGIC.len(), left: 0, schema: None, codec: Codec::Null },
             block: None,
             buffer: Vec::new(),
+            start: 0,
             room: vec![0; READ_BYTES_MIN],
             offset: 0,
             from,
@@ -246,7 +248,7 @@ impl ContainerReader {
 
     fn read_block(&mut self) -> Result<bool, ConnectorError> {
         let Some(header) = &self.header else { return Ok(false) };
-        let mut wire = Wire { bytes: &self.buffer, at: 0 };
+        let mut wire = Wire { bytes: &self.buffer[self.start..], at: 0 };
         let read = |wire: &mut Wire<'_>| -> Result<Taken<(u64, usize)>, String> {
             let (Taken::Whole(count), Taken::Whole(size)) = (wire.integer()?, wire.integer()?) else {
                 return Ok(Taken::Unfinished);
@@ -274,8 +276,9 @@ impl ContainerReader {
         Ok(true)
     }
 
+    /// What is behind it is not moved: there may be thousands of blocks in what was read at once.
     fn pass(&mut self, length: usize) {
-        self.buffer.drain(..length);
+        self.start += length;
         self.offset += length as u64;
     }
 
@@ -283,6 +286,8 @@ impl ContainerReader {
         let read = self.stream.read(&mut self.room, wait);
         match read {
             Ok(Chunk::Bytes(count)) => {
+                // Less than a block is left, and it is moved once, however often more of it comes.
+                self.buffer.drain(..std::mem::take(&mut self.start));
                 self.buffer.extend_from_slice(&self.room[..count]);
                 // What fills its room has more behind it.
                 if count == self.room.len() && count < READ_BYTES_MAX {
@@ -309,7 +314,7 @@ impl ContainerReader {
                 return Ok(Progress::More);
             }
             if self.ended {
-                return match self.buffer.is_empty() && self.header.is_some() {
+                return match self.start == self.buffer.len() && self.header.is_some() {
                     true => Ok(Progress::Finished),
                     false => Err(self.broken("it breaks off")),
                 };

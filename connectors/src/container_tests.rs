@@ -98,6 +98,25 @@ fn a_stream_goes_on_where_it_stood() {
     assert!(matches!(refused.err(), Some(ConnectorError::Position { .. })));
 }
 
+/// The rest of what was read was moved for every block, which of many small ones took time with the square.
+#[test]
+fn blocks_are_passed_without_moving_what_is_behind_them() {
+    let whole = CONTAINERS[3].1;
+    let limits = Limits { records_max: 1, wait_max: Duration::ZERO, ..Limits::default() };
+    let mut at_once = open(whole, 1 << 14, true, None);
+    let mut starts = std::collections::BTreeSet::new();
+    while at_once.next(&limits, &mut Frames::default()).unwrap() != Progress::Finished {
+        assert!(at_once.buffer.is_empty() || at_once.buffer.len() == whole.len());
+        starts.insert(at_once.start);
+    }
+    assert!(starts.len() > 5 && starts.last() == Some(&whole.len()), "{starts:?}");
+    // What was passed goes all the same.
+    let mut in_pieces = open(whole, 50, true, None);
+    while in_pieces.next(&limits, &mut Frames::default()).unwrap() != Progress::Finished {
+        assert!(in_pieces.buffer.len() < 600, "{}", in_pieces.buffer.len());
+    }
+}
+
 #[test]
 fn what_is_no_container_says_why() {
     let check = |bytes: &[u8], expected: &str| {

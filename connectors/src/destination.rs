@@ -35,8 +35,8 @@ pub trait Destination: Send {
     /// true.
     fn ends_by(&mut self, _stop: &Arc<AtomicBool>) {}
 
-    /// Before the first `write`: what it refuses ends the output, and all from there on comes again. One that takes results one
-    /// after another leaves what stands behind the first that is refused.
+    /// Before the first `write`: what it refuses comes again in its place among what is left, or ends the output, and all from
+    /// there on comes again. So what stands behind it is left, but for what was sent together with it.
     fn stops_at_refused(&mut self) {}
 
     /// Before the first `write`: all that comes is new, also where its marks are lower than those of what was written in an

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::temporal::DateTime;
-use weir_model::{IdScheme, Map, NodeId, Place, Value, json};
+use weir_model::{FullEdge, FullNode, IdScheme, Map, NodeId, Place, Value, json};
 
 use crate::output_format::RecordSchema;
 
@@ -96,11 +96,7 @@ impl Encoder {
 
     /// The value whose JSON is right for the generation; the value itself nearly always.
     fn notation<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
-        match self.generation {
-            Generation::V1 if differs_in_v1(value) => Cow::Owned(of_v1(value)),
-            Generation::V2 if differs_in_v2(value) => Cow::Owned(of_v2(value)),
-            _ => Cow::Borrowed(value),
-        }
+        if self.generation.differs(value) { Cow::Owned(self.generation.of(value)) } else { Cow::Borrowed(value) }
     }
 }
 
@@ -119,44 +115,45 @@ impl Meta {
     }
 }
 
-fn differs_in_v1(value: &Value) -> bool {
-    match value {
-        Value::Bytes(_) => true,
-        Value::DateTime(moment) => moment.zone.is_some(),
-        Value::List(items) => items.iter().any(differs_in_v1),
-        Value::Map(map) => map.iter().any(|(_, value)| differs_in_v1(value)),
-        _ => false,
-    }
-}
-
-/// Bytes are numbers with a sign, and of the zone of a moment only the offset is told.
-fn of_v1(value: &Value) -> Value {
-    match value {
-        Value::Bytes(bytes) => Value::list(bytes.iter().map(|byte| Value::Integer(i64::from(*byte as i8))).collect()),
-        Value::DateTime(moment) => Value::DateTime(DateTime { zone: None, ..(**moment).clone() }.into()),
-        Value::List(items) => Value::list(items.iter().map(of_v1).collect()),
-        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), of_v1(value)))),
-        other => other.clone(),
-    }
-}
-
-fn differs_in_v2(value: &Value) -> bool {
-    match value {
-        Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_) => true,
-        Value::List(items) => items.iter().any(differs_in_v2),
-        Value::Map(map) => map.iter().any(|(_, value)| differs_in_v2(value)),
-        _ => false,
-    }
-}
-
-fn of_v2(value: &Value) -> Value {
-    match value {
-        Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_) => {
-            Value::text(&with_seconds(value.to_text()))
+impl Generation {
+    /// Whether the JSON of a value is not that of its generation.
+    fn differs(self, value: &Value) -> bool {
+        let any = |map: &Map| map.iter().any(|(_, value)| self.differs(value));
+        match value {
+            Value::Bytes(_) => self == Generation::V1,
+            Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) => self == Generation::V2,
+            Value::DateTime(moment) => self == Generation::V2 || moment.zone.is_some(),
+            Value::List(items) => items.iter().any(|item| self.differs(item)),
+            Value::Map(map) => any(map),
+            Value::FullNode(node) => any(&node.properties),
+            Value::FullEdge(edge) => any(&edge.properties),
+            _ => false,
         }
-        Value::List(items) => Value::list(items.iter().map(of_v2).collect()),
-        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), of_v2(value)))),
-        other => other.clone(),
+    }
+
+    /// In v1 bytes are numbers with a sign, and of the zone of a moment only the offset is told; in v2 times have seconds. It is
+    /// so wherever in a result a value stands.
+    fn of(self, value: &Value) -> Value {
+        let all = |map: &Map| -> Map { map.iter().map(|(key, value)| (key.clone(), self.of(value))).collect() };
+        match (self, value) {
+            (Generation::V1, Value::Bytes(bytes)) => {
+                Value::list(bytes.iter().map(|byte| Value::Integer(i64::from(*byte as i8))).collect())
+            }
+            (Generation::V1, Value::DateTime(moment)) => Value::DateTime(DateTime { zone: None, ..(**moment).clone() }.into()),
+            (Generation::V2, Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_)) => {
+                Value::text(&with_seconds(value.to_text()))
+            }
+            (_, Value::List(items)) => Value::list(items.iter().map(|item| self.of(item)).collect()),
+            (_, Value::Map(map)) => Value::Map(all(map).into()),
+            (_, Value::FullNode(node)) => {
+                let (id, labels, properties) = (node.id, node.labels.clone(), all(&node.properties));
+                Value::FullNode(FullNode { id, labels, properties }.into())
+            }
+            (_, Value::FullEdge(edge)) => {
+                Value::FullEdge(FullEdge { key: edge.key.clone(), properties: all(&edge.properties) }.into())
+            }
+            (_, other) => other.clone(),
+        }
     }
 }
 
@@ -178,7 +175,8 @@ fn with_seconds(mut text: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::Tick;
+    use weir_model::temporal::LocalDateTime;
+    use weir_model::{EdgeKey, Tick};
 
     use super::*;
 
@@ -210,6 +208,32 @@ mod tests {
         check(Encoder { envelope: Envelope::Bare, ..v1 }, match_of(Some(id)), data);
         let v2 = Encoder { envelope: Envelope::Bare, generation: Generation::V2, ids: IdScheme::Uuid };
         check(v2, match_of(None), &data.replace("[0,-1]", "\"AP8=\""));
+    }
+
+    #[test]
+    fn a_value_is_written_alike_beside_a_node_and_in_it() {
+        let bytes = Value::Bytes([0xca, 0xfe].as_slice().into());
+        let time = Value::LocalDateTime(LocalDateTime { epoch_day: 0, nano_of_day: (4 * 60 + 5) * 60_000_000_000 });
+        let values = Map::from_iter([("b".into(), bytes), ("t".into(), Value::list(vec![time]))]);
+        let (source, target) = (NodeId::new(0, 1), NodeId::new(0, 2));
+        let node = FullNode { id: source, labels: vec!["A".into()], properties: values.clone() };
+        let key = EdgeKey { source, kind: "T".into(), target, ordinal: 0 };
+        let edge = FullEdge { key, properties: values.clone() };
+        let path = Value::list(vec![Value::FullNode(node.clone().into()), Value::FullEdge(edge.into())]);
+        let row = [("m".into(), Value::Map(values.into())), ("n".into(), Value::FullNode(node.into())), ("p".into(), path)];
+        let data = Map::from_iter(row);
+        for (generation, values) in [
+            (Generation::V1, r#"{"b":[-54,-2],"t":["1970-01-01T04:05"]}"#),
+            (Generation::V2, r#"{"b":"yv4=","t":["1970-01-01T04:05:00"]}"#),
+        ] {
+            let encoder = Encoder { envelope: Envelope::Bare, generation, ids: IdScheme::Long { consecutive: false } };
+            let mut out = Vec::new();
+            encoder.row(&Meta::default(), &data, &mut out);
+            let node = format!(r#"{{"id":"1","labels":["A"],"properties":{values}}}"#);
+            let edge = format!(r#"{{"start":"1","end":"2","name":"T","properties":{values}}}"#);
+            let expected = format!(r#"{{"m":{values},"n":{node},"p":[{node},{edge}]}}"#);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub mod on_call;
 pub mod dead_letters;
 pub mod destination;
 pub mod destinations;
+pub mod status_lines;
 mod publisher;
 
 // Services with a protocol or a client of their own.

@@ -34,7 +34,11 @@ pub trait Publish: Send {
 
     async fn connect(&mut self) -> Result<Self::Connection, Refused>;
 
-    /// Publishes results from `first` on, as many as go out together, and waits for the answers. Says which result comes next.
+    /// From now on nothing is published behind what is refused, where one is known before the other goes out.
+    fn stops_at_refused(&mut self) {}
+
+    /// Publishes results from `first` on, as many as go out together, and waits for the answers. Says which result comes next;
+    /// none is refused that is not before that one. One that is refused unseen is the last of them.
     async fn publish(
         &mut self,
         connection: &mut Self::Connection,
@@ -63,6 +67,8 @@ pub struct Publisher<P: Publish> {
     said: Instant,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
+    /// Nothing is published behind what is refused.
+    stops_at_refused: bool,
 }
 
 impl<P: Publish> Publisher<P> {
@@ -76,6 +82,7 @@ impl<P: Publish> Publisher<P> {
             connection: None,
             said: Instant::now(),
             stop: Arc::default(),
+            stops_at_refused: false,
         }
     }
 
@@ -90,7 +97,7 @@ impl<P: Publish> Publisher<P> {
         while first < results.len() {
             first = self.protocol.publish(&mut connection, results, ids, first, &mut written).await?;
             // What comes later must not overtake what is tried again.
-            if !written.left.is_empty() {
+            if !written.left.is_empty() || self.stops_at_refused && !written.refused.is_empty() {
                 written.left.extend(first..results.len());
                 written.untried.extend(first..results.len());
                 break;
@@ -110,12 +117,18 @@ impl<P: Publish> Destination for Publisher<P> {
         let stop = self.stop.clone();
         let published = self.runtime.clone().block_on(unless_stopped(&stop, self.publish(results, &ids)));
         let published = published.unwrap_or_else(|| Err("the output ends before there is an answer".to_owned().into()));
-        self.ids.after(results, ids, published.as_ref().ok());
+        self.ids.after(ids, published.as_ref().ok());
         published.map_err(|refused| refused.error(&self.place))
     }
 
     fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
         self.stop = stop.clone();
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
+        self.ids.refused_comes_again();
+        self.protocol.stops_at_refused();
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -147,8 +160,10 @@ mod tests {
     use super::*;
     use crate::conformance::{output, runtime};
 
-    /// Takes two at a time, and the third never.
-    struct Two;
+    /// Takes two at a time, and the third never: it is left, or refused.
+    struct Two {
+        refuses: bool,
+    }
 
     impl Publish for Two {
         type Connection = ();
@@ -166,7 +181,11 @@ mod tests {
             written: &mut Written,
         ) -> Result<usize, Refused> {
             let end = (first + 2).min(results.len());
-            written.left.extend((first..end).filter(|index| *index == 2));
+            let third = (first..end).filter(|index| *index == 2);
+            match self.refuses {
+                true => written.refused.extend(third.map(|index| (index, "no".to_owned()))),
+                false => written.left.extend(third),
+            }
             Ok(end)
         }
 
@@ -178,11 +197,23 @@ mod tests {
     #[test]
     fn those_behind_one_that_is_left_are_left_untried() {
         let runtime = runtime();
-        let mut publisher = Publisher::new(&output(&runtime), "x", Two);
-        let result = || Outgoing { body: Vec::new(), positive: true, mark: 0, id: None };
-        let results: Vec<Outgoing> = std::iter::repeat_with(result).take(6).collect();
+        let mut publisher = Publisher::new(&output(&runtime), "x", Two { refuses: false });
+        let results = vec![Outgoing::default(); 6];
         let written = publisher.write(&results, 0).unwrap();
         assert_eq!((written.tries(&[1; 6]), written.left, written.untried), (vec![2, 1, 1], vec![2, 4, 5], vec![4, 5]));
+    }
+
+    #[test]
+    fn those_behind_one_that_is_refused_are_left_where_that_is_tried_again() {
+        let runtime = runtime();
+        let mut publisher = Publisher::new(&output(&runtime), "x", Two { refuses: true });
+        let results = vec![Outgoing::default(); 6];
+        for left in [vec![], vec![4, 5]] {
+            let written = publisher.write(&results, 0).unwrap();
+            assert_eq!(written.refused, [(2, "no".to_owned())]);
+            assert_eq!((&written.left, &written.untried), (&left, &left));
+            publisher.stops_at_refused();
+        }
     }
 
     /// Refuses the first of all it is given, so many times.
@@ -225,6 +256,7 @@ mod tests {
     fn what_is_refused_and_tried_again_keeps_its_id() {
         let runtime = runtime();
         let mut publisher = Publisher::new(&output(&runtime), "x", Picky { refusals: 2, asked: Vec::new() });
+        publisher.stops_at_refused();
         let results = [5, 6].map(|mark| Outgoing { body: b"a".to_vec(), positive: true, mark, id: None });
         for given in [&results[..], &results[..1], &results[..1]] {
             publisher.write(given, 7).unwrap();

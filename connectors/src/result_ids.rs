@@ -16,14 +16,18 @@ pub struct Ids {
     equal: HashMap<[u8; 16], u32>,
     /// Of results that come first, once more.
     again: Vec<String>,
-    /// Of what was refused, by mark and digest: it may come once more when what comes first is through. Counted anew it would
-    /// have another id than after a restart. Forgotten with the next results that are none of those that come first.
-    refused: HashMap<(u64, [u8; 16]), Vec<String>>,
+    /// What is refused is among them.
+    refused_comes_again: bool,
 }
 
 impl Ids {
     pub fn new(identity: &str) -> Ids {
-        Ids { identity: identity.to_owned(), mark: 0, equal: HashMap::new(), again: Vec::new(), refused: HashMap::new() }
+        Ids { identity: identity.to_owned(), mark: 0, equal: HashMap::new(), again: Vec::new(), refused_comes_again: false }
+    }
+
+    /// What is refused comes again like what is left. Counted anew it would have another id than after a restart.
+    pub fn refused_comes_again(&mut self) {
+        self.refused_comes_again = true;
     }
 
     /// Of results as they are to be written. Those that are told to come again come first.
@@ -32,34 +36,24 @@ impl Ids {
         ids.truncate(results.len());
         let new = &results[ids.len()..];
         ids.extend(new.iter().map(|result| self.next(result)));
-        if !new.is_empty() {
-            self.refused.clear();
-        }
         ids
     }
 
-    /// What became of these results, which have these ids; None: none of them counts as written. What is left comes first the
-    /// next time.
-    pub fn after(&mut self, results: &[Outgoing], ids: Vec<String>, written: Option<&Written>) {
+    /// What became of the results that have these ids; None: none of them counts as written. What is left comes first the next
+    /// time.
+    pub fn after(&mut self, ids: Vec<String>, written: Option<&Written>) {
         let Some(written) = written else {
             self.again = ids;
             return;
         };
-        for (index, _) in &written.refused {
-            if let (Some(result), Some(id)) = (results.get(*index), ids.get(*index)) {
-                let key = (result.mark, self.digest(result));
-                self.refused.entry(key).or_default().push(id.clone());
-            }
-        }
-        self.again = written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect();
+        let refused = written.refused.iter().map(|(index, _)| *index).filter(|_| self.refused_comes_again);
+        let mut again: Vec<usize> = written.left.iter().copied().chain(refused).collect();
+        again.sort_unstable();
+        self.again = again.into_iter().filter_map(|index| ids.get(index).cloned()).collect();
     }
 
     fn next(&mut self, result: &Outgoing) -> String {
         let short = self.digest(result);
-        // Which of equal ones gets which of their ids is the same.
-        if let Some(id) = self.refused.get_mut(&(result.mark, short)).and_then(Vec::pop) {
-            return id;
-        }
         if result.mark != self.mark {
             (self.mark, self.equal) = (result.mark, HashMap::new());
         }
@@ -107,42 +101,37 @@ mod tests {
             [ids.of(&[results[2].clone(), results[0].clone()]), ids.of(&[results[1].clone(), results[3].clone()])].concat();
         assert_eq!(swapped, [&first[2], &first[0], &first[1], &first[3]].map(String::clone));
         // Those that are tried again keep theirs, also when equal ones are done.
-        ids.after(&results, first.clone(), Some(&Written { left: vec![1], ..Written::default() }));
+        ids.after(first.clone(), Some(&Written { left: vec![1], ..Written::default() }));
         assert_eq!(ids.of(&[results[1].clone(), result("c", 2)])[0], first[1]);
         assert_ne!(Ids::new("other").of(&results), first);
     }
+
     #[test]
-    fn what_is_refused_has_its_id_also_when_it_comes_later() {
+    fn what_is_refused_keeps_its_id_where_it_comes_again() {
         let refused = |indices: &[usize]| Written {
             refused: indices.iter().map(|index| (*index, "no".to_owned())).collect(),
             ..Written::default()
         };
-        let results = ["a", "a", "b", "c"].map(|body| result(body, 5)).to_vec();
+        let results = ["a", "a", "b", "c", "d"].map(|body| result(body, 5)).to_vec();
         let mut ids = Ids::new("output");
+        ids.refused_comes_again();
         let first = ids.of(&results);
-        ids.after(&results, first.clone(), Some(&Written { left: vec![3], ..refused(&[0, 2]) }));
-        // What is left comes first, and fails once; then what was refused, as often as it takes.
-        let left = vec![results[3].clone()];
-        for written in [None, Some(Written::default())] {
-            let again = ids.of(&left);
-            assert_eq!(again, [first[3].clone()]);
-            ids.after(&left, again, written.as_ref());
-        }
-        let kept = vec![results[0].clone(), results[2].clone()];
-        for written in [None, Some(refused(&[0, 1])), Some(refused(&[0, 1])), Some(Written::default())] {
-            let again = ids.of(&kept);
-            assert_eq!(again, [first[0].clone(), first[2].clone()]);
-            ids.after(&kept, again, written.as_ref());
+        // In its place among what is left, as often as it takes.
+        ids.after(first.clone(), Some(&Written { left: vec![1, 3, 4], ..refused(&[0]) }));
+        let again: Vec<Outgoing> = [0, 1, 3, 4].map(|index| results[index].clone()).to_vec();
+        let its: Vec<String> = [0, 1, 3, 4].map(|index| first[index].clone()).to_vec();
+        for written in [None, Some(Written { left: vec![2, 3], ..refused(&[1, 0]) }), Some(Written::default())] {
+            assert_eq!(ids.of(&again), its);
+            ids.after(its.clone(), written.as_ref());
         }
         // What comes then and is equal is another one, also to what came of the same mark before.
         let more = ids.of(&[result("a", 5), result("b", 5), result("a", 6)]);
         assert!(more.iter().all(|id| !first.contains(id)), "{more:?}");
         assert!(more[0].starts_with("weir-5-3-") && more[1].starts_with("weir-5-2-") && more[2].starts_with("weir-6-1-"));
-        // What is given up is not remembered for longer than until the next results.
-        let given_up = vec![result("d", 7)];
-        let its = ids.of(&given_up);
-        ids.after(&given_up, its, Some(&refused(&[0])));
-        ids.of(&[result("e", 8)]);
-        assert!(ids.refused.is_empty());
+        // Elsewhere it is given up, and what comes next is none of them.
+        let mut ids = Ids::new("output");
+        let first = ids.of(&results);
+        ids.after(first.clone(), Some(&Written { left: vec![4], ..refused(&[0]) }));
+        assert_eq!(ids.of(&results[4..]), first[4..]);
     }
 }

@@ -88,6 +88,19 @@ pub fn lex(text: &str) -> Lexed {
     Lexed { tokens: lexer.tokens, errors: lexer.errors, sound }
 }
 
+/// Where the word stands that a text begins with, behind blanks and comments, and whether something keeps it from what follows.
+pub fn first_word(text: &str) -> Option<(Span, bool)> {
+    let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), errors: Vec::new() };
+    if !lexer.skip_blanks().ok()? || !lexer.peek().is_some_and(is_name_start) {
+        return None;
+    }
+    let span = Span { start: lexer.at, end: lexer.at + lexer.word_length() };
+    lexer.at = span.end;
+    // A comment that is never closed is one, too.
+    let apart = lexer.skip_blanks().is_err() || lexer.at > span.end;
+    Some((span, apart))
+}
+
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
@@ -144,8 +157,7 @@ impl Lexer<'_> {
         let start = self.at;
         let Some(c) = self.peek() else { return Ok(()) };
         if is_name_start(c) {
-            let end = self.rest().find(|c: char| !is_name_part(c)).unwrap_or(self.rest().len());
-            self.at += end;
+            self.at += self.word_length();
             self.push(TokenKind::Word(Text::new(&self.text[start..self.at])), start);
             return Ok(());
         }
@@ -168,6 +180,10 @@ impl Lexer<'_> {
                 }
             },
         }
+    }
+
+    fn word_length(&self) -> usize {
+        self.rest().find(|c: char| !is_name_part(c)).unwrap_or(self.rest().len())
     }
 
     /// `.5` is a number, but not in `a.5`, and `1..5` has no number `.5` in it.

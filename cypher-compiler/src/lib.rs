@@ -116,13 +116,17 @@ pub fn wanted(text: &str) -> (Wanted, Cow<'_, str>) {
     }
 }
 
-/// The text with blanks in place of the word it begins with, if it does.
+/// The text with blanks in place of the word it begins with, if it does. Comments may stand on either side of it.
 fn without(text: &str, word: &str) -> Option<String> {
-    let blanks = text.len() - text.trim_start().len();
-    let end = blanks + word.len();
-    let there = text.get(blanks..end).is_some_and(|first| first.eq_ignore_ascii_case(word));
-    (there && text[end..].starts_with(char::is_whitespace))
-        .then(|| format!("{}{}{}", &text[..blanks], " ".repeat(word.len()), &text[end..]))
+    let (error::Span { start, end }, apart) = lexer::first_word(text)?;
+    (apart && text[start..end].eq_ignore_ascii_case(word))
+        .then(|| format!("{}{}{}", &text[..start], " ".repeat(word.len()), &text[end..]))
+}
+
+/// Whether a query may be nothing but a call: one that leaves out its arguments takes parameters by their names, so that its plan
+/// goes by which of them are given.
+pub fn begins_with_call(text: &str) -> bool {
+    lexer::first_word(text).is_some_and(|(span, _)| text[span.start..span.end].eq_ignore_ascii_case("CALL"))
 }
 
 /// The error for a parameter that the text uses and the caller does not give. Whether that is an error is the caller's choice:

@@ -728,3 +728,24 @@ fn the_keys_of_a_record_that_a_query_looks_at_are_known() {
     check("MATCH (n) WHERE id(n) = idFrom($that.id) SET n.x = $that[$that.key]", None);
     check("RETURN keys($that)", None);
 }
+
+#[test]
+fn what_is_asked_of_a_text_stands_before_it_among_comments() {
+    for (text, asked, rest) in [
+        ("RETURN 1", Wanted::Answer, "RETURN 1"),
+        (" explain RETURN 1", Wanted::Plan, "         RETURN 1"),
+        ("// why\nEXPLAIN RETURN 1", Wanted::Plan, "// why\n        RETURN 1"),
+        ("/* é */PROFILE/* of */RETURN 1", Wanted::Profile, "/* é */       /* of */RETURN 1"),
+        ("EXPLAIN // as it is\n STANDING /**/ RETURN 1", Wanted::Dataflow, "        // as it is\n          /**/ RETURN 1"),
+        ("\u{feff}EXPLAIN\nRETURN 1", Wanted::Plan, "\u{feff}       \nRETURN 1"),
+        // Nothing of a query: its errors are told of the whole text.
+        ("EXPLAIN", Wanted::Answer, "EXPLAIN"),
+        ("EXPLAIN(1)", Wanted::Answer, "EXPLAIN(1)"),
+        ("EXPLAINED RETURN 1", Wanted::Answer, "EXPLAINED RETURN 1"),
+        ("`EXPLAIN` RETURN 1", Wanted::Answer, "`EXPLAIN` RETURN 1"),
+        ("/* EXPLAIN RETURN 1", Wanted::Answer, "/* EXPLAIN RETURN 1"),
+        ("", Wanted::Answer, ""),
+    ] {
+        assert_eq!(wanted(text), (asked, Cow::Borrowed(rest)), "{text}");
+    }
+}

@@ -74,8 +74,9 @@ impl Alarms {
     }
 
     /// Waits for moments that have come, and lets the workers of each graph get `pass` its earliest; then they say what they wait
-    /// for next. Returns when the alarms are stopped.
-    pub fn watch(&self, mut pass: impl FnMut(GraphId, Tick)) {
+    /// for next. Where `pass` says that it could not be done now, it is asked again soon, the others in between. Returns when the
+    /// alarms are stopped.
+    pub fn watch(&self, mut pass: impl FnMut(GraphId, Tick) -> bool) {
         // By query: one that is slow to say what it waits for next keeps no other from its moment.
         let mut passed: BTreeMap<(GraphId, u32), u64> = BTreeMap::new();
         let mut state = self.lock();
@@ -89,12 +90,18 @@ impl Alarms {
             }
             let (come, later): (Vec<_>, Vec<_>) = first.into_iter().partition(|(_, moment)| *moment <= now);
             if !come.is_empty() {
-                for (graph, earliest) in &come {
-                    let of_graph = state.moments.range((*graph, 0)..=(*graph, u32::MAX));
-                    passed.extend(of_graph.filter(|(_, moment)| *moment <= earliest).map(|(query, moment)| (*query, *moment)));
-                }
+                let queries = |(graph, earliest): (GraphId, u64)| {
+                    let of_graph = state.moments.range((graph, 0)..=(graph, u32::MAX));
+                    let let_past = of_graph.filter(|(_, moment)| **moment <= earliest).map(|(query, moment)| (*query, *moment));
+                    (graph, earliest, let_past.collect::<Vec<_>>())
+                };
+                let come: Vec<_> = come.into_iter().map(queries).collect();
                 drop(state);
-                come.into_iter().for_each(|(graph, moment)| pass(graph, Tick::at_millis(moment)));
+                for (graph, earliest, queries) in come {
+                    if pass(graph, Tick::at_millis(earliest)) {
+                        passed.extend(queries);
+                    }
+                }
                 std::thread::sleep(BETWEEN);
                 state = self.lock();
                 continue;
@@ -128,7 +135,12 @@ mod tests {
         other.set(Some(now + 20));
         let (told, heard) = std::sync::mpsc::sync_channel(8);
         let watching = alarms.clone();
-        let watch = std::thread::spawn(move || watching.watch(|graph, tick| told.send((graph, tick.millis())).unwrap()));
+        let watch = std::thread::spawn(move || {
+            watching.watch(|graph, tick| {
+                told.send((graph, tick.millis())).unwrap();
+                true
+            });
+        });
         let patience = Duration::from_secs(10);
         assert_eq!(heard.recv_timeout(patience), Ok((GraphId(7), now)));
         assert_eq!(heard.recv_timeout(patience), Ok((GraphId(7), now + 20)));
@@ -136,6 +148,36 @@ mod tests {
         assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
         other.set(Some(now + 40));
         assert_eq!(heard.recv_timeout(patience), Ok((GraphId(7), now + 40)));
+        alarms.stop();
+        watch.join().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_done_now_is_asked_for_again_and_the_others_come_in_between() {
+        let alarms = Arc::new(Alarms::default());
+        let now = wall_clock_millis();
+        let [mut locked, mut other] = [1, 2].map(|graph| Alarm::new(alarms.clone(), GraphId(graph), 1));
+        locked.set(Some(now));
+        other.set(Some(now + 20));
+        let (told, heard) = std::sync::mpsc::sync_channel(64);
+        let watching = alarms.clone();
+        let watch = std::thread::spawn(move || {
+            let mut others = 0;
+            watching.watch(|graph, _| {
+                others += u32::from(graph == GraphId(2));
+                told.send(graph).unwrap();
+                // As long as the other has had no turn.
+                graph == GraphId(2) || others > 0
+            });
+        });
+        let mut turns = Vec::new();
+        while turns.last() != Some(&GraphId(1)) || !turns.contains(&GraphId(2)) {
+            turns.push(heard.recv_timeout(Duration::from_secs(10)).unwrap());
+        }
+        assert_eq!(turns.iter().filter(|graph| **graph == GraphId(2)).count(), 1);
+        assert_eq!(turns.first(), Some(&GraphId(1)), "it was asked for first, and in vain");
+        // Now that it is done, no more.
+        assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
         alarms.stop();
         watch.join().unwrap();
     }

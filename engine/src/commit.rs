@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -146,6 +146,15 @@ impl Committer {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing below leaves the state half changed, so a panic elsewhere does not spoil it.
         lock(&self.state)
+    }
+
+    /// The same at once: None where somebody has it locked, which may be for as long as a query takes.
+    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Commits changes that depend on nothing that was read. Returns the tick after the last one.
@@ -320,13 +329,14 @@ impl Committer {
         Ok(upper)
     }
 
-    /// A tick for nothing, if the workers were sent none after this one: they get past it.
-    pub fn pass(&self, moment: Tick) -> Result<(), EngineError> {
-        let mut state = self.lock();
+    /// A tick for nothing, if the workers were sent none after this one: they get past it. False where the graph is locked: who
+    /// asks does so for all graphs, and comes again.
+    pub fn pass(&self, moment: Tick) -> Result<bool, EngineError> {
+        let Some(mut state) = self.try_lock() else { return Ok(false) };
         if state.sent <= moment {
             self.append(&mut state, Change { records: 1, ..Change::default() })?;
         }
-        Ok(())
+        Ok(true)
     }
 
     pub fn position(&self, source: &str) -> Option<Position> {
@@ -371,20 +381,31 @@ impl Committer {
     }
 
     /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output
-    /// comes or goes meanwhile.
-    pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) {
-        let mut state = self.lock();
+    /// comes or goes meanwhile. False where the graph is locked, as with `pass`.
+    pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) -> bool {
+        let Some(mut state) = self.try_lock() else { return false };
         if state.progress_noted.is_none_or(|at| at.elapsed() >= interval) {
             state.progress = outputs();
             state.progress_noted = Some(Instant::now());
         }
+        true
     }
 
     /// Logs what `note_delivered` collected, if no entry has taken it along.
     pub fn log_delivered(&self) -> Result<(), EngineError> {
-        let mut state = self.lock();
+        self.append_delivered(&mut self.lock())
+    }
+
+    /// The same; false where the graph is locked, as with `pass`.
+    pub fn try_log_delivered(&self) -> Result<bool, EngineError> {
+        let Some(mut state) = self.try_lock() else { return Ok(false) };
+        self.append_delivered(&mut state)?;
+        Ok(true)
+    }
+
+    fn append_delivered(&self, state: &mut State) -> Result<(), EngineError> {
         if !state.delivered.is_empty() {
-            self.append(&mut state, Change::default())?;
+            self.append(state, Change::default())?;
         }
         Ok(())
     }
@@ -540,8 +561,9 @@ pub fn wall_clock_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alarm::Alarm;
     use crate::store::InMemory;
-    use crate::{Engine, Options};
+    use crate::{Engine, GraphOptions, Options};
 
     fn engine() -> Engine {
         let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
@@ -613,6 +635,46 @@ mod tests {
         });
         assert_eq!((upper.unwrap(), graph.next()), (told, told));
         assert!(graph.committer().lock().delivered.is_empty(), "the entry has it");
+        engine.shutdown().unwrap();
+    }
+
+    /// Waits until it is so.
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_graph_that_is_locked_holds_up_no_other() {
+        let engine = engine();
+        // The clock goes through them by number, who looks after delivery by name: the default graph comes first in both.
+        let other = engine.create_graph("z", GraphOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+        let graphs = [engine.default_graph(), other];
+        let gone = || Delivered::gone(weir_model::QueryId(node(1)), "output".into());
+        let [locked, other] = graphs.each_ref().map(|graph| graph.committer());
+        let mut state = locked.lock();
+        state.note(gone());
+        other.note_delivered(gone());
+        let moment = wall_clock_millis();
+        let alarms = graphs.each_ref().map(|graph| {
+            let mut alarm = Alarm::new(graph.parts().alarms.clone(), graph.id(), 1000);
+            alarm.set(Some(moment));
+            alarm
+        });
+        let has_passed = |committer: &Committer| committer.lock().sent > Tick::at_millis(moment);
+        until("the other gets no tick", || has_passed(other));
+        until("of the other nothing is logged", || other.lock().delivered.is_empty());
+        let noted = locked.note_progress(Duration::ZERO, Vec::new);
+        let said = (locked.pass(Tick::at_millis(moment)), noted, locked.try_log_delivered());
+        assert!(matches!(said, (Ok(false), false, Ok(false))), "{said:?}");
+        drop(state);
+        // Its turn comes again.
+        until("it gets no tick", || has_passed(locked));
+        until("of it nothing is logged", || locked.lock().delivered.is_empty());
+        drop(alarms);
         engine.shutdown().unwrap();
     }
 

@@ -36,6 +36,11 @@ pub const DEFAULT_GRAPH: &str = "quine";
 /// How often frontiers of delivery that no commit took along are logged, and how often checkpoints are considered.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
 
+/// What failed for a graph is tried again after so long, and after twice as long each time it fails again, up to the longest:
+/// a checkpoint or a merge may have done all of its work before it fails.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
 /// How often it is told that housekeeping cannot be done, of one reason.
 const TELL_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -250,11 +255,13 @@ impl Engine {
         let (engine, alarms) = (Arc::downgrade(&self.shared), self.shared.parts.alarms.clone());
         let pass = move |id, moment| {
             let graph = engine.upgrade().and_then(|shared| (Engine { shared }).all().into_iter().find(|graph| graph.id() == id));
-            if let Some(graph) = graph
-                && let Err(error) = graph.committer().pass(moment)
-            {
-                tracing::error!(graph = graph.name(), "standing queries that wait for the clock wait on: {error}");
-            }
+            // Of one that is gone nobody waits.
+            graph.is_none_or(|graph| {
+                graph.committer().pass(moment).unwrap_or_else(|error| {
+                    tracing::error!(graph = graph.name(), "standing queries that wait for the clock wait on: {error}");
+                    true
+                })
+            })
         };
         let run = move || {
             scheduling::prompt();
@@ -263,7 +270,8 @@ impl Engine {
         std::thread::Builder::new().name("clock".to_owned()).spawn(run).map_err(|error| EngineError::Workers(error.to_string()))
     }
 
-    /// A thread that does something for every graph, now and then, until the engine ends.
+    /// A thread that does something for every graph, now and then, until the engine ends. A graph for which that fails is left
+    /// alone for a while.
     fn housekeeper(
         &self,
         name: &str,
@@ -275,12 +283,20 @@ impl Engine {
             begin();
             // Of the graph, too: what goes into pages, and pages that are merged.
             memory::holds_graph();
-            // What cannot be done now is tried again at once, and told now and then.
+            // What cannot be done is tried again later, and told now and then.
+            let mut retries = Retries::default();
             let mut told: FxHashMap<(GraphId, String), Instant> = FxHashMap::default();
             while let Some(shared) = engine.upgrade().filter(|shared| !shared.stopping.load(Ordering::Relaxed)) {
                 told.retain(|_, at| at.elapsed() < TELL_INTERVAL);
-                for graph in (Engine { shared }).all() {
-                    if let Err(error) = keep(&graph) {
+                let graphs = (Engine { shared }).all();
+                retries.0.retain(|id, _| graphs.iter().any(|graph| graph.id() == *id));
+                for graph in graphs {
+                    if !retries.may_try(graph.id(), Instant::now()) {
+                        continue;
+                    }
+                    let kept = keep(&graph);
+                    retries.note(graph.id(), kept.is_err(), Instant::now());
+                    if let Err(error) = kept {
                         told.entry((graph.id(), error.to_string())).or_insert_with(|| {
                             tracing::error!(graph = graph.name(), "{error}");
                             Instant::now()
@@ -468,6 +484,25 @@ impl Engine {
     }
 }
 
+/// Of a housekeeper: the graphs for which it failed the last time, each with when it is tried again, and how long after that.
+#[derive(Default)]
+struct Retries(FxHashMap<GraphId, (Instant, Duration)>);
+
+impl Retries {
+    fn may_try(&self, graph: GraphId, now: Instant) -> bool {
+        self.0.get(&graph).is_none_or(|(at, _)| *at <= now)
+    }
+
+    fn note(&mut self, graph: GraphId, failed: bool, now: Instant) {
+        if !failed {
+            self.0.remove(&graph);
+            return;
+        }
+        let after = self.0.get(&graph).map_or(RETRY_AFTER, |(_, after)| (*after * 2).min(RETRY_AFTER_MAX));
+        self.0.insert(graph, (now + after, after));
+    }
+}
+
 /// The end without `shutdown`, as the end of the process would be: what is in the log is safe, the rest is let go.
 impl Drop for Shared {
     fn drop(&mut self) {
@@ -553,6 +588,59 @@ mod tests {
         create().unwrap_or_else(|error| panic!("{error}"));
         let names: Vec<String> = store.graphs().unwrap().into_iter().map(|info| info.name).collect();
         assert_eq!(names, [DEFAULT_GRAPH, "other"]);
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn what_failed_is_tried_again_later_each_time_and_at_once_after_it_went_well() {
+        let (mut retries, begin) = (Retries::default(), Instant::now());
+        let [ill, well] = [GraphId(1), GraphId(2)];
+        let mut now = begin;
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            assert!(retries.may_try(ill, now) && retries.may_try(well, now));
+            retries.note(ill, true, now);
+            retries.note(well, false, now);
+            let failed = now;
+            while !retries.may_try(ill, now) {
+                now += Duration::from_millis(500);
+                assert!(retries.may_try(well, now));
+            }
+            pauses.push((now - failed).as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        retries.note(ill, false, now);
+        assert!(retries.may_try(ill, now) && retries.0.is_empty());
+        retries.note(ill, true, now);
+        assert!(!retries.may_try(ill, now) && retries.may_try(ill, now + RETRY_AFTER));
+    }
+
+    #[test]
+    fn a_checkpoint_that_fails_is_not_tried_all_the_time() {
+        let store = Arc::new(FaultyStore::new(Arc::new(InMemory::new()), usize::MAX));
+        let engine = Engine::open(store.clone(), options()).unwrap();
+        engine.start().unwrap();
+        let begun = Instant::now();
+        store.is_full.store(true, Ordering::SeqCst);
+        // One is due at once.
+        let graph = engine.default_graph();
+        let (mut purged, node) = (weir_model::Mutations::default(), weir_model::NodeId::new(1, 2));
+        purged.set_label(node, graph.symbols().intern("l"), false);
+        purged.erase(node);
+        graph.apply(purged, 1).unwrap();
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        let tries = || store.refused.load(Ordering::SeqCst);
+        until("none was tried", &|| tries() > 0);
+        std::thread::sleep(Duration::from_millis(700));
+        let (tried, took) = (tries(), begun.elapsed());
+        assert!(tried as u64 <= 1 + took.as_secs(), "{tried} times in {took:?}");
+        store.is_full.store(false, Ordering::SeqCst);
+        until("it was not tried again", &|| !store.runs(graph.id()).unwrap().is_empty());
         engine.shutdown().unwrap();
     }
 

@@ -103,7 +103,7 @@ impl Rows {
     }
 
     fn count(&self) -> u64 {
-        self.0.values().map(|count| count.back.unsigned_abs()).sum()
+        self.0.values().map(|count| count.back.max(0).unsigned_abs()).sum()
     }
 
     /// By their values, so that they are the same whenever they are told.
@@ -210,9 +210,26 @@ impl Held {
         waits
     }
 
-    /// So much comes with the end of a pause.
-    pub fn asked_in_pause(&self) -> u64 {
-        if self.asked == Some(WITH_THE_PAUSE) { self.rows.count() } else { 0 }
+    /// So many results the end of a pause would bring: of the rows that came more or less often in it, and of what was asked for
+    /// in it. Counted as `hear` and `tell` would have it.
+    pub fn brought<'a>(&self, net: impl Iterator<Item = (&'a Row, i64)>, cancellations: bool) -> u64 {
+        let is_asked = self.asked == Some(WITH_THE_PAUSE);
+        let mut count = if is_asked { self.rows.count() } else { 0 };
+        for (row, diff) in net {
+            if diff > 0 {
+                count += diff.unsigned_abs();
+                continue;
+            }
+            let held = self.rows.0.get(row).copied().unwrap_or_default();
+            let silent = (-diff - held.told).clamp(0, held.back.max(0));
+            if is_asked {
+                count -= silent.unsigned_abs();
+            }
+            if cancellations {
+                count += (-diff - silent).unsigned_abs();
+            }
+        }
+        count
     }
 
     /// Takes out of a batch what is held, and puts in what is told of it.
@@ -546,6 +563,33 @@ mod tests {
             next.take_over(rows.expect("all before it has come"), Tick(20));
             assert_eq!(told(&mut next, 25, cancelled), [], "it was held, and ends silently");
             assert_eq!(told(&mut next, 30, &[(27, false, 3)]), [(27, false, row(3))]);
+        }
+    }
+
+    #[test]
+    fn what_the_end_of_a_pause_brings_is_counted_as_it_is_told() {
+        let all =
+            (-3..=3).flat_map(|net: i64| (0..=2).flat_map(move |back| (0..=2).map(move |told| (net, Count { back, told }))));
+        for (net, count) in all {
+            for (asked, cancellations) in [(false, false), (false, true), (true, false), (true, true)] {
+                let mut held = Held { is_active: true, ..Held::default() };
+                held.rows.0.insert(row(2), Count { back: 1, told: 0 });
+                if count.back > 0 {
+                    held.rows.0.insert(row(1), count);
+                }
+                if asked {
+                    held.ask(WITH_THE_PAUSE);
+                }
+                let changed = row(1);
+                let brought = held.brought([(&changed, net)].into_iter().filter(|(_, diff)| *diff != 0), cancellations);
+                assert_eq!(held.end_pause(Tick(30)), asked);
+                let result = ResultRow { tick: Tick(29), positive: net > 0, row: changed };
+                let rows = std::iter::repeat_n(result, net.unsigned_abs() as usize).collect();
+                let mut batch = ResultBatch { upper: Tick(30), columns: [].into(), rows, found: None };
+                held.pass(&mut batch, cancellations);
+                let (back, told) = (count.back, count.told);
+                assert_eq!(brought, batch.rows.len() as u64, "{net} with {back}, {told}, {asked}, {cancellations}");
+            }
         }
     }
 

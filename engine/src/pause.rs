@@ -390,9 +390,8 @@ impl StandingQuery {
         let since = pauses.stretches.back().filter(|last| pauses.is_open() && last.from > Tick::ZERO)?.from;
         // Before it is told of, the sum is of an earlier one.
         let is_of_this = pauses.told + 1 == pauses.stretches.len();
-        let rows = pauses.net.0.values().filter(|count| **count > 0 || self.cancellations());
-        let held_back: u64 = if is_of_this { rows.map(|count| count.unsigned_abs()).sum() } else { 0 };
-        Some(Paused { since, held_back: held_back + self.state().held().asked_in_pause() })
+        let net = pauses.net.0.iter().filter(|_| is_of_this).map(|(row, count)| (row, *count));
+        Some(Paused { since, held_back: self.state().held().brought(net, self.cancellations()) })
     }
 
     /// What is of a pause stays here, and what one has held back comes with its end. Then what is held from the beginning stays.

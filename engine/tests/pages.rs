@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use common::{NODES, concatenate, node, random_records};
 use weir_engine::arrangement::build::Shard;
@@ -14,7 +15,8 @@ use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{Entry, GraphId, InMemory};
 use weir_engine::view::{Direction, View};
 use weir_engine::{Engine, Options};
-use weir_model::{Symbol, Tick, Value};
+use weir_model::mutation::{Kind, Tag};
+use weir_model::{Mutations, Symbol, Tick, Value};
 
 #[test]
 fn runs_hold_the_newest_state() {
@@ -45,7 +47,10 @@ fn runs_hold_the_newest_state() {
                     chunk.set_time(upper);
                     chunk
                 };
-                let written = pages::run(entries).map(|chunk| Chunk::read(&chunk.write(None), upper).expect("what was written"));
+                let written = pages::run(entries).map(|chunk| {
+                    let bytes = chunk.write(None).expect("it fits");
+                    Chunk::read(&bytes, upper).expect("what was written")
+                });
                 // A start takes both, what was written and what was not.
                 let unwritten = pages::run(entries);
                 if entries[0].first.0.is_multiple_of(20) {
@@ -76,4 +81,40 @@ fn runs_hold_the_newest_state() {
             }
         }
     }
+}
+
+/// Each `SET n = map` ends what was set before it: what those before have ended is not looked at again.
+#[test]
+fn a_node_that_is_replaced_often_takes_time_by_how_often() {
+    const RECORDS: u32 = 20_000;
+    const KEYS: u32 = 5;
+    let mut mutations = Mutations::default();
+    let mut expected: Vec<(Tag, u64, bool)> = Vec::new();
+    for record in 0..RECORDS {
+        mutations.start_record(record);
+        mutations.clear_properties(node(1));
+        // By turns these and others, so that there are removals.
+        for key in 0..KEYS {
+            let key = Symbol(key + KEYS * (record % 2));
+            mutations.set_property(node(1), key, &Value::Integer(i64::from(record)));
+            let (tag, tick) = (Tag::new(Kind::Property, key), u64::from(record));
+            expected.push((tag, tick, true));
+            if record + 1 < RECORDS {
+                expected.push((tag, tick + 1, false));
+            }
+        }
+    }
+    expected.sort();
+    let upper = Tick(u64::from(RECORDS));
+    let (sources, delivered) = (Vec::new(), Vec::new());
+    let entry = Entry { graph: GraphId(1), first: Tick(0), upper, mutations: Arc::new(mutations), sources, delivered };
+    let began = Instant::now();
+    let chunks: Vec<Chunk> = pages::run(&[entry]).collect();
+    let took = began.elapsed();
+    let [chunk] = &chunks[..] else { panic!("{} chunks of one node", chunks.len()) };
+    let versions = chunk.facts(0).iter().filter(|fact| fact.tag.kind() == Kind::Property);
+    let found: Vec<_> = versions.map(|fact| (fact.tag, chunk.segment().time(fact), fact.adds())).collect();
+    assert!(found == expected, "{} versions where there are {}", found.len(), expected.len());
+    // It was half a minute and more.
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }

@@ -379,6 +379,37 @@ fn what_is_held_back_stays_so_whatever_happens_to_the_process() {
     }
 }
 
+/// What came and went in a pause is not counted, nor what was held, asked for in it, and went.
+#[test]
+fn what_the_end_of_a_pause_would_bring_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, plan) = (open(directory.path(), 1), &plans()[..1]);
+    let graph = engine.default_graph();
+    engine.start().unwrap();
+    let label = graph.symbols().intern("A");
+    let set = |n: u64, there: bool| {
+        let mut record = Mutations::default();
+        record.set_label(common::node(n), label, there);
+        graph.apply(record, 1).unwrap()
+    };
+    set(1, true);
+    set(2, true);
+    let query = install(&graph, plan, Start::Now, true).remove(0);
+    let mut watched = Watched::default();
+    deliver(&query, &mut watched, graph.apply(Mutations::default(), 1).unwrap(), |_| true);
+    query.pause().unwrap();
+    for (asks, n, there, due) in [(false, 3, true, 1), (true, 1, false, 2), (false, 3, false, 1), (false, 2, false, 0)] {
+        if asks {
+            assert!(query.propagate().unwrap());
+        }
+        deliver(&query, &mut watched, set(n, there), |_| true);
+        assert_eq!(query.paused().map(|paused| paused.held_back), Some(due), "{n}");
+    }
+    assert!(query.resume().unwrap());
+    deliver(&query, &mut watched, graph.apply(Mutations::default(), 1).unwrap(), |_| true);
+    assert!(watched.lines.is_empty(), "{:?}", watched.lines);
+}
+
 /// The log is let go of while a query is paused, and what it has held back is not.
 #[test]
 fn checkpoints_go_on_during_a_pause() {

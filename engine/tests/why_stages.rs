@@ -126,8 +126,8 @@ fn comparable_row(row: &[Value], ordered: bool) -> Vec<Value> {
 }
 
 /// The rows of an answer that come of matches with these nodes.
-fn rows_of(graph: &Graph, staged: &Staged<'_>, worked: &Worked<'_>, nodes: &[Vec<(usize, NodeId)>]) -> Vec<Row> {
-    let found = worked.find(graph, staged, &Meant { nodes: nodes.to_vec(), ..Meant::default() });
+fn rows_of(graph: &Graph, staged: &Staged<'_>, worked: &Worked<'_>, nodes: &[Vec<(usize, NodeId)>], view: &dyn View) -> Vec<Row> {
+    let found = worked.find(graph, staged, &Meant { nodes: nodes.to_vec(), ..Meant::default() }, view);
     let mut rows: Vec<Row> = found.rows.iter().map(|number| worked.rows()[*number as usize].0.clone()).collect();
     rows.sort_unstable();
     rows
@@ -144,7 +144,7 @@ fn narrowed(graph: &Graph, staged: &Staged<'_>, worked: &Worked<'_>, view: &dyn 
             let seeds = staged.seeds(&[], &nodes);
             less += usize::from(seeds.iter().any(|of| !of.is_empty()));
             let part = graph.work(staged, &seeds, view, worked.at);
-            let (found, wanted) = (rows_of(graph, staged, &part, &nodes), rows_of(graph, staged, worked, &nodes));
+            let [found, wanted] = [&part, worked].map(|worked| rows_of(graph, staged, worked, &nodes, view));
             if found != wanted {
                 wrong.push(format!("of pattern {source} with {id} as {place}: {found:?}, not {wanted:?}"));
             }
@@ -199,7 +199,7 @@ fn run(seed: u64) {
                 let fits: Vec<_> = row.0.iter().map(|wanted| move |value: &Value| value == wanted).collect();
                 let values = plan.columns.iter().zip(&fits).map(|((_, slot), fits)| (*slot, fits as &dyn Fn(&Value) -> bool));
                 let meant = Meant { values: values.collect(), ..Meant::default() };
-                let found = worked.find(&graph, &staged, &meant);
+                let found = worked.find(&graph, &staged, &meant, view);
                 if found.rows.is_empty() || found.rows.iter().any(|number| worked.rows()[*number as usize].0 != row) {
                     wrong.push(format!("{text}\n  at record {record}: not found {row:?}: {:?}", found.rows));
                     continue;
@@ -257,7 +257,7 @@ fn run(seed: u64) {
                 let fits: Vec<_> = row.iter().map(|wanted| move |value: &Value| comparable(value, ordered) == *wanted).collect();
                 let values = plan.columns.iter().zip(&fits).map(|((_, slot), fits)| (*slot, fits as &dyn Fn(&Value) -> bool));
                 let meant = Meant { values: values.collect(), ..Meant::default() };
-                let found = worked.find(&graph, &staged, &meant);
+                let found = worked.find(&graph, &staged, &meant, view);
                 let is_told = !(found.stops.is_empty() && found.others.is_empty() && found.missing.is_empty());
                 stopped += usize::from(!found.stops.is_empty());
                 if !found.rows.is_empty() || (!is_told && worked.rows().is_empty()) {

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use crate::expression::{Binary, Context, Expr, Failure, Subquery};
+use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Subquery};
 use crate::id::{EdgeKey, IdScheme, NodeId};
 use crate::plan::Name;
 use crate::value::{FullEdge, FullNode, Value};
@@ -45,10 +45,13 @@ pub struct At<'c> {
     pub clock: Clock<'c>,
 }
 
-/// The value of a condition that turns once at most.
+/// The value of a condition that turns once at most. It has none where `+` joined the time to text or to a list.
 pub fn clocked(condition: &Expr, row: &[Value], context: &dyn Context) -> Result<Value, Failure> {
     let now = context.now_millis();
     let value = condition.evaluate(row, context)?;
+    if !value.is_null() {
+        check_runs(condition, row, context)?;
+    }
     if let Some(turns) = context.turns() {
         let at = |millis| condition.evaluate(row, &At { context, clock: Clock::at(millis) });
         let differs = |millis: i64| millis > now && at(millis).as_ref() != Ok(&value);
@@ -57,6 +60,23 @@ pub fn clocked(condition: &Expr, row: &[Value], context: &dyn Context) -> Result
         }
     }
     Ok(value)
+}
+
+/// `'9s'` is behind `'10s'`: joined to text the time does not run one way, and nobody would know when the condition turns. What
+/// was compared is alike on both sides, so one of them is looked at, that which is no work.
+fn check_runs(condition: &Expr, row: &[Value], context: &dyn Context) -> Result<(), Failure> {
+    let Expr::Binary { left, right, .. } = condition else { return Ok(()) };
+    let side = if matches!(**right, Expr::Slot(_) | Expr::Literal(_)) { right } else { left };
+    let joined = match &*side.look(row, context)? {
+        Value::Text(_) => "text",
+        Value::List(_) => "a list",
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "The current time was joined to {joined} by `+` and is compared as such: it cannot be foreseen when that turns. \
+         Add a number, as `toInteger(…)` makes it, or nothing"
+    );
+    Err(Failure::new(FailureKind::TypeMismatch, message))
 }
 
 /// The first moment from which on it differs.
@@ -216,6 +236,37 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// At 1765000000000 the first of them would turn, and at the last moment of all be what it is now.
+    #[test]
+    fn what_the_time_is_joined_to_has_no_value() {
+        let joined = || {
+            let now = Expr::Call { function: &NOW, arguments: Vec::new() };
+            Box::new(binary(Binary::Add, now, Expr::Slot(Slot(0))))
+        };
+        let slot = || Box::new(Expr::Slot(Slot(1)));
+        let otherwise = || Box::new(Expr::Case { branches: Vec::new(), otherwise: slot() });
+        let list = |value| Value::list(vec![value]);
+        for (row, fails) in [
+            ([Value::text("s"), Value::text("1765")], true),
+            ([list(Value::Integer(5)), list(Value::Integer(7))], true),
+            // What differs in kind has no answer, whenever it is asked.
+            ([Value::text("s"), Value::Integer(7)], false),
+            ([Value::Integer(5), Value::text("1765")], false),
+            ([Value::Integer(5), Value::Integer(1_765_000_000_000)], false),
+            ([Value::Null, Value::text("1765")], false),
+        ] {
+            for (left, right) in [(joined(), slot()), (slot(), joined()), (joined(), otherwise()), (otherwise(), joined())] {
+                let condition = Expr::Binary { operator: Binary::Less, left, right };
+                let (context, turns) = (GraphFree::rows(IdScheme::Uuid, &[]), Cell::new(Clock::NEVER));
+                let clock = Clock::watched(1_700_000_000_000, &turns);
+                let found = clocked(&condition, &row, &At { context: &context, clock });
+                assert_eq!(found.is_err(), fails, "{condition:?} of {row:?}: {found:?}");
+                let is_of_numbers = !fails && row.iter().all(|value| matches!(value, Value::Integer(_)));
+                assert_eq!(turns.get() < Clock::NEVER, is_of_numbers, "{condition:?} of {row:?}");
             }
         }
     }

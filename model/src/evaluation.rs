@@ -71,7 +71,7 @@ impl Expr {
                     (Binary::In, Value::List(items)) => context.spend(items.len() / 4)?,
                     _ => {}
                 }
-                binary(*operator, &left, &right)?
+                binary(*operator, &left, &right, context)?
             }
             Expr::List(items) => {
                 let (mut list, mut parts) = (Vec::with_capacity(items.len()), Parts::new(context));
@@ -171,7 +171,7 @@ fn decide(terms: &[Expr], decisive: bool, row: &[Value], context: &dyn Context) 
     Ok(result)
 }
 
-fn binary(operator: Binary, x: &Value, y: &Value) -> Result<Value, Failure> {
+fn binary(operator: Binary, x: &Value, y: &Value, context: &dyn Context) -> Result<Value, Failure> {
     let boolean = |answer: Option<bool>| answer.map_or(Value::Null, Value::Boolean);
     let compared = |holds: fn(Ordering) -> bool| match x.compare(y) {
         Some(order) => Value::Boolean(holds(order)),
@@ -197,7 +197,9 @@ fn binary(operator: Binary, x: &Value, y: &Value) -> Result<Value, Failure> {
         Binary::EndsWith => of_texts(x, y, |x, y| x.ends_with(y)),
         Binary::Contains => of_texts(x, y, |x, y| x.contains(y)),
         Binary::Regex => match (x, y) {
-            (Value::Text(text), Value::Text(pattern)) => Value::Boolean(java_regex::matches(pattern, text)?),
+            (Value::Text(text), Value::Text(pattern)) => {
+                Value::Boolean(java_regex::matches(pattern, text, &|steps| context.spend(steps))?)
+            }
             _ => Value::Null,
         },
         Binary::Same => Value::Boolean(x.same(y)),
@@ -459,6 +461,7 @@ fn quantifier(
 mod tests {
     use super::*;
     use crate::expression::GraphFree;
+    use crate::extent::tests::Counting;
     use crate::id::IdScheme;
     use crate::value::Text;
 
@@ -530,6 +533,19 @@ mod tests {
         check(binary(Binary::Regex, Value::text("abc"), Value::text("ab")), Boolean(false));
         check(binary(Binary::Regex, Value::text("abc"), Value::text("a.c|x")), Boolean(true));
         check(binary(Binary::Regex, Null, Value::text("a")), Null);
+    }
+
+    #[test]
+    fn a_regular_expression_counts_by_the_text_it_looks_at() {
+        let context = Counting::new(1 << 20);
+        let look = |bytes: usize| {
+            let expr = binary(Binary::Regex, Value::text(&"a".repeat(bytes)), Value::text("a*[xy]b"));
+            assert_eq!(expr.evaluate(&[], &context), Ok(Value::Boolean(false)));
+            context.spent.take()
+        };
+        assert!(look(1) > 1, "it is compiled");
+        assert_eq!(look(1), 1);
+        assert!(look(64 << 10) > 16);
     }
 
     #[test]

@@ -249,7 +249,7 @@ fn take(bytes: usize, left: &mut usize) -> Result<(), Excess> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -283,20 +283,25 @@ mod tests {
         assert!(failure.message.contains("400 levels"), "{failure}");
     }
 
-    /// Counts what is held, of which there may be so much.
-    struct Counting {
+    /// Counts steps, and what is held, of which there may be so much.
+    pub(crate) struct Counting {
         most: usize,
         held: Cell<usize>,
+        pub(crate) spent: Cell<usize>,
         base: GraphFree,
     }
 
     impl Counting {
-        fn new(most: usize) -> Counting {
-            Counting { most, held: Cell::new(0), base: GraphFree::rows(IdScheme::Uuid, &[]) }
+        pub(crate) fn new(most: usize) -> Counting {
+            Counting { most, held: Cell::new(0), spent: Cell::new(0), base: GraphFree::rows(IdScheme::Uuid, &[]) }
         }
     }
 
     impl Context for Counting {
+        fn spend(&self, steps: usize) -> Result<(), Failure> {
+            self.spent.set(self.spent.get() + steps);
+            Ok(())
+        }
         fn hold(&self, bytes: usize) -> Result<(), Failure> {
             self.held.set(self.held.get() + within(bytes, self.room())?);
             Ok(())

@@ -19,6 +19,8 @@ pub struct Terminal {
     child: Child,
     keys: File,
     shown: Arc<Mutex<String>>,
+    /// All that was written, as it came.
+    written: Arc<Mutex<Vec<u8>>>,
     /// How much of what was shown has been looked at.
     seen: usize,
 }
@@ -38,16 +40,18 @@ impl Terminal {
         let keys = screen.try_clone().expect("a terminal");
         let shown = Arc::new(Mutex::new(String::new()));
         let drawn = shown.clone();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let kept = written.clone();
         std::thread::spawn(move || {
-            let mut bytes = Vec::new();
             let mut part = [0; 4096];
             // Ends with the program, whose side of the terminal closes.
             while let Ok(count @ 1..) = screen.read(&mut part) {
+                let mut bytes = kept.lock().expect("the bytes");
                 bytes.extend_from_slice(&part[..count]);
                 *drawn.lock().expect("the text") = plain(&String::from_utf8_lossy(&bytes));
             }
         });
-        Terminal { child, keys, shown, seen: 0 }
+        Terminal { child, keys, shown, written, seen: 0 }
     }
 
     pub fn press(&mut self, keys: &str) {
@@ -67,6 +71,11 @@ impl Terminal {
             assert!(Instant::now() < deadline, "{text:?} is not shown; what is:\n{new}");
             sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The lines that a user sees, with those that have left at the top.
+    pub fn screen(&self) -> Vec<String> {
+        screen(&String::from_utf8_lossy(&self.written.lock().expect("the bytes")))
     }
 
     /// What Ctrl-C does where the program leaves the key to the terminal.
@@ -95,6 +104,54 @@ impl Drop for Terminal {
     }
 }
 
+/// What is left on a terminal of any height when it has followed the sequences that go up and that erase. Lines that are wider
+/// than the terminal, and its other sequences, are not looked at.
+fn screen(text: &str) -> Vec<String> {
+    let mut lines: Vec<Vec<char>> = vec![Vec::new()];
+    let (mut row, mut column) = (0, 0);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' => column = 0,
+            '\n' => {
+                row += 1;
+                if row == lines.len() {
+                    lines.push(Vec::new());
+                }
+            }
+            '\x1b' => {
+                if chars.next() != Some('[') {
+                    continue;
+                }
+                let mut number = String::new();
+                let end = chars.by_ref().find(|c| {
+                    number.push(*c);
+                    ('@'..='~').contains(c)
+                });
+                let count = number.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(1);
+                match end {
+                    Some('A') => row = usize::saturating_sub(row, count),
+                    Some('J') => {
+                        lines[row].truncate(column);
+                        lines.truncate(row + 1);
+                    }
+                    Some('K') => lines[row].truncate(column),
+                    _ => {}
+                }
+            }
+            c => {
+                let line = &mut lines[row];
+                while line.len() <= column {
+                    line.push(' ');
+                }
+                line[column] = c;
+                column += 1;
+            }
+        }
+    }
+    lines.into_iter().map(|line| line.into_iter().collect()).collect()
+}
+
 /// Without the sequences that steer the terminal.
 fn plain(text: &str) -> String {
     let mut out = String::new();
@@ -115,4 +172,15 @@ fn plain(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_erased_is_not_on_the_screen() {
+        assert_eq!(screen("a\r\nb\r\nc\r\n\x1b[2A\x1b[Jd\r\n\x1b[31mred\x1b[0m\rR"), ["a", "d", "Red"]);
+        assert_eq!(screen("one\r\x1b[Ktwo"), ["two"]);
+    }
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use weir_tests::client;
+use weir_tests::client::{self, Answer};
 use weir_tests::service::{Home, Weir};
 use weir_tests::socket::Socket;
 
@@ -73,8 +73,9 @@ fn bodies_that_cannot_be_read_say_why() {
         (JSON, b"{\"text\": \"RETURN 1\"".as_slice(), 400),
         (JSON, b"{\"text\": \"\xff\xfe\"}", 400),
         (JSON, b"\xff\xfe\x00", 400),
-        (JSON, b"{\"text\": \"RETURN $a\", \"parameters\": {\"a\": 1e400}}", 400),
-        (yaml, b"{\"text\": \"RETURN $a\", \"parameters\": {\"a\": 1e400}}", 400),
+        (JSON, b"{\"text\": \"RETURN $a\", \"parameters\": {\"a\": 1e400}, \"b\": 1e400}", 400),
+        (yaml, b"{\"text\": \"RETURN $a\", \"parameters\": {\"a\": 1e400}, \"b\": 1e400}", 400),
+        (yaml, b"{text: 'RETURN $a', parameters: {a: .inf}}", 400),
         (yaml, b"{\"text\": \"RETURN '\\ud800'\"}", 400),
         (yaml, deep.as_bytes(), 400),
         (yaml, anchors.as_bytes(), 400),
@@ -91,6 +92,12 @@ fn bodies_that_cannot_be_read_say_why() {
             assert!(!answer.body.is_empty(), "{shown}: no word about why");
         }
         assert!(began.elapsed() < Duration::from_secs(10), "it takes too long");
+    }
+    // Parameters are values, and there is one for what is beyond floats, as in records.
+    for headers in [JSON, yaml] {
+        let body = b"{\"text\": \"RETURN $a, $b\", \"parameters\": {\"a\": -1e400, \"b\": \"\\ud800\"}}";
+        let answer = weir.send("POST", "/api/v1/query/cypher", headers, body).expect(200).json();
+        assert_eq!(answer["results"], json!([["-Infinity", "?"]]));
     }
     for (method, path, statuses) in [
         ("PATCH", "/api/v1/ingest/x", [404, 405]),
@@ -136,6 +143,69 @@ fn pages_from_elsewhere_change_nothing_and_run_nothing() {
     let open = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.webserver.allowed-origins=[\"http://evil.example\"]"]);
     assert_eq!((ask(&open, &[evil]), ask(&open, &[("Origin", "null")])), (200, 403));
     is_well(&weir);
+}
+
+/// Browsers ask before they send JSON, and keep an answer from a page unless it says that the page may read it.
+#[test]
+fn a_page_that_is_named_is_told_that_it_may() {
+    let (query, page) = ("/api/v1/query/cypher", "https://ui.example.com");
+    let start = |origins: &str| {
+        Home::new().start(&["-Dweir.store.type=in-memory", &format!("-Dweir.webserver.allowed-origins=[\"{origins}\"]")])
+    };
+    let ask_first = |weir: &Weir, origin: &str| {
+        let asks =
+            [("Origin", origin), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type")];
+        weir.send("OPTIONS", query, &asks, b"")
+    };
+    let shown = |answer: &Answer| answer.header("access-control-allow-origin").map(str::to_owned);
+    let named = start(page);
+    let permission = ask_first(&named, page).expect(204);
+    assert_eq!((shown(&permission).as_deref(), permission.header("vary")), (Some(page), Some("origin")));
+    let has = |name: &str, value: &str| permission.header(name).is_some_and(|all| all.split(", ").any(|one| one == value));
+    assert!(has("access-control-allow-methods", "POST") && has("access-control-allow-headers", "content-type"));
+    assert!(permission.header("access-control-max-age").is_some_and(|seconds| seconds.parse::<u32>().is_ok()));
+    // Answers of every kind, errors too.
+    let send = |weir: &Weir, origin: &str, method: &str, path: &str, body: &str| {
+        weir.send(method, path, &[("Origin", origin), ("Content-Type", "text/plain")], body.as_bytes())
+    };
+    for (method, path, body, status) in [
+        ("POST", query, "RETURN 1", 200),
+        ("POST", query, "RETURN x", 400),
+        ("GET", "/api/v2/nothing/here", "", 404),
+        ("OPTIONS", query, "", 405),
+        ("GET", "/docs/openapi.json", "", 200),
+    ] {
+        let answer = send(&named, page, method, path, body).expect(status);
+        assert_eq!((shown(&answer).as_deref(), answer.header("vary")), (Some(page), Some("origin")), "{method} {path}");
+        let exposed = answer.header("access-control-expose-headers").unwrap_or_default();
+        assert!(exposed.contains("weir-diagnostics"), "{method} {path}: {exposed}");
+    }
+    let mut events = client::open(named.address(), "GET", "/live/events", &[("Origin", page)], b"").expect("weir can be reached");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        events.read_exact(&mut byte).expect("the head of an answer");
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).to_lowercase();
+    assert!(head.contains(&format!("access-control-allow-origin: {page}\r\n")), "{head}");
+    // Of others, and where none is named, nothing is said.
+    let evil = "http://evil.example";
+    let answer = ask_first(&named, evil).expect(405);
+    assert_eq!(
+        (shown(&answer), answer.header("vary"), answer.header("access-control-allow-methods")),
+        (None, Some("origin"), None)
+    );
+    assert_eq!(shown(&send(&named, evil, "GET", "/api/v1/admin/build-info", "").expect(200)), None);
+    assert_eq!(shown(&named.get("/api/v1/admin/build-info").expect(200)), None);
+    let usual = weir(&[]);
+    assert_eq!(shown(&ask_first(&usual, page).expect(405)), None);
+    let own = format!("http://{}", usual.address());
+    let answer = send(&usual, &own, "POST", query, "RETURN 1").expect(200);
+    assert_eq!((shown(&answer), answer.header("strict-transport-security")), (None, None));
+    let open = start("*");
+    assert_eq!(shown(&ask_first(&open, "null").expect(204)).as_deref(), Some("null"));
+    assert_eq!(shown(&send(&open, evil, "POST", query, "RETURN 1").expect(200)).as_deref(), Some(evil));
 }
 
 #[test]

@@ -234,6 +234,10 @@ fn a_file_is_uploaded_over_a_web_socket() {
     drop(socket);
     let failed = weir.wait_ingest("broken", "Failed", PATIENCE);
     assert!(failed["message"].as_str().is_some_and(|message| message.contains("ended before its time")), "{failed}");
+    // The live page says so, too.
+    let live = weir.get("/live/state").expect(200).json();
+    let shown = live["graphs"][0]["ingests"].as_array().into_iter().flatten().find(|stream| stream["name"] == "broken");
+    assert_eq!(shown.map(|stream| &stream["message"]), Some(&failed["message"]), "{live}");
     weir.post("/api/v1/ingest/numbers", &json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect(200);
     assert!(Socket::open(&weir, &format!("{STREAMS}/numbers")).err().is_some_and(|answer| answer.contains("400")));
     assert!(Socket::open(&weir, &format!("{STREAMS}/absent")).err().is_some_and(|answer| answer.contains("404")));

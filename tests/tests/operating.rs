@@ -264,7 +264,8 @@ fn a_start_on_a_terminal_says_what_there_is_and_what_to_do_next() {
     command.args(["-p", "0", "-Dweir.workers=2", "-Dweir.store.type=in-memory", "-Dweir.webserver.address=127.0.0.1"]);
     let mut terminal = Terminal::start(command.current_dir(home.path()).env_remove("WEIR_LOG").env_remove("RUST_LOG"), 100);
     terminal.wait("is ready at http://127.0.0.1:");
-    terminal.wait("\n  store     in memory, gone when weir stops\n  workers   2\n");
+    let first = terminal.wait("\n  store     in memory, gone when weir stops\n  workers   2\n");
+    assert!(!first.contains("is ready") && !first.contains('\n'), "it is said once: {first}");
     terminal.wait("  the API   http://127.0.0.1:");
     let port = terminal.wait("/docs\n");
     let next = terminal.wait("\n  stop with Ctrl-C\n");

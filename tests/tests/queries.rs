@@ -261,6 +261,26 @@ fn plans_name_indexes_and_what_a_query_needs() {
 }
 
 #[test]
+fn a_call_that_stands_alone_takes_optional_arguments_from_parameters_too() {
+    let weir = start(&[]);
+    let node = weir.rows("RETURN idFrom('counted')")[0][0].clone();
+    let text = "// One more.\n call int.add";
+    for (parameters, sum) in [
+        (json!({"node": node, "key": "q", "add": 5}), 5),
+        (json!({"node": node, "key": "q"}), 6),
+        (json!({"key": "q", "add": 2, "node": node, "unused": 1}), 8),
+    ] {
+        assert_eq!(weir.rows_with(text, parameters), [json!([sum])]);
+    }
+    let mut socket = Socket::open(&weir, "/api/v1/query").expect("a socket");
+    let parameters = json!({"node": node, "key": "q", "add": 10.0});
+    let asked = json!({"type": "RunQuery", "queryId": 1, "query": text, "sort": "TextSort", "parameters": parameters, "language": "Cypher"});
+    socket.send(&asked.to_string());
+    assert_eq!(socket.expect()["type"], "QueryStarted");
+    assert_eq!(socket.expect()["results"], json!([[18]]));
+}
+
+#[test]
 fn what_a_text_would_be_maintained_by_is_shown_without_a_standing_query() {
     let weir = start(&[]);
     let asked = |text: &str| weir.post(CYPHER, &json!({"text": text}));

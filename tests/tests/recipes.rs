@@ -273,3 +273,71 @@ fn progress_is_drawn_on_a_terminal_and_told_in_a_pipe() {
     wait_until("its end is told", SOON, || weir.log().contains("\nINGEST-1 status is completed and ingested 3\n"));
     assert!(!weir.log().contains("| =>") && !weir.log().contains('\u{1b}'), "{}", weir.log());
 }
+
+/// Results, what is said and the answer of the status query are written above the lines that show how far it is, and stay.
+#[test]
+fn what_is_written_while_progress_is_drawn_stays() {
+    let home = Home::new();
+    let stream = json!({"name": "numbers", "source": {"type": "NumberIterator", "limit": 40}, "maxPerSecond": 5, "parallelism": 1,
+        "query": "MATCH (n) WHERE id(n) = idFrom($that) SET n.number = $that"});
+    let pattern = json!({"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": "MATCH (n) WHERE n.number IS NOT NULL RETURN n.number AS number"});
+    let outputs = json!([{"preEnrichmentTransformation": {"type": "InlineData"}, "destinations": [{"type": "StandardOut"}]}]);
+    let recipe = json!({"version": 2, "title": "t", "ingestStreams": [stream],
+        "nodeAppearances": [{"predicate": {"propertyKeys": [], "knownValues": {}}}],
+        "standingQueries": [{"name": "all", "pattern": pattern, "outputs": outputs}],
+        "statusQuery": {"cypherQuery": "MATCH (n) WHERE n.number IS NOT NULL RETURN count(n) > 3 AS several"}});
+    home.write("recipe.json", recipe.to_string());
+    let mut command = Command::new(binary());
+    command.args(["-r", "recipe.json", "-p", "0", "-Dweir.workers=1", "-Dweir.webserver.address=127.0.0.1"]);
+    let mut terminal = Terminal::start(command.current_dir(home.path()), 150);
+    terminal.wait("Using 1 node appearance\n");
+    terminal.wait("Status query URL is http");
+    let results = |screen: &[String]| screen.iter().filter(|line| line.starts_with("{\"number\":")).count();
+    terminal.wait("numbers status is completed and ingested 40");
+    let told = |screen: &[String]| screen.iter().any(|line| line == "several | true");
+    // What is written may be read in pieces.
+    wait_until("results and answer are on the screen, and below them one line of progress", SOON, || {
+        let screen = terminal.screen();
+        let drawn: Vec<usize> = (0..screen.len()).filter(|at| screen[*at].starts_with(" | => ")).collect();
+        let is_last = drawn == [screen.len().saturating_sub(2)] && screen[drawn[0]].starts_with(" | => all count 40, ");
+        results(&screen) == 40 && told(&screen) && is_last
+    });
+    terminal.interrupt();
+    assert!(terminal.wait_end().success());
+}
+
+/// What is said to be the store of a recipe is one, and is there afterwards.
+#[test]
+fn a_store_that_is_kept_can_be_opened() {
+    let home = Home::new();
+    let place = home.path().display().to_string();
+    for (name, more) in [("a recipe", ["-r", "fraud-ring"]), ("the demonstration", ["demo", "--rate=50"])] {
+        let weir = home.start_with(&[("TMPDIR", place.as_str())], &[&more[..], &["--no-delete", "-Dweir.workers=1"]].concat());
+        let log = weir.log();
+        let store =
+            log.lines().find_map(|line| line.strip_prefix("The data of ")?.split_once(" are in ")).map(|(_, store)| store);
+        let store = store.unwrap_or_else(|| panic!("{name}: {log}")).to_owned();
+        weir.stop();
+        let checked =
+            Command::new(binary()).args(["check", &format!("-Dweir.store.filepath={store}")]).output().expect("weir runs");
+        assert!(checked.status.success(), "{name}: {}", String::from_utf8_lossy(&checked.stderr));
+        assert!(!home.file("data").exists(), "{name} leaves the configured store alone");
+    }
+}
+
+/// The demonstration leaves nothing behind, unless it is to work with the configured store.
+#[test]
+fn the_demonstration_has_a_store_of_its_own() {
+    let home = Home::new();
+    let place = home.path().display().to_string();
+    let weir = home.start_with(&[("TMPDIR", place.as_str())], &["demo", "-Dweir.workers=1"]);
+    assert!(!weir.log().contains("no effect here"), "{}", weir.log());
+    let query = "/api/v1/query/standing/viewer-shell-download";
+    wait_until("its query is there", SOON, || weir.get(query).status == 200);
+    weir.stop();
+    let left = || std::fs::read_dir(home.path()).expect("a directory").flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left().filter(|name| name.to_string_lossy().starts_with("weir-recipe-")).collect();
+    assert!(!home.file("data").exists() && left.is_empty(), "{left:?}");
+    home.start(&["demo", "--force-config", "-Dweir.workers=1"]).stop();
+    assert!(home.file("data").exists(), "the configured store is taken where that is asked for");
+}

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 use weir_tests::client;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, Weir, binary, wait_until};
 
 /// For tests that do not look at durability.
 const IN_MEMORY: &[&str] = &["-Dweir.store.type=in-memory"];
@@ -40,7 +40,7 @@ fn it_starts_answers_and_ends_with_zero_when_asked() {
 fn paths_bodies_and_pages_are_found_by_what_they_mean() {
     let weir = Home::new().start(IN_MEMORY);
     weir.get("/api/v1/%61dmin/liveness").expect(204);
-    for (page, place) in [("/dashboard", "./"), ("/home", "./"), ("/explorer", "./"), ("/explorer/", "../"), ("/home/", "../")] {
+    for (page, place) in [("/dashboard", "./"), ("/home", "./"), ("/streams", "./"), ("/streams/", "../"), ("/home/", "../")] {
         assert_eq!(weir.get(page).expect(307).header("location"), Some(place), "{page}");
     }
     for (export, name) in [("export", "graph.jsonl"), ("export?format=parquet", "graph.parquet")] {
@@ -62,6 +62,23 @@ fn paths_bodies_and_pages_are_found_by_what_they_mean() {
 fn options_of_recipes_do_nothing_without_one_and_are_said_to() {
     let weir = Home::new().start(&[IN_MEMORY, &["-x", "a=1", "--no-delete"]].concat());
     assert!(weir.log().contains("no effect here") && weir.log().contains("-x (without -r), --no-delete"), "{}", weir.log());
+}
+
+/// One that is misspelt would set nothing, and nobody would know.
+#[test]
+fn a_variable_that_is_misspelt_is_told() {
+    let home = Home::new();
+    let given = [("WEIR_WEBSERVER_PROT", "9090"), ("WEIR_SECRET_X", "x"), ("WEIR_SITE", "2"), ("WEIR_SERVICE_HOST", "10.0.0.1")];
+    home.write("my.conf", "weir.workers = ${?WEIR_SITE}");
+    let weir = home.start_with(&given, &["-Dconfig.file=my.conf", IN_MEMORY[0]]);
+    let log = weir.log();
+    assert!(log.contains("WEIR_WEBSERVER_PROT sets nothing") && log.contains("did you mean `WEIR_WEBSERVER_PORT`?"), "{log}");
+    for (read, _) in &given[1..] {
+        assert!(!log.contains(read), "{read} is not told: {log}");
+    }
+    let config = std::process::Command::new(binary()).arg("config").envs(given).output().expect("weir runs");
+    let said = String::from_utf8_lossy(&config.stderr);
+    assert!(config.status.success() && said.contains("WEIR_WEBSERVER_PROT sets nothing"), "{said}");
 }
 
 #[test]
@@ -139,6 +156,8 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["shell", "-p", "1", "--url", "http://localhost"], 2, &["--url", "leave out one"]),
         (&["typo.conf", "check"], 2, &["typo.conf", "webserver.prot"]),
         (&["demo", "--rate", "0"], 2, &["--rate", "from 1 to"]),
+        (&["recipe.yaml"], 2, &["'recipe.yaml' is a recipe", "`weir -r recipe.yaml`"]),
+        (&["fraud-ring"], 2, &["`weir -r fraud-ring`"]),
     ];
     for (arguments, code, texts) in refused {
         let (status, said) = home.spawn_bare(arguments).wait_end(END_MAX);
@@ -468,6 +487,89 @@ fn the_past_ends_where_it_is_told() {
     let weir = Home::new().start(&["-Dweir.persistence.journal-enabled=false"]);
     let answer = weir.send("POST", "/api/v1/query/cypher?at-time=1000", &[("Content-Type", "text/plain")], query).expect(400);
     assert!(answer.text().contains("journal"), "{}", answer.shown());
+}
+
+/// What is known of pages and documents without having them.
+#[test]
+fn pages_and_documents_are_asked_for_without_their_bodies() {
+    let weir = Home::new().start(IN_MEMORY);
+    for path in ["/", "/docs", "/v1docs", "/docs/openapi.json", "/openapi.json", "/metrics", "/live/state", "/live/events"] {
+        let head = weir.send("HEAD", path, &[], b"").expect(200);
+        let length = head.header("content-length").and_then(|length| length.parse::<usize>().ok());
+        let mut answer = Vec::new();
+        let mut stream = client::open(weir.address(), "HEAD", path, &[], b"").expect("weir can be reached");
+        stream.read_to_end(&mut answer).expect("weir closes");
+        assert!(answer.ends_with(b"\r\n\r\n"), "{path}: {}", String::from_utf8_lossy(&answer));
+        if path == "/live/events" {
+            assert_eq!((head.header("content-type"), length), (Some("text/event-stream"), None));
+        } else {
+            let whole = weir.get(path).expect(200);
+            assert_eq!(head.header("content-type"), whole.header("content-type"), "{path}");
+            // What has figures in it has others the next time.
+            let is_fixed = !["/metrics", "/live/state"].contains(&path);
+            assert!(length.is_some_and(|length| length > 0 && (!is_fixed || length == whole.body.len())), "{path}: {length:?}");
+        }
+        for method in ["OPTIONS", "DELETE"] {
+            let refused = weir.send(method, path, &[], b"");
+            // As the reference has it, a method is wrong where one asks for methods, and elsewhere nothing is there.
+            let expected = if method == "OPTIONS" { (405, Some("GET, HEAD")) } else { (404, None) };
+            assert_eq!((refused.status, refused.header("allow")), expected, "{method} {path}");
+        }
+    }
+    weir.send("HEAD", "/dashboard", &[], b"").expect(307);
+    weir.send("HEAD", "/nothing/here", &[], b"").expect(404);
+    let other = weir.send("HEAD", "/api/v2/openapi.json", &[], b"").expect(405);
+    assert_eq!(other.header("allow"), Some("GET"));
+}
+
+/// It was taken, and tried for ever, or failed for every record.
+#[test]
+fn commands_are_no_queries_of_streams_and_outputs() {
+    let weir = Home::new().start(IN_MEMORY);
+    let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n:N) RETURN n.x AS x"});
+    let (once, indexes) = ("run that once", weir.rows("SHOW INDEXES"));
+    for command in [
+        "CREATE INDEX names FOR (n:P) ON (n.name)",
+        "DROP INDEX names IF EXISTS",
+        "SHOW INDEXES",
+        "CREATE EXPIRY FOR (n:Session) ON n.seen AFTER duration('PT30M')",
+    ] {
+        let stream = json!({"name": "s", "source": {"type": "NumberIterator", "limit": 1}, "query": command});
+        let refused = weir.post("/api/v2/graph/quine/ingests", &stream).expect(400).text();
+        assert!(refused.contains("The query of an ingest stream") && refused.contains(once), "{command}: {refused}");
+        weir.get("/api/v1/ingest/s").expect(404);
+        let output = json!({"type": "CypherQuery", "query": command});
+        let query = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": output});
+        for output in [&output, &query] {
+            let body = json!({"pattern": pattern, "outputs": {"o": output}});
+            let refused = weir.post("/api/v1/query/standing/q", &body).expect(400).text();
+            assert!(refused.contains("The query of an output") && refused.contains(once), "{command}: {refused}");
+        }
+        weir.get("/api/v1/query/standing/q").expect(404);
+        let output = json!({"name": "o", "resultEnrichment": {"query": command}, "destinations": [{"type": "Drop"}]});
+        let body = json!({"name": "q", "pattern": {"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": pattern["query"]}, "outputs": [output]});
+        let refused = weir.post("/api/v2/graph/quine/standingQueries", &body).expect(400).text();
+        assert!(refused.contains("The query of an output") && refused.contains(once), "{command}: {refused}");
+    }
+    assert_eq!(weir.rows("SHOW INDEXES"), indexes);
+}
+
+/// As the reference has it.
+#[test]
+fn a_stream_that_completed_before_a_restart_is_called_so() {
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    weir.post("/api/v1/ingest/one", &json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect(200);
+    for ended in ["failed", "completed"] {
+        weir.wait_ingest("one", "Completed", SOON);
+        for (path, verb) in [("start", "resume"), ("pause", "pause")] {
+            let refused = weir.put(&format!("/api/v1/ingest/one/{path}")).expect(400);
+            assert_eq!(refused.json(), json!([format!("Cannot {verb} a {ended} ingest.")]));
+        }
+        weir.stop();
+        weir = home.start(&[]);
+    }
+    weir.stop();
 }
 
 /// What is answered to what is wrong: method, target, content type, body, status, content type, body.

@@ -135,7 +135,11 @@ fn a_conversation() {
     terminal.press("\r");
     terminal.wait("1 row, ");
     terminal.wait("weir> ");
-    terminal.press(":quit\r");
+    // Some are commands without a colon, too.
+    terminal.press("help\r");
+    terminal.wait("Ctrl-C stops a query");
+    terminal.wait("weir> ");
+    terminal.press("quit\r");
     assert!(terminal.wait_end().success());
     weir.stop();
 }
@@ -166,8 +170,18 @@ fn a_pipe() {
     let (output, _) = piped(&home, &weir, &[], ":source nowhere.cypher");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere.cypher cannot be read"));
-    let (output, _) = piped(&home, &weir, &[], ":quit\nRETURN nope;");
-    assert!(output.status.success() && output.stderr.is_empty());
+    for quit in [":quit", "quit", "EXIT ;"] {
+        let (output, _) = piped(&home, &weir, &[], &format!("{quit}\nRETURN nope;"));
+        assert!(output.status.success() && output.stderr.is_empty(), "{quit}");
+    }
+    let (output, out) = piped(&home, &weir, &[], "help");
+    assert!(output.status.success() && out.contains(":namespace"), "{out}");
+    // Who has gone back in time cannot write there, and is told the way out.
+    let long_ago = ":at 2020-01-01T00:00:00Z\nMATCH (n) RETURN count(n) AS nodes;\nCREATE (:Late);\n";
+    let (output, out) = piped(&home, &weir, &[], long_ago);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && out.contains("| nodes |"), "{out}{error}");
+    assert!(error.contains("past time") && error.contains("(`:at` goes back to the present)"), "{error}");
     weir.stop();
 }
 

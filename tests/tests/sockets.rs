@@ -171,6 +171,88 @@ fn the_query_protocol_of_v2() {
     }
 }
 
+/// All that is answered to a query.
+fn answers(socket: &mut Socket, query: &str, sort: &str) -> Vec<Json> {
+    let mut asked = run(1, query);
+    asked["sort"] = json!(sort);
+    socket.send(&asked.to_string());
+    let mut all = Vec::new();
+    loop {
+        let next = socket.expect();
+        let is_last = ["QueryFinished", "QueryFailed", "MessageError"].iter().any(|last| next["type"] == *last);
+        all.push(next);
+        if is_last {
+            return all;
+        }
+    }
+}
+
+/// The word was taken off before it was looked whether a table is asked for, and what it stood before ran.
+#[test]
+fn plans_are_given_where_tables_are_asked_for_and_refused_elsewhere() {
+    let weir = weir();
+    let made = |weir: &Weir| weir.rows("MATCH (n:Made) RETURN count(n)");
+    let mut socket = Socket::open(&weir, "/api/v1/query").expect("a socket");
+    for (sort, path) in [("NodeSort", "nodes"), ("EdgeSort", "edges")] {
+        for word in ["EXPLAIN", "explain standing", "PROFILE", "/* why */ PROFILE"] {
+            let query = format!("{word} CREATE (n:Made) RETURN n");
+            let said = answers(&mut socket, &query, sort);
+            let text = [("Content-Type", "text/plain")];
+            let over_http = weir.send("POST", &format!("/api/v1/query/cypher/{path}"), &text, query.as_bytes()).expect(400);
+            let (error, over_http) = (said[0]["error"].as_str().unwrap_or_default(), over_http.json());
+            assert!(said.len() == 1 && over_http[0].as_str().is_some_and(|text| error.starts_with(text)), "{query}: {said:?}");
+        }
+    }
+    let explained = answers(&mut socket, "EXPLAIN CREATE (n:Made) RETURN n", "TextSort");
+    assert_eq!((&explained[0]["columns"], &explained[1]["columns"]), (&json!(["plan"]), &json!(["plan"])), "{explained:?}");
+    assert_eq!(explained[1]["results"][0][0]["isReadOnly"], false, "{explained:?}");
+    assert_eq!(made(&weir), [json!([0])], "nothing has run yet");
+    // As over HTTP: it runs, and the answer is how.
+    let profiled = answers(&mut socket, "PROFILE UNWIND [1, 2] AS i CREATE (n:Made) RETURN i", "TextSort");
+    assert_eq!((profiled.len(), &profiled[0]["isReadOnly"]), (3, &json!(false)), "{profiled:?}");
+    assert_eq!((&profiled[0]["columns"], &profiled[1]["columns"]), (&json!(["plan"]), &json!(["plan"])), "{profiled:?}");
+    let plan = &profiled[1]["results"][0][0];
+    assert!(plan["rows"].is_u64() && plan["timeMicros"].is_u64(), "{profiled:?}");
+    assert_eq!(made(&weir), [json!([2])]);
+    let failed = answers(&mut socket, "PROFILE UNWIND [1, 0] AS i RETURN 1 / i AS x", "TextSort");
+    assert_eq!((failed.len(), &failed[1]["type"]), (2, &json!("QueryFailed")), "{failed:?}");
+}
+
+/// The socket went on with the graph it had found first.
+#[test]
+fn a_socket_finds_its_namespace_anew_for_each_message() {
+    let weir = weir();
+    let text = [("Content-Type", "text/plain")];
+    let write = |query: &str| weir.send("POST", "/api/v1/query/cypher?namespace=other", &text, query.as_bytes()).expect(200);
+    weir.put("/api/v1/namespace/other").expect(201);
+    write("CREATE (:Old)");
+    let mut sockets = [("TextSort", "/api/v1/query?namespace=other"), ("Text", "/api/v2/graph/other/query/ws")]
+        .map(|(sort, path)| (sort, Socket::open(&weir, path).expect("a socket")));
+    let mut editor = Socket::open(&weir, "/api/v1/lsp?namespace=other").expect("a socket");
+    let mut ask = |method: &str| {
+        editor.send(&json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {}}).to_string());
+        editor.expect()
+    };
+    ask("initialize");
+    let mut count = |label: &str| {
+        let query = format!("MATCH (n:{label}) RETURN count(n) AS c");
+        sockets.iter_mut().map(|(sort, socket)| answers(socket, &query, sort)).collect::<Vec<_>>()
+    };
+    assert!(count("Old").iter().all(|said| said[1]["results"] == json!([[1]])));
+    weir.delete("/api/v1/namespace/other").expect(200);
+    for said in count("Old") {
+        let error = said[0]["error"].as_str().unwrap_or_default();
+        assert!(said.len() == 1 && error.contains("'other' does not exist"), "{said:?}");
+    }
+    assert_eq!(ask("textDocument/diagnostic")["error"]["code"], -32803);
+    weir.put("/api/v1/namespace/other").expect(201);
+    write("CREATE (:New)");
+    assert!(count("Old").iter().all(|said| said[1]["results"] == json!([[0]])));
+    assert!(count("New").iter().all(|said| said[1]["results"] == json!([[1]])));
+    // No text is named, which is looked at once the graph is there.
+    assert_eq!(ask("textDocument/diagnostic")["error"]["code"], -32602);
+}
+
 /// RFC 6455, 5.5.1: who is sent a Close sends one.
 #[test]
 fn a_close_is_answered_on_every_socket() {

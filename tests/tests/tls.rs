@@ -55,6 +55,10 @@ fn connection(with_certificate: bool) -> ClientConnection {
 
 /// The first line of an answer, or what went wrong on the way.
 fn ask(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String, String> {
+    whole(address, path, with_certificate).map(|answer| answer.lines().next().unwrap_or_default().to_owned())
+}
+
+fn whole(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String, String> {
     let connection = connection(with_certificate);
     let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
@@ -64,7 +68,7 @@ fn ask(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
         Err(error) if answer.is_empty() => Err(error.to_string()),
-        _ => Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()),
+        _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
     }
 }
 
@@ -76,6 +80,19 @@ fn the_server_speaks_tls() {
     let weir = start(&home, &[]);
     assert_eq!(ask(weir.address(), LIVENESS, false).expect("an answer"), "HTTP/1.1 204 No Content");
     assert!(client::send(weir.address(), "GET", LIVENESS, &[], b"").is_err(), "plain HTTP is not answered");
+    // Browsers that were here come by TLS alone, whatever was answered.
+    for path in [LIVENESS, "/", "/nothing/here"] {
+        let answer = whole(weir.address(), path, false).expect("an answer").to_lowercase();
+        assert!(answer.contains("\r\nstrict-transport-security: max-age=63072000; includesubdomains\r\n"), "{path}: {answer}");
+    }
+    // Who forgets the s is told.
+    let place = format!("localhost:{}", weir.address().port());
+    let output = Command::new(binary()).args(["query", "RETURN 1", "--url", &place]).output().expect("weir runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(3) && said.contains(&format!("does it speak TLS? Give --url https://{place}")),
+        "{said}"
+    );
     assert_eq!(ask(weir.address(), "/api/v2/system/config", false).expect("an answer"), "HTTP/1.1 200 OK");
 }
 

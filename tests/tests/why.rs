@@ -96,6 +96,38 @@ fn where_nothing_matches_the_condition_that_fails_is_told() {
     assert_eq!(fails(json!({"data": {"u": 1, "risk": 100}}))["otherResults"], json!([{"u": 1, "risk": 8}]));
 }
 
+/// Of the others as many as of what is asked for: looking ends when there are enough.
+#[test]
+fn of_what_matches_with_other_values_ten_are_told() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("UNWIND range(60, 71) AS i MATCH (u), (d) WHERE id(u) = i AND id(d) = 2 SET u:User CREATE (u)-[:OWNS]->(d)");
+    let told = |risk: u64| {
+        let answer = ask(&weir, PLACES[0], json!({"data": {"risk": risk}}));
+        let count = |of: &str| answer[of].as_array().map(Vec::len);
+        (count("matches"), count("otherResults"), answer["more"].clone())
+    };
+    assert_eq!(told(100), (Some(0), Some(10), json!(false)));
+    assert_eq!(told(9), (Some(10), None, json!(true)));
+}
+
+/// Of DISTINCT each once, however many matches show it.
+#[test]
+fn what_many_matches_show_is_told_once() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("UNWIND range(60, 71) AS i MATCH (u), (d) WHERE id(u) = i AND id(d) = 2 SET u:User CREATE (u)-[:OWNS]->(d)");
+    weir.rows("MATCH (u), (d) WHERE id(u) = 60 AND id(d) = 3 SET d.risk = 4 CREATE (u)-[:OWNS]->(d)");
+    create(&weir, "risks", "AnyQuery", "MATCH (u:User)-[:OWNS]->(d) RETURN DISTINCT d.risk AS risk");
+    for question in [json!({"data": {"risk": 100}}), json!({"resultId": "00000000-0000-0000-0000-000000000001"})] {
+        let answer = ask(&weir, "/api/v1/query/standing/risks", question);
+        let mut others = answer["otherResults"].as_array().cloned().unwrap_or_default();
+        others.sort_by_key(|other| other["risk"].as_u64());
+        assert_eq!(others, [json!({"risk": 4}), json!({"risk": 9})], "{answer}");
+        assert_eq!(answer["staged"], false, "{answer}");
+    }
+}
+
 #[test]
 fn an_expression_without_a_value_is_told() {
     let home = Home::new();

@@ -194,6 +194,63 @@ fn what_was_not_found_is_told_too() {
     }
 }
 
+/// What a query asks of the graph at last (OPTIONAL MATCH, a property after LIMIT or CALL) is no wall for what is asked for.
+#[test]
+fn values_are_looked_for_below_what_is_asked_for_each_row() {
+    let home = Home::new();
+    let weir = weir(&home);
+    let place = keep(
+        &weir,
+        "no_seven",
+        "MATCH (c:Customer) WHERE NOT EXISTS { (c)-[:PLACED]->(o {sum: 7}) } OPTIONAL MATCH (c)-[:PLACED]->(p) RETURN c.name AS n, p.sum AS s",
+    );
+    let answer = ask(&weir, &place, json!({"data": {"n": "ann"}}));
+    let stop = &answer["whyNot"][0];
+    let told = stop["asked"].as_array().into_iter().flatten().find(|asked| asked["where"].is_string()).expect("a condition");
+    assert_eq!((&answer["matches"], &stop["stage"], &told["holds"]), (&json!([]), &json!("Asked"), &json!(false)), "{answer}");
+    let condition = told["where"].as_str().unwrap_or_default();
+    assert!(condition.contains("NOT EXISTS {") && condition.contains("(o.sum = 7)"), "{answer}");
+    // Nothing that is found later.
+    assert_eq!(stage(&stop["of"][0], "Pattern")["values"], json!({"c": "1", "c.name": "ann"}), "{answer}");
+    // Another value of what is found.
+    let place =
+        keep(&weir, "sums", "MATCH (c:Customer) OPTIONAL MATCH (c)-[:PLACED]->(o:Order) RETURN c.name AS name, o.sum AS sum");
+    let answer = ask(&weir, &place, json!({"data": {"name": "bob", "sum": 6}}));
+    assert_eq!(answer["otherResults"], json!([{"name": "bob", "sum": 1}]), "{answer}");
+    // A property that is read when the rows are chosen.
+    let place = keep(&weir, "first", "MATCH (c:Customer) WITH c ORDER BY c.name LIMIT 1 RETURN c.city AS city, c.name AS name");
+    let answer = ask(&weir, &place, json!({"data": {"name": "bob"}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!((&stop["stage"], &stop["place"], &stop["among"]), (&json!("Window"), &json!(2), &json!(3)), "{answer}");
+    let answer = ask(&weir, &place, json!({"data": {"name": "dan"}}));
+    assert_eq!(answer["whyNot"][0]["fails"], "no match of the pattern has these values", "{answer}");
+    let place = keep(
+        &weir,
+        "most",
+        "MATCH (c:Customer)-[:PLACED]->(o:Order) WITH c, count(o) AS orders ORDER BY orders DESC LIMIT 1 RETURN c.name AS name, orders",
+    );
+    let answer = ask(&weir, &place, json!({"data": {"name": "bob"}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!((&stop["stage"], &stop["place"], &stop["among"]), (&json!("Window"), &json!(2), &json!(2)), "{answer}");
+    // How far those get that have it, though the pattern does not read it.
+    let answer = ask(&weir, &place, json!({"data": {"name": "cid"}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!(stop["fails"], "no edge (c:Customer)-[:PLACED]->(o:Order) at (c:Customer)", "{answer}");
+    assert_eq!(stop["nodes"], json!({"c": "3"}), "{answer}");
+    // A condition on what was counted for each.
+    let place = keep(
+        &weir,
+        "idle",
+        "MATCH (c:Customer) CALL { WITH c MATCH (c)-[:PLACED]->(o) RETURN count(o) AS n } WITH c, n WHERE n = 0 RETURN c.name AS name, n",
+    );
+    assert_eq!(ask(&weir, &place, json!({"data": {"name": "cid"}}))["matches"][0]["data"], json!({"name": "cid", "n": 0}));
+    let answer = ask(&weir, &place, json!({"data": {"name": "bob"}}));
+    let stop = &answer["whyNot"][0];
+    assert!(stop["fails"].as_str().is_some_and(|fails| fails.ends_with(" = 0) does not hold")), "{answer}");
+    let values: Vec<&Json> = stop["values"].as_object().into_iter().flat_map(|values| values.values()).collect();
+    assert_eq!((&stop["stage"], values), (&json!("Filter"), vec![&json!(1)]), "{answer}");
+}
+
 #[test]
 fn orders_unions_and_joins_are_told() {
     let home = Home::new();

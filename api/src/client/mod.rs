@@ -271,7 +271,24 @@ impl Client {
     }
 
     fn unreachable(&self, error: &dyn std::error::Error) -> Problem {
-        Problem::Unreachable(format!("weir at {} cannot be asked: {}", self.url, chain(error)))
+        let reason = chain(error);
+        Problem::Unreachable(format!("weir at {} cannot be asked: {reason}{}", self.url, hint(&self.url, &reason)))
+    }
+}
+
+/// What to do about the mistakes with TLS that are made most, of which the libraries say only what they saw.
+fn hint(url: &str, reason: &str) -> String {
+    // A server that speaks TLS answers plain HTTP with an alert, and closes.
+    let is_no_http =
+        ["invalid HTTP version", "connection closed before message completed"].iter().any(|seen| reason.contains(seen));
+    match url.strip_prefix("http://") {
+        Some(place) if is_no_http => format!("; does it speak TLS? Give --url https://{place}"),
+        _ if reason.contains("CaUsedAsEndEntity") => {
+            "; the certificate that it shows is that of an authority, which no server may show: make one with \
+             basicConstraints=CA:FALSE (docs/configuration.md#tls)"
+                .to_owned()
+        }
+        _ => String::new(),
     }
 }
 
@@ -375,6 +392,17 @@ mod tests {
         assert_eq!(mistake(Some(400)).underlined(), text.replace('^', "^^^^"));
         let plain = Mistake { text: "ArithmeticError".to_owned(), length: Some(3) };
         assert_eq!(plain.underlined(), "ArithmeticError");
+    }
+
+    #[test]
+    fn mistakes_with_tls_have_a_hint() {
+        let plain =
+            hint("http://localhost:8443", "error sending request: client error (SendRequest): invalid HTTP version parsed");
+        assert_eq!(plain, "; does it speak TLS? Give --url https://localhost:8443");
+        let authority = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
+        assert!(hint("https://localhost:8443", authority).contains("basicConstraints=CA:FALSE"));
+        assert_eq!(hint("http://localhost:8080", "tcp connect error: Connection refused (os error 111)"), "");
+        assert_eq!(hint("https://localhost:8443", "connection closed before message completed"), "");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod properties;
 mod settings;
 pub mod show;
 mod values;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ use self::values::{convert, describe, masked, put};
 pub use self::meaning::stores_built_in;
 pub use self::settings::{FileIngest, LogSettings, MemorySettings, Settings, StoreSettings, Told, Webserver};
 pub use self::values::{duration, memory, size, unit_seconds};
+pub use self::variables::unknown_variables;
 
 /// Below each of these the same keys are understood; the later root wins.
 const ROOTS: [&str; 3] = ["quine", "service", ROOT];

@@ -5,12 +5,13 @@
 
 mod generator;
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use serde_json::json;
+use weir_connectors::status_lines;
 use weir_cypher_compiler::{Options, compile};
 use weir_engine::{Graph, Ingester};
 use weir_model::Text;
@@ -94,7 +95,6 @@ fn generate(app: &App, per_second: u32, mut start: Ingester, mut rename: Ingeste
 }
 
 fn introduce(url: Option<&str>) {
-    let mut out = std::io::stdout().lock();
     let page = url.map_or("There is no live page without the web server".to_owned(), |url| format!("The live page is at {url}"));
     let text = format!(
         "\nThe demonstration runs. Processes start, change their names and end; the standing query looks for a document\n\
@@ -102,13 +102,21 @@ fn introduce(url: Option<&str>) {
          {page}. Ctrl-C ends it.\n\n",
         PATTERN.replace(" WHERE", "\n  WHERE").replace(" RETURN", "\n  RETURN")
     );
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = print_above(&text);
+}
+
+/// A recipe that runs beside the demonstration draws its lines on the same terminal.
+fn print_above(text: &str) -> io::Result<()> {
+    status_lines::above(&io::stdout(), || {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    })
 }
 
 /// Prints results as they come. What comes faster than a terminal can show is left to the page.
 async fn print(app: Arc<App>) {
     let mut results = app.live.hub.listen();
-    let colours = std::io::stdout().is_terminal();
+    let colours = io::stdout().is_terminal();
     while let Some(Live { name, data, .. }) = results.recv().await {
         if name != "result" {
             continue;
@@ -119,9 +127,8 @@ async fn print(app: Arc<App>) {
         let data = result["data"].as_object().into_iter().flatten();
         let cells: Vec<String> = data.map(|(key, value)| format!("{key} {}", value.to_string().trim_matches('"'))).collect();
         let line = format!("{}  {sign} {word}  {}", clock::stamp(SystemTime::now()), cells.join("  "));
-        let mut out = std::io::stdout().lock();
-        let written = if colours { writeln!(out, "{colour}{line}\x1b[0m") } else { writeln!(out, "{line}") };
-        if written.and_then(|()| out.flush()).is_err() {
+        let line = if colours { format!("{colour}{line}\x1b[0m\n") } else { format!("{line}\n") };
+        if print_above(&line).is_err() {
             return;
         }
     }

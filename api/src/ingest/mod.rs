@@ -18,7 +18,9 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use weir_connectors::{ConnectorError, SOURCES, SourceConfig, SourceContext, secret};
 use weir_engine::{Engine, Graph};
+use weir_model::Plan;
 use weir_model::lock::lock;
+use weir_model::plan::Operator;
 
 pub use errors::ErrorHandling;
 pub use stream::{Status, Stream};
@@ -52,6 +54,17 @@ pub const WHAT: &str = "ingest stream";
 /// What whoever makes a stream is told whose query does so.
 pub const SCANS: &str =
     "the query of the ingest stream visits every node for each record; give it an anchor: id(n) = idFrom($that.key)";
+
+/// Refuses a command about indexes or rules of expiry where a query runs for each of many: it would do nothing, or fail, for all
+/// but the first.
+pub fn check_no_command(plan: &Plan, whose: &str) -> Result<(), ApiError> {
+    match plan.root {
+        Operator::Schema(_) => Err(ApiError::bad(format!(
+            "The query of {whose} cannot be a command about indexes or rules of expiry; run that once, as a query of its own"
+        ))),
+        _ => Ok(()),
+    }
+}
 
 pub struct Ingests {
     engine: Engine,
@@ -92,6 +105,8 @@ impl Ingests {
         free()?;
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
         let stream = Stream::new(graph, (name, source), definition, (Status::Running, Stored::default()), &self.procedures)?;
+        // Not when it is restored: an earlier version took it, and it is to be seen why its records fail.
+        check_no_command(&stream.query.plan, "an ingest stream")?;
         secret::check(|| stream.config.stored()).map_err(refused)?;
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         stream.errors.check(&stream.source, &*stream.config, stream.graph.ids(), &self.context).map_err(refused)?;

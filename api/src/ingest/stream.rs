@@ -100,6 +100,8 @@ pub struct Stream {
     pub(super) transformation: Transformation,
     pub(super) query: Arc<Prepared>,
     scans: bool,
+    /// It came to its end before weir was started this time.
+    completed_before: bool,
     state: Mutex<State>,
     /// Whether it should end, or pause: then `state` says since when.
     halts: AtomicBool,
@@ -198,6 +200,7 @@ impl Stream {
             tracing::warn!(ingest = name, "{SCANS}");
         }
         let query = graph.prepare(plan);
+        let completed_before = status == Status::Completed;
         let state = State {
             status,
             stopping: None,
@@ -223,6 +226,7 @@ impl Stream {
             transformation,
             query,
             scans,
+            completed_before,
             state: Mutex::new(state),
             halts: AtomicBool::new(false),
             changed: Condvar::new(),
@@ -294,6 +298,11 @@ impl Stream {
     /// Why it has ended.
     pub fn message(&self) -> Option<String> {
         self.lock().message.clone()
+    }
+
+    /// The same, or why it does not get on: what its status tells.
+    pub fn told(&self) -> Option<String> {
+        self.lock().message()
     }
 
     /// The records kept aside but the first ones: number, reason and sample of each.
@@ -378,8 +387,12 @@ impl Stream {
         let mut state = self.lock();
         if state.status.is_terminal() {
             let verb = if running { "resume" } else { "pause" };
-            // A stream that ended on its own is called failed, as clients know it.
-            let ended = if state.status == Status::Terminated { "terminated" } else { "failed" };
+            // A stream that ended on its own is called failed, as clients know it, until weir is started again.
+            let ended = match state.status {
+                Status::Terminated => "terminated",
+                Status::Completed if self.completed_before => "completed",
+                _ => "failed",
+            };
             return Err(ApiError::bad(format!("Cannot {verb} a {ended} ingest.")));
         }
         state.status = if running { Status::Running } else { Status::Paused };

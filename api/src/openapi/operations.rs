@@ -148,6 +148,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "ui::page" => op("live-page", PAGES, "The live page", &[(200, Text("text/html"))]),
         "ui::state" => op("live-state", PAGES, "What the live page begins with", &[(200, Value(of::<LiveState>))]),
         "ui::events" => op("live-events", PAGES, "What the live page is told, as server-sent events", &[(200, Text("text/event-stream"))]),
+        "ui::explorer" => op("explorer", PAGES, "The explorer: the graph, asked and drawn", &[(200, Text("text/html"))]),
+        "ui::explorer_file" => op("explorer-file", PAGES, "A script or the style of the explorer", &[(200, Text("text/javascript"))]).or_as(&["text/css"]),
         "documents::prometheus" => op("prometheus", PAGES, "Figures for Prometheus", &[(200, Text("text/plain"))]),
         "documents::openapi_v1" => op("openapi-v1", PAGES, "The description of v1, in OpenAPI 3.0", &[(200, Value(map::<Json>))]).takes(&[p::RELATIVE]),
         "documents::openapi_preview" => op("openapi-preview", PAGES, "The description of v2 in kebab-case, in OpenAPI 3.1", &[(200, Value(map::<Json>))]).takes(&[p::RELATIVE]),

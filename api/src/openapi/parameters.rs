@@ -176,6 +176,7 @@ pub fn in_path(name: &str) -> Json {
         "name" | "ingestName" | "standingQueryName" => "The name of the resource.",
         "output" | "outputName" => "The name of the output.",
         "namespace" | "graphName" => "The graph; `quine` and `default` are the default one.",
+        "file" => "The name of the file.",
         "context" => "The name of the context.",
         "transformation" => "The name of the transformation.",
         _ => "",

@@ -18,11 +18,11 @@ use weir_connectors::{
 };
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{Cause, Graph, Prepared};
-use weir_model::{IdScheme, Map, NodeId, Place, Position, QueryId, Text, Tick};
+use weir_model::{IdScheme, Map, NodeId, Place, Plan, Position, QueryId, Text, Tick};
 
-use crate::error::{ApiError, chain};
+use crate::error::{ApiError, both, chain};
 use crate::events::Live;
-use crate::ingest::refused;
+use crate::ingest::{check_no_command, refused};
 use crate::procedures::Procedures;
 use crate::wire::letters::Refusals;
 use crate::wire::standing::{CypherOutput, DestinationOutput, Output, Workflow};
@@ -136,6 +136,24 @@ impl Link {
 
     /// One destination of a workflow, behind its query if there is one.
     fn of_workflow(workflow: &Workflow, graph: &Graph, procedures: &Arc<Procedures>) -> Result<Link, ApiError> {
+        let first = workflow.enrichment.as_ref().map(|cypher| {
+            let own = CypherOutput { structure: workflow.structure, and_then: None, ..cypher.clone() };
+            QueryLink::prepare(&own, Generation::V2, graph, procedures)
+        });
+        let (first, mut end) = both(first.transpose(), Link::at_the_end(workflow, graph, procedures))?;
+        let Some(mut first) = first else {
+            if let Link::Query(query) = &mut end {
+                (query.positive_only, query.enriches) = (workflow.only_positive, false);
+            }
+            return Ok(end);
+        };
+        (first.positive_only, first.enriches) = (workflow.only_positive, true);
+        first.next = Some(Box::new(end));
+        Ok(Link::Query(first))
+    }
+
+    /// The destination of a workflow.
+    fn at_the_end(workflow: &Workflow, graph: &Graph, procedures: &Arc<Procedures>) -> Result<Link, ApiError> {
         let mut end = match &*workflow.destination {
             Output::CypherQuery(cypher) => {
                 let cypher = CypherOutput { structure: workflow.envelope(), ..cypher.clone() };
@@ -156,17 +174,7 @@ impl Link {
             }
             form.positive_only |= workflow.only_positive;
         }
-        let Some(cypher) = &workflow.enrichment else {
-            if let Link::Query(query) = &mut end {
-                (query.positive_only, query.enriches) = (workflow.only_positive, false);
-            }
-            return Ok(end);
-        };
-        let own = CypherOutput { structure: workflow.structure, and_then: None, ..cypher.clone() };
-        let mut first = QueryLink::prepare(&own, Generation::V2, graph, procedures)?;
-        (first.positive_only, first.enriches) = (workflow.only_positive, true);
-        first.next = Some(Box::new(end));
-        Ok(Link::Query(first))
+        Ok(end)
     }
 
     /// Whether it begins with a query that changes the graph.
@@ -213,23 +221,19 @@ impl QueryLink {
         graph: &Graph,
         procedures: &Arc<Procedures>,
     ) -> Result<QueryLink, ApiError> {
-        let plan = compile(&cypher.query, &procedures.options(graph, vec![Text::new(&cypher.parameter)]))?;
-        if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
-            let hint = format!("a result is in `${}`", cypher.parameter);
-            return Err(vec![unknown_parameter(&cypher.query, other).with_hint(Some(hint))].into());
-        }
-        if plan.facts.scans && !cypher.allow_all_node_scan {
-            return Err(ApiError::bad(format!(
-                "Cypher query may contain full node scan; re-write without possible full node scan, or pass allowAllNodeScan true. \
-                 The provided query was: {}",
-                cypher.query
-            )));
-        }
-        let next = cypher.and_then.as_deref().map(|next| match next {
-            Output::CypherQuery(next) => QueryLink::prepare(next, generation, graph, procedures).map(Link::Query),
-            other => Link::prepare(other, graph, procedures),
-        });
-        let next = next.transpose()?;
+        let next = || {
+            let next = cypher.and_then.as_deref().map(|next| match next {
+                Output::CypherQuery(next) => QueryLink::prepare(next, generation, graph, procedures).map(Link::Query),
+                other => Link::prepare(other, graph, procedures),
+            });
+            next.transpose()
+        };
+        let plan = QueryLink::plan(cypher, graph, procedures);
+        let (plan, next) = match generation {
+            // Clients of v1 are told the first that is wrong.
+            Generation::V1 => (plan?, next()?),
+            Generation::V2 => both(plan, next())?,
+        };
         let prepared = graph.prepare(plan);
         Ok(QueryLink {
             prepared,
@@ -241,6 +245,24 @@ impl QueryLink {
             parallelism: usize::try_from(cypher.parallelism).unwrap_or(1),
             next: next.map(Box::new),
         })
+    }
+
+    /// Its own query alone.
+    fn plan(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>) -> Result<Plan, ApiError> {
+        let plan = compile(&cypher.query, &procedures.options(graph, vec![Text::new(&cypher.parameter)]))?;
+        if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
+            let hint = format!("a result is in `${}`", cypher.parameter);
+            return Err(vec![unknown_parameter(&cypher.query, other).with_hint(Some(hint))].into());
+        }
+        check_no_command(&plan, "an output")?;
+        if plan.facts.scans && !cypher.allow_all_node_scan {
+            return Err(ApiError::bad(format!(
+                "Cypher query may contain full node scan; re-write without possible full node scan, or pass allowAllNodeScan true. \
+                 The provided query was: {}",
+                cypher.query
+            )));
+        }
+        Ok(plan)
     }
 }
 

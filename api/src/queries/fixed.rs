@@ -31,7 +31,7 @@ impl<'a> Fixed<'a> {
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
         let Fixed { app, graph, at, deadline } = *self;
-        let compiled = app.queries.plans.get(graph, text, || compile(text, &app.procedures.options(graph, Vec::new())))?;
+        let compiled = app.queries.plans.get(graph, text, &[], || compile(text, &app.procedures.options(graph, Vec::new())))?;
         let value = |name: &str| parameters.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone());
         let values = compiled.prepared.plan.parameters.iter().map(|name| value(name).unwrap_or_default()).collect::<Vec<_>>();
         let options = QueryOptions { at, deadline, ..QueryOptions::default() };

@@ -1,13 +1,14 @@
-//! Plans by text, so that a text is compiled once. Parameters are no part of it: their values are given to each run.
+//! Plans by text, so that a text is compiled once. Parameters are no part of it: their values are given to each run. Only a call
+//! that stands alone may go by which of them are given, and these are then a part of its key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use weir_cypher_compiler::Diagnostic;
 use weir_engine::{Graph, Prepared};
-use weir_model::Plan;
 use weir_model::lock::lock;
 use weir_model::plan::Operator;
+use weir_model::{Plan, Text};
 
 /// Texts of a generation; there are two.
 const TEXTS_MAX: usize = 1024;
@@ -34,22 +35,23 @@ struct Generations {
 }
 
 impl Plans {
-    /// The plan of a text in a graph, compiled if it is not there.
+    /// The plan of a text in a graph, compiled if it is not there. `given` are the names of parameters that it goes by.
     pub fn get(
         &self,
         graph: &Graph,
         text: &str,
+        given: &[Text],
         compile: impl FnOnce() -> Result<Plan, Vec<Diagnostic>>,
     ) -> Result<Arc<Compiled>, Vec<Diagnostic>> {
         // A graph that is dropped and made again has another number, and names of its own behind the symbols.
-        let key = format!("{:?} {text}", graph.id());
+        let key = format!("{:?} {given:?} {text}", graph.id());
         if let Some(known) = self.find(&key) {
             return Ok(known);
         }
         let plan = compile()?;
         let quick = is_quick(text, &plan);
         let compiled = Arc::new(Compiled { prepared: graph.prepare(plan), quick });
-        if text.len() <= TEXT_BYTES_MAX {
+        if text.len() + given.iter().map(Text::len).sum::<usize>() <= TEXT_BYTES_MAX {
             self.lock().insert(key, compiled.clone());
         }
         Ok(compiled)
@@ -108,7 +110,7 @@ mod tests {
         let (plans, compiled) = (Plans::default(), Cell::new(0));
         let graph = engine.default_graph();
         let get = |text: &str| {
-            plans.get(&graph, text, || {
+            plans.get(&graph, text, &[], || {
                 compiled.set(compiled.get() + 1);
                 compile(text, &Options::default())
             })
@@ -130,5 +132,32 @@ mod tests {
         let generations = plans.lock();
         let kept = generations.young.len() + generations.old.len();
         assert!(kept <= 2 * TEXTS_MAX, "{kept}");
+    }
+
+    #[test]
+    fn a_call_that_takes_parameters_by_name_has_a_plan_for_those_that_are_given() {
+        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
+        let engine = engine.expect("an engine in memory");
+        let (plans, compiled) = (Plans::default(), Cell::new(0));
+        let graph = engine.default_graph();
+        let text = "CALL int.add";
+        let get = |names: &[&str]| {
+            let given: Vec<Text> = names.iter().copied().map(Text::new).collect();
+            let plan = plans.get(&graph, text, &given, || {
+                compiled.set(compiled.get() + 1);
+                compile(text, &Options { parameters: given.clone(), ..Options::default() })
+            });
+            plan.expect("compiles").prepared.plan.parameters.iter().map(Text::to_string).collect::<Vec<_>>()
+        };
+        for _ in 0..2 {
+            assert_eq!(get(&["key", "node"]), ["key", "node"]);
+            assert_eq!(get(&["add", "key", "node"]), ["add", "key", "node"]);
+        }
+        assert_eq!(compiled.get(), 2);
+        // What is too long to be kept is so with its names.
+        let long = "n".repeat(TEXT_BYTES_MAX);
+        get(&[long.as_str()]);
+        get(&[long.as_str()]);
+        assert_eq!(compiled.get(), 4);
     }
 }

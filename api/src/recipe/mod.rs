@@ -9,11 +9,12 @@ mod progress;
 mod read;
 mod status;
 
+use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
-use weir_connectors::{FilePolicy, HostPolicy, fetch};
+use weir_connectors::{FilePolicy, HostPolicy, fetch, status_lines};
 
 use self::progress::{Watched, watch};
 use self::status::status;
@@ -22,11 +23,15 @@ use crate::error::chain;
 use crate::log::say;
 use crate::standing::Query;
 use crate::temporary::Temporary;
+use crate::terminal::counted;
 use crate::wire::standing::StandingSettings;
 use crate::wire::style::List;
 
 /// What a server may send as a recipe.
 const RECIPE_BYTES_MAX: usize = 4 << 20;
+
+/// What one of them is called, and what several are.
+type Words = [&'static str; 2];
 
 pub struct Recipe {
     pub title: String,
@@ -34,7 +39,7 @@ pub struct Recipe {
     ingests: Vec<(String, Json)>,
     standing: Vec<(String, StandingSettings)>,
     /// What the graph view offers, with words for it.
-    ui: Vec<(List, &'static str, Json)>,
+    ui: Vec<(List, Words, Json)>,
     status_query: Option<String>,
 }
 
@@ -83,13 +88,17 @@ impl Recipe {
 
     /// Starts its parts, queries before streams. What cannot start is said, and the rest runs.
     pub fn start(self, app: &Arc<App>) -> Started {
+        // Results come as soon as the queries are there.
+        if stderr().is_terminal() {
+            status_lines::begin();
+        }
         let graph = app.engine.default_graph();
-        for (kept, words, block) in &self.ui {
+        for (kept, [one, several], block) in &self.ui {
             let count = block.as_array().map_or(0, Vec::len);
             if count > 0 {
                 match app.engine.set_metadata(kept.key(), Some(block.to_string().as_bytes())) {
-                    Ok(()) => say(format_args!("Using {count} {words}")),
-                    Err(error) => say(format_args!("The {words} could not be stored: {error}")),
+                    Ok(()) => say(format_args!("Using {}", counted(count as u64, one, several))),
+                    Err(error) => say(format_args!("The {several} could not be stored: {error}")),
                 }
             }
         }
@@ -122,6 +131,7 @@ impl Started {
     pub fn follow(self, app: &Arc<App>, url: &str) {
         tokio::spawn(watch(app.clone(), self.streams, self.queries));
         if let Some(query) = self.status_query {
+            // The explorer asks what stands in the fragment.
             say(format_args!("Status query URL is {url}#{}", fragment(&query)));
             tokio::spawn(status(app.clone(), query));
         }

@@ -1,11 +1,12 @@
 //! How far the streams and queries of a recipe are: one line a stream when it ends; on a terminal, the state of all of them every
 //! second, with rates, and with a bar where it is known how much there is.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
+use weir_connectors::status_lines;
 
 use crate::app::App;
 use crate::ingest::Stream;
@@ -66,17 +67,15 @@ pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Qu
     let mut stop = app.stopping();
     let mut timer = tokio::time::interval(Duration::from_secs(1));
     let terminal = std::io::stderr().is_terminal();
-    let mut drawn = 0;
     loop {
         tokio::select! {
             _ = timer.tick() => {}
-            _ = stop.wait_for(|stop| *stop) => return,
+            _ = stop.wait_for(|stop| *stop) => {
+                status_lines::leave();
+                return;
+            }
         }
         let mut text = String::new();
-        if drawn > 0 {
-            text.push_str(&format!("\x1b[{drawn}A\x1b[J"));
-        }
-        drawn = 0;
         streams.retain(|watched| {
             let ended = watched.stream.status().is_terminal();
             if ended {
@@ -85,6 +84,7 @@ pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Qu
             }
             !ended
         });
+        let mut lines = String::new();
         if terminal {
             let width = Terminal::of_error().width.unwrap_or(usize::MAX);
             let of_query = |query: &Arc<Query>| {
@@ -93,13 +93,11 @@ pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Qu
             for line in streams.iter().map(Watched::drawn).chain(queries.iter().map(of_query)) {
                 // A line that wraps would be two.
                 let line: String = format!(" | => {line}").chars().take(width).collect();
-                text.push_str(&line);
-                text.push('\n');
-                drawn += 1;
+                lines.push_str(&line);
+                lines.push('\n');
             }
         }
-        let mut out = std::io::stderr().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        status_lines::draw(&text, lines);
         if streams.is_empty() && !terminal {
             return;
         }

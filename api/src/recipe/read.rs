@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::Recipe;
+use super::{Recipe, Words};
 use crate::ingest::refused;
 use crate::openapi::unknown;
 use crate::wire::standing::StandingSettings;
@@ -29,10 +29,10 @@ const FIELDS: &[&str] = &[
 ];
 
 /// Settings of the graph view that a recipe may replace, and where they are stored.
-const UI_BLOCKS: [(&str, List, &str); 3] = [
-    ("nodeAppearances", List::Appearances, "node appearances"),
-    ("quickQueries", List::Quick, "quick queries"),
-    ("sampleQueries", List::Samples, "sample queries"),
+const UI_BLOCKS: [(&str, List, Words); 3] = [
+    ("nodeAppearances", List::Appearances, ["node appearance", "node appearances"]),
+    ("quickQueries", List::Quick, ["quick query", "quick queries"]),
+    ("sampleQueries", List::Samples, ["sample query", "sample queries"]),
 ];
 
 /// Where `$name` stands for a value: fields of sources, and of outputs.

@@ -19,7 +19,6 @@ use crate::queries::fixed::{Fixed, node_id};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 use crate::wire::half_edge::{EdgeDirection, HalfEdge};
-use crate::wire::query::to_value;
 
 const NODE: &str = "MATCH (n) WHERE id(n) = $id RETURN n";
 const OUTGOING: &str = "MATCH (n)-[r]->(m) WHERE id(n) = $id RETURN type(r), id(m)";
@@ -192,7 +191,7 @@ pub async fn edges(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
 /// Sets what is named and leaves the rest.
 pub async fn put(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let place = Place::of(app, &request)?;
-    let body = request.data()?;
+    let (body, values) = request.data_with("properties")?;
     let mut mistakes = Mistakes::default();
     let read = Fields::of(&body, "", &mut mistakes).and_then(|fields| {
         let properties = fields.required("properties", &mut mistakes);
@@ -201,7 +200,7 @@ pub async fn put(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
             mistakes.at(".properties", format!("Got value '{other}' with wrong type, expecting object"));
         }
         let edges = HalfEdge::decode_list(edges, ".edges", place.graph.ids(), &mut mistakes);
-        Some((to_value(properties?), edges?))
+        properties.and(Some((values, edges?)))
     });
     let (properties, edges) = mistakes.or(read).map_err(ApiError::Decode)?;
     changed(move || {
@@ -222,7 +221,7 @@ pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
 
 pub async fn put_property(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let key = Text::new(request.required("key")?);
-    let value = to_value(&request.data()?);
+    let value = request.value()?;
     let place = Place::of(app, &request)?;
     changed(move || place.set(Value::map([(key, value)]))).await
 }

@@ -30,9 +30,9 @@ use std::sync::{Arc, LazyLock};
 
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use warp::http::{self, HeaderMap};
+use warp::http::{self, HeaderMap, HeaderValue};
 use warp::reply::Response;
 use weir_connectors::body::Cut;
 use weir_connectors::charset::Charset;
@@ -137,8 +137,9 @@ impl Route {
 
 /// Takes whatever comes, and answers from the table. What is left of the body was not wanted.
 pub async fn answer(app: Arc<App>, remote: SocketAddr, request: &mut http::Request<Incoming>) -> Response {
-    let family = Family::of(request.uri().path());
-    respond(app, remote, request, family).await.unwrap_or_else(|error| error.into_response(family))
+    let (family, heads) = (Family::of(request.uri().path()), request.method() == Method::HEAD);
+    let response = respond(app, remote, request, family).await.unwrap_or_else(|error| error.into_response(family));
+    if heads { without_body(response) } else { response }
 }
 
 async fn respond(
@@ -147,7 +148,11 @@ async fn respond(
     request: &mut http::Request<Incoming>,
     family: Family,
 ) -> Result<Response, ApiError> {
-    let found = find(request.method(), request.uri().path(), is_asked(request.headers()));
+    let path = request.uri().path();
+    // Pages, documents and figures; what is under /api/ has its own methods.
+    let is_page = request.method() == Method::HEAD && !path.starts_with(API);
+    let method = if is_page { Method::GET } else { request.method().clone() };
+    let found = find(&method, path, is_asked(request.headers()));
     let (route, names) = found.ok_or_else(|| no_route(request, family))?;
     let target = request.uri().path().to_owned();
     let mut span = spans::begin(route, remote, request);
@@ -156,6 +161,15 @@ async fn respond(
     logs::audit(route, remote, &target, response.status());
     spans::end(&mut span, response.status());
     Ok(response)
+}
+
+/// The answer to HEAD: what is known of the body, and nothing of it. Over HTTP/2 nobody else leaves it out.
+fn without_body(response: Response) -> Response {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Response::from_parts(head, Default::default())
 }
 
 async fn handled(
@@ -227,31 +241,45 @@ fn no_route(request: &http::Request<Incoming>, family: Family) -> ApiError {
     const METHODS: &str = "POST, GET, PUT, DELETE";
     let (method, path) = (request.method(), request.uri().path());
     let at = |path: &str| ROUTES.iter().filter(|route| matches(route.path, path).is_some()).collect::<Vec<_>>();
-    if family == Family::V1 && (method == Method::HEAD || method == Method::OPTIONS) {
+    let asks_of_it = method == Method::HEAD || method == Method::OPTIONS;
+    if asks_of_it && path.starts_with(API_V1) {
         return ApiError::Method(METHODS.to_owned());
     }
     let there = at(path);
-    if family.is_v2() && !there.is_empty() {
+    // Elsewhere v1 knows no wrong methods.
+    if (family.is_v2() || asks_of_it) && !there.is_empty() {
         let mut methods: Vec<&str> = there.iter().map(|route| route.method.as_str()).collect();
+        if !path.starts_with(API) {
+            methods.push(Method::HEAD.as_str());
+        }
         methods.sort_unstable();
         methods.dedup();
         return ApiError::Method(methods.join(", "));
     }
+    let gets = method == Method::GET || method == Method::HEAD;
     match path.strip_suffix('/') {
         Some(shorter) if !at(shorter).is_empty() => {
             let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
-            // By which scheme and host it is reached only a proxy knows.
-            ApiError::Moved(format!("{shorter}{query}"))
+            // By which scheme and host it is reached only a proxy knows, and of pages what it puts before them.
+            let to = match shorter.rsplit_once('/') {
+                Some((_, page)) if !path.starts_with(API) => format!("../{page}"),
+                _ => shorter.to_owned(),
+            };
+            ApiError::Moved(to + &query)
         }
         // They begin behind whatever a proxy puts before them.
-        Some(shorter) if method == Method::GET && OTHER_PAGES.contains(&shorter) => ApiError::Elsewhere("../"),
-        None if method == Method::GET && OTHER_PAGES.contains(&path) => ApiError::Elsewhere("./"),
+        Some(shorter) if gets && OTHER_PAGES.contains(&shorter) => ApiError::Elsewhere("../"),
+        None if gets && OTHER_PAGES.contains(&path) => ApiError::Elsewhere("./"),
         _ => ApiError::NoRoute,
     }
 }
 
+/// What is under these is no page.
+const API: &str = "/api/";
+const API_V1: &str = "/api/v1";
+
 /// Where the service that weir is compatible with has its pages: who kept such an address finds the page that there is.
-const OTHER_PAGES: [&str; 5] = ["/home", "/dashboard", "/explorer", "/explorer-settings", "/streams"];
+const OTHER_PAGES: [&str; 4] = ["/home", "/dashboard", "/explorer-settings", "/streams"];
 
 fn content(takes: Takes, family: Family, headers: &HeaderMap) -> Result<Content, ApiError> {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -291,13 +319,30 @@ fn essence(given: &str) -> String {
 }
 
 fn accepts(headers: &HeaderMap, gives: &str) -> bool {
-    let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return true };
+    let lines = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut all = lines.filter(|line| !line.trim().is_empty()).peekable();
+    if gives.is_empty() || all.peek().is_none() {
+        return true;
+    }
+    // Of the ranges that it is in, the narrowest says whether it is wanted.
+    let narrowest = all.flat_map(|ranges| ranges.split(',')).filter_map(|range| preference(range, gives)).max();
+    narrowest.is_some_and(|(_, wanted)| wanted)
+}
+
+/// How narrow a range of `Accept` is, and whether it is wanted, of one that a content type is in.
+fn preference(range: &str, gives: &str) -> Option<(u8, bool)> {
+    let mut parts = range.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
     let family = gives.split('/').next().unwrap_or_default();
-    gives.is_empty()
-        || accept
-            .split(',')
-            .map(|range| range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
-            .any(|range| range == "*/*" || range == gives || range.strip_suffix("/*").is_some_and(|wanted| wanted == family))
+    let narrow = match name.strip_suffix("/*") {
+        _ if name.eq_ignore_ascii_case(gives) => 2,
+        Some(wanted) if wanted.eq_ignore_ascii_case(family) => 1,
+        Some("*") => 0,
+        _ => return None,
+    };
+    let weight = parts.filter_map(|part| part.split_once('=')).find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+    let refused = weight.is_some_and(|(_, weight)| weight.trim().parse::<f32>() == Ok(0.0));
+    Some((narrow, !refused))
 }
 
 async fn read_body(body: &mut Incoming, headers: &HeaderMap, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
@@ -374,6 +419,16 @@ mod tests {
         assert!(accepts(&with("text/html, application/*;q=0.5"), reply::JSON));
         assert!(accepts(&with("*/*"), reply::JSON));
         assert!(!accepts(&with("text/plain"), reply::JSON));
-        assert!(accepts(&with("text/plain"), ""));
+        assert!(accepts(&with("text/plain"), "") && accepts(&HeaderMap::new(), reply::JSON));
+        assert!(accepts(&with(""), reply::JSON), "nothing is said");
+        assert!(!accepts(&with("application/json;q=0"), reply::JSON));
+        assert!(!accepts(&with("*/*, application/json; charset=utf-8; Q=0.000"), reply::JSON));
+        assert!(accepts(&with("*/*;q=0, Application/JSON;q=0.001"), reply::JSON));
+        assert!(!accepts(&with("application/*;q=0, */*"), reply::JSON));
+        let mut several = with("text/plain");
+        several.append(ACCEPT, "text/html, application/json".parse().expect("a header"));
+        assert!(accepts(&several, reply::JSON));
+        several.append(ACCEPT, "application/json;q=0".parse().expect("a header"));
+        assert!(accepts(&several, reply::JSON), "one of two that say the same of it wants it");
     }
 }

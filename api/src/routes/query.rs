@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 use warp::http::StatusCode;
 use weir_cypher_compiler::{
-    Needs, Options, Wanted, compile, draw_standing, explain, explain_noted, explain_operator, needs, unknown_parameter, wanted,
+    Needs, Options, Wanted, begins_with_call, compile, draw_standing, explain, explain_noted, explain_operator, needs,
+    unknown_parameter, wanted,
 };
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{EngineError, Graph, QueryOptions, Ways, Write, Written};
@@ -82,7 +83,8 @@ impl Asked {
         let body = if request.is_text() {
             QueryBody { text: request.text()?.to_owned(), parameters: Vec::new() }
         } else {
-            QueryBody::decode(&request.data()?).map_err(ApiError::Decode)?
+            let (body, parameters) = request.data_with("parameters")?;
+            QueryBody::decode(&body, parameters).map_err(ApiError::Decode)?
         };
         app.queries.check_text(&body.text)?;
         Ok(Asked { body, common, client: request.client(), family: request.family })
@@ -214,7 +216,9 @@ async fn together(asked: &Asked, compiled: &Compiled, parameters: &[Value], shap
 
 /// The plan, with the values of its parameters in its order.
 pub fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Arc<Compiled>, Vec<Value>), ApiError> {
-    let get = || app.queries.plans.get(graph, &body.text, || compile(&body.text, &app.procedures.options(graph, Vec::new())));
+    let given = if begins_with_call(&body.text) { names(body) } else { Vec::new() };
+    let compile = || compile(&body.text, &app.procedures.options(graph, given.clone()));
+    let get = || app.queries.plans.get(graph, &body.text, &given, compile);
     // What is long is kept from the threads that serve connections.
     let compiled = if body.text.len() > plans::TEXT_BYTES_MAX { block_in_place(get) } else { get() }?;
     let names = &compiled.prepared.plan.parameters;
@@ -235,7 +239,14 @@ fn values(plan: &Plan, body: &QueryBody) -> Vec<Value> {
 }
 
 fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {
-    app.procedures.options(graph, body.parameters.iter().map(|(name, _)| name.clone()).collect())
+    app.procedures.options(graph, names(body))
+}
+
+/// The names of the parameters, by the alphabet.
+fn names(body: &QueryBody) -> Vec<Text> {
+    let mut names: Vec<Text> = body.parameters.iter().map(|(name, _)| name.clone()).collect();
+    names.sort_unstable();
+    names
 }
 
 /// One column `plan`, one row: the operators, nested, with the stages of the compiler as text beside the root.
@@ -278,7 +289,7 @@ fn needs_text(needs: &Needs) -> String {
 }
 
 /// As `explanation`, with what each operator did.
-fn profile_of(plan: &Plan, ways: &Ways, profile: &Profile) -> Json {
+pub fn profile_of(plan: &Plan, ways: &Ways, profile: &Profile) -> Json {
     let note = |operator: &Operator| {
         let Counts { rows, facts, time } = profile.of(operator);
         let way = ways.get(&std::ptr::from_ref(operator)).filter(|way| !way.is_empty());

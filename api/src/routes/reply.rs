@@ -13,6 +13,9 @@ use crate::wire::family::Family;
 
 pub const JSON: &str = "application/json";
 
+/// Of the header `Warning`, as proxies refuse answers with long headers. What more there is says the body.
+const WARNING_BYTES_MAX: usize = 4000;
+
 pub enum Reply {
     /// 200 with a value.
     Value(Json),
@@ -34,11 +37,10 @@ impl Reply {
             Reply::Value(value) => json_text(family.body(value).to_string()),
             Reply::Items(items) => json_text(family.items(items).to_string()),
             Reply::Created(value, warnings) => {
-                let texts: Vec<String> =
-                    warnings.iter().map(|warning| format!("199 quine \"{}\"", in_a_header(warning))).collect();
+                let texts = HeaderValue::from_str(&warning_header(&warnings));
                 let body = family.resource(value, warnings).to_string();
                 let mut response = error::response(StatusCode::CREATED, Some(JSON), body);
-                if let Ok(texts) = HeaderValue::from_str(&texts.join(", "))
+                if let Ok(texts) = texts
                     && !texts.is_empty()
                 {
                     response.headers_mut().insert(WARNING, texts);
@@ -54,6 +56,31 @@ impl Reply {
             Reply::Whole(response) => response,
         }
     }
+}
+
+/// The value of the header; empty without warnings.
+fn warning_header(warnings: &[String]) -> String {
+    let mut header = String::new();
+    for (index, warning) in warnings.iter().enumerate() {
+        let next = one_warning(warning);
+        if header.len() + next.len() + 2 > WARNING_BYTES_MAX {
+            add(&mut header, &one_warning(&format!("{} more in the body", warnings.len() - index)));
+            break;
+        }
+        add(&mut header, &next);
+    }
+    header
+}
+
+fn add(header: &mut String, next: &str) {
+    if !header.is_empty() {
+        header.push_str(", ");
+    }
+    header.push_str(next);
+}
+
+fn one_warning(text: &str) -> String {
+    format!("199 quine \"{}\"", in_a_header(text))
 }
 
 /// A text between quotes in a header.
@@ -101,4 +128,27 @@ pub fn document(content_type: &'static str, body: impl Into<String>, keep: Durat
         reply.headers_mut().insert(CACHE_CONTROL, control);
     }
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_warnings_stays_short() {
+        let warned = |warnings: &[String]| {
+            let value = json!({"name": "x"});
+            let response = Reply::Created(value, warnings.to_vec()).into_response(Family::Current);
+            response.headers().get(WARNING).map(|header| header.to_str().expect("a text").to_owned())
+        };
+        assert_eq!(warned(&[]), None);
+        let both = ["one \"quoted\"".to_owned(), "zw\u{f6}lf".to_owned()];
+        assert_eq!(warned(&both).as_deref(), Some("199 quine \"one 'quoted'\", 199 quine \"zw?lf\""));
+        let many: Vec<String> = (0..2000).map(|index| format!("the field `f{index}` is not known, and has no effect")).collect();
+        let header = warned(&many).expect("a header");
+        assert!((3000..=4096).contains(&header.len()), "{}", header.len());
+        let told = header.split(", 199 ").count() - 1;
+        assert!(header.ends_with(&format!("\"{} more in the body\"", 2000 - told)), "{header}");
+        assert_eq!(warned(&["x".repeat(10_000)]).as_deref(), Some("199 quine \"1 more in the body\""));
+    }
 }

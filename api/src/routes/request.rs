@@ -10,7 +10,7 @@ use warp::http::HeaderMap;
 use warp::http::header::USER_AGENT;
 use weir_connectors::body::Cut;
 use weir_engine::Graph;
-use weir_model::{NodeId, Tick};
+use weir_model::{NodeId, Tick, Value};
 
 use crate::app::App;
 use crate::clock;
@@ -20,6 +20,7 @@ use crate::traces::Context;
 use crate::wire::decode;
 use crate::wire::family::{Family, parse_duration};
 use crate::wire::v2::names::no_name;
+use crate::wire::values;
 
 /// Bodies up to this are decoded where connections are served.
 const AT_ONCE_BYTES_MAX: usize = 16 << 10;
@@ -178,7 +179,24 @@ impl Request {
     }
 
     pub fn data(&self) -> Result<Json, ApiError> {
-        let decode = || if self.content == Content::Yaml { decode::yaml(&self.body) } else { decode::json(&self.body) };
+        self.decoded(|| if self.is_yaml() { decode::yaml(&self.body) } else { decode::json(&self.body) })
+    }
+
+    /// The body that is a value of queries.
+    pub fn value(&self) -> Result<Value, ApiError> {
+        self.decoded(|| values::value(&self.body, self.is_yaml()))
+    }
+
+    /// The body, and the object of such values that a field of it is; see `values`.
+    pub fn data_with(&self, field: &str) -> Result<(Json, Value), ApiError> {
+        self.decoded(|| values::body_with(&self.body, self.is_yaml(), field))
+    }
+
+    fn is_yaml(&self) -> bool {
+        self.content == Content::Yaml
+    }
+
+    fn decoded<T>(&self, decode: impl FnOnce() -> Result<T, Vec<String>>) -> Result<T, ApiError> {
         // Large ones take their time, which other connections must not wait for.
         let decoded = if self.body.len() > AT_ONCE_BYTES_MAX { tokio::task::block_in_place(decode) } else { decode() };
         decoded.map_err(ApiError::Decode)
@@ -234,7 +252,12 @@ impl Request {
     /// The graph that the path or `namespace` names, of the one member that there is.
     pub fn graph(&self, app: &App) -> Result<Graph, ApiError> {
         self.check_member()?;
-        app.graph(self.graph_name.as_deref().or_else(|| self.any(&["namespace", "graphName"])))
+        app.graph(self.named_graph())
+    }
+
+    /// Its name, where one is named.
+    pub fn named_graph(&self) -> Option<&str> {
+        self.graph_name.as_deref().or_else(|| self.any(&["namespace", "graphName"]))
     }
 }
 

@@ -22,14 +22,17 @@ use crate::sockets::upload::receive;
 use crate::sockets::{accept, is_handshake, listen, refusal};
 
 pub async fn query(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let graph = request.graph(&app)?;
-    let protocol = Protocol { app, graph, family: request.family, client: request.client() };
+    // One that is not there is told in the handshake.
+    request.graph(&app)?;
+    let graph_name = request.named_graph().map(str::to_owned);
+    let protocol = Protocol { app, graph_name, family: request.family, client: request.client() };
     Ok(Reply::Whole(accept(&request.headers, request.upgrade, |socket| protocol.talk(socket))))
 }
 
 /// What editors ask about texts.
 pub async fn language(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let conversation = Conversation::new(app.clone(), request.graph(&app)?);
+    request.graph(&app)?;
+    let conversation = Conversation::new(app, request.named_graph().map(str::to_owned));
     Ok(Reply::Whole(accept(&request.headers, request.upgrade, |socket| conversation.talk(socket))))
 }
 

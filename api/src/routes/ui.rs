@@ -1,4 +1,5 @@
-//! The live page and what feeds it. The page is one file without anything from elsewhere, so it works offline.
+//! The live page and what feeds it, and the explorer. The live page is one file, the explorer a few that lie beside each other;
+//! neither loads anything from elsewhere, so both work offline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +16,45 @@ use crate::{events, live};
 
 const PAGE: &str = include_str!("../demo/page.html");
 
+const EXPLORER: &str = include_str!("../explorer/page.html");
+
+/// What the page of the explorer asks for, by its name.
+const EXPLORER_FILES: &[(&str, &str)] = &[
+    ("bar.js", include_str!("../explorer/bar.js")),
+    ("canvas.js", include_str!("../explorer/canvas.js")),
+    ("cards.js", include_str!("../explorer/cards.js")),
+    ("dom.js", include_str!("../explorer/dom.js")),
+    ("draw.js", include_str!("../explorer/draw.js")),
+    ("layout.js", include_str!("../explorer/layout.js")),
+    ("main.js", include_str!("../explorer/main.js")),
+    ("panel.js", include_str!("../explorer/panel.js")),
+    ("query.js", include_str!("../explorer/query.js")),
+    ("rules.js", include_str!("../explorer/rules.js")),
+    ("scene.js", include_str!("../explorer/scene.js")),
+    ("style.css", include_str!("../explorer/style.css")),
+    ("values.js", include_str!("../explorer/values.js")),
+];
+
 /// Nothing is loaded from anywhere but this server.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
+/// The same for a page whose scripts and styles are files: nothing that stands in it runs.
+const POLICY_OF_FILES: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
 pub async fn page(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     Ok(Reply::Whole(closed(document("text/html; charset=UTF-8", PAGE, Duration::ZERO))))
+}
+
+pub async fn explorer(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Whole(held(document("text/html; charset=UTF-8", EXPLORER, Duration::ZERO), POLICY_OF_FILES)))
+}
+
+pub async fn explorer_file(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let name = request.name(0);
+    let found = EXPLORER_FILES.iter().find(|(file, _)| *file == name);
+    let (file, text) = *found.ok_or_else(|| ApiError::absent("file", name))?;
+    let content_type = if file.ends_with(".css") { "text/css; charset=UTF-8" } else { "text/javascript; charset=UTF-8" };
+    Ok(Reply::Whole(held(document(content_type, text, Duration::ZERO), POLICY_OF_FILES)))
 }
 
 /// What a browser is shown instead of a page while weir starts; it asks again by itself.
@@ -36,9 +71,13 @@ pub fn starting(reason: &str) -> Response {
 }
 
 /// A page that loads nothing from elsewhere, with headers that hold it to that.
-pub fn closed(mut page: Response) -> Response {
+pub fn closed(page: Response) -> Response {
+    held(page, POLICY)
+}
+
+fn held(mut page: Response, policy: &'static str) -> Response {
     let headers = page.headers_mut();
-    headers.insert("content-security-policy", HeaderValue::from_static(POLICY));
+    headers.insert("content-security-policy", HeaderValue::from_static(policy));
     headers.insert("x-frame-options", HeaderValue::from_static("SAMEORIGIN"));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     page

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use weir_cypher_compiler::nearest;
 
+use crate::clock;
+
 #[derive(Debug, PartialEq)]
 pub enum Command {
     /// `:param name => expression`
@@ -30,7 +32,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     (":param", "NAME => EXPRESSION", "give a parameter a value, which the service computes; `:param NAME` shows it"),
     (":params", "[clear]", "list the parameters, or forget them all"),
     (":namespace", "[NAME]", "ask another namespace; without a name the default one"),
-    (":at", "[MILLIS]", "read the graph as of a past millisecond since 1970; without one the present again"),
+    (":at", "[TIME]", "read the graph as of a past millisecond since 1970 or 2026-11-29T14:09:00Z; alone the present again"),
     (":source", "FILE", "run the statements of a file, up to the first that fails"),
     (":clear", "", "clear the screen"),
     (":help", "", "this list"),
@@ -50,8 +52,25 @@ pub fn help() -> String {
     out
 }
 
+/// What is a command without its colon, too: whoever comes from another shell types it so, and no statement begins with it.
+const BARE: &[(&str, &str)] = &[("quit", ":quit"), ("exit", ":quit"), ("help", ":help")];
+
+/// Whether a text is one for `parse`, and no statement.
+pub fn is_one(text: &str) -> bool {
+    text.trim_start().starts_with(':') || meant(bare(text)).is_some()
+}
+
+fn bare(line: &str) -> &str {
+    line.trim().trim_end_matches(';').trim_end()
+}
+
+fn meant(line: &str) -> Option<&'static str> {
+    BARE.iter().find(|(word, _)| word.eq_ignore_ascii_case(line)).map(|(_, command)| *command)
+}
+
 pub fn parse(line: &str) -> Result<Command, String> {
-    let line = line.trim().trim_end_matches(';').trim_end();
+    let line = bare(line);
+    let line = meant(line).unwrap_or(line);
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     let alone = |command: Command| match rest {
@@ -66,10 +85,7 @@ pub fn parse(line: &str) -> Result<Command, String> {
         ":help" => alone(Command::Help),
         ":namespace" | ":use" => Ok(Command::Namespace(Some(rest.to_owned()).filter(|name| !name.is_empty()))),
         ":at" if rest.is_empty() => Ok(Command::At(None)),
-        ":at" => match rest.parse() {
-            Ok(millis) => Ok(Command::At(Some(millis))),
-            Err(_) => Err(format!(":at takes milliseconds since 1970, not '{rest}'")),
-        },
+        ":at" => clock::read_millis(rest).map(|millis| Command::At(Some(millis))),
         ":source" if rest.is_empty() => Err(":source needs the path of a file".to_owned()),
         ":source" => Ok(Command::Source(PathBuf::from(rest))),
         ":quit" | ":exit" => alone(Command::Quit),
@@ -117,7 +133,14 @@ mod tests {
         assert!(parse(":at noon").is_err_and(|reason| reason.contains("milliseconds")));
         assert_eq!(parse(":namespace a"), Ok(Command::Namespace(Some("a".to_owned()))));
         assert_eq!(parse(":source a b.cypher"), Ok(Command::Source("a b.cypher".into())));
+        assert_eq!(parse(":at 2023-11-14T22:13:20Z;"), Ok(Command::At(Some(1_700_000_000_000))));
         assert_eq!(parse(" :quit ; "), Ok(Command::Quit));
+        for (bare, command) in [("quit", Command::Quit), (" Exit ;\n", Command::Quit), ("help;", Command::Help)] {
+            assert!(is_one(bare) && parse(bare) == Ok(command), "{bare}");
+        }
+        for statement in ["quit now", "help RETURN 1", "RETURN 1\nquit", ""] {
+            assert!(!is_one(statement), "{statement}");
+        }
         for wrong in [":param", ":param x =>", ":param => 1", ":param a b", ":params x", ":source", ":quit now", ":"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

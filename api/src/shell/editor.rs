@@ -15,6 +15,7 @@ use rustyline::{CompletionType, Config, Context, Helper};
 use serde_json::{Map, Value as Json};
 use tokio::runtime::Runtime;
 
+use super::command;
 use super::complete::Completion;
 use super::statement;
 use crate::client::Client;
@@ -117,7 +118,7 @@ impl Validator for Rules {
     /// Enter sends what is whole; else it begins a new line.
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         let text = context.input();
-        let whole = text.trim_start().starts_with(':') || statement::is_blank(statement::split(text).1);
+        let whole = command::is_one(text) || statement::is_blank(statement::split(text).1);
         Ok(if whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }

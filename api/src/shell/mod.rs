@@ -31,6 +31,9 @@ use editor::{Editor, Typed};
 /// A file may run another, to this depth.
 const SOURCE_DEPTH_MAX: usize = 8;
 
+/// How weir says that nothing is written in the past.
+const IN_THE_PAST: &str = "cannot run at a past time";
+
 /// Runs until the user leaves or the input ends.
 pub fn run(target: &Target, url: &str) -> ExitCode {
     let opened = Session::open(target, url);
@@ -99,7 +102,7 @@ impl Session {
 
     /// A command, or statements up to the first that fails.
     fn typed(&mut self, text: &str, editor: &Editor) -> io::Result<Next> {
-        if text.trim_start().starts_with(':') {
+        if command::is_one(text) {
             return self.command(text, 0);
         }
         for statement in statement::split(text).0 {
@@ -131,7 +134,7 @@ impl Session {
     fn script(&mut self, text: &str, depth: usize) -> io::Result<Next> {
         let mut gathered = String::new();
         for line in text.split_inclusive('\n') {
-            if statement::is_blank(&gathered) && line.trim_start().starts_with(':') {
+            if statement::is_blank(&gathered) && command::is_one(line) {
                 gathered.clear();
                 match self.command(line, depth)? {
                     Next::Continue => continue,
@@ -177,7 +180,7 @@ impl Session {
             }
             Some(Err(End::Output(error))) => return Err(error),
             Some(Err(End::Problem(problem))) => {
-                complain(&problem);
+                complain(&self.with_way_back(problem));
                 (Next::Failed, None)
             }
             Some(Ok(())) => {
@@ -191,6 +194,15 @@ impl Session {
                 (Next::Continue, columns.then_some(count))
             }
         })
+    }
+
+    /// weir speaks of the parameter of its API; here a command has set it.
+    fn with_way_back(&self, problem: Problem) -> Problem {
+        let Problem::Refused(mut mistakes) = problem else { return problem };
+        for mistake in mistakes.iter_mut().filter(|mistake| self.client.at.is_some() && mistake.text.contains(IN_THE_PAST)) {
+            mistake.text.push_str(" (`:at` goes back to the present)");
+        }
+        Problem::Refused(mistakes)
     }
 
     fn command(&mut self, line: &str, depth: usize) -> io::Result<Next> {

@@ -16,6 +16,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_cypher_compiler::{Wanted, wanted};
+use weir_engine::evaluate::Profile;
 use weir_engine::{Graph, QueryOptions};
 use weir_model::{Tick, Value};
 
@@ -25,10 +26,11 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::queries::{Client, Compiled, Listed};
 use crate::routes::gremlin::told;
-use crate::routes::query::{compiled, dataflow, explanation};
-use crate::wire::decode::{self, Fields, Mistakes};
+use crate::routes::query::{compiled, dataflow, explanation, profile_of};
+use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
-use crate::wire::query::{Drawn, QueryBody, Shape, piece, to_value};
+use crate::wire::query::{Drawn, QueryBody, Shape, named, piece};
+use crate::wire::values::body_with;
 
 /// A batch is sent when its rows come to so much, however many a client asked for.
 const BATCH_BYTES_MAX: usize = 256 << 10;
@@ -36,10 +38,15 @@ const BATCH_BYTES_MAX: usize = 256 << 10;
 /// Rows and messages that wait for the client.
 const WAITING_MAX: usize = 64;
 
+/// The one column of what EXPLAIN and PROFILE answer.
+const PLAN: &str = "plan";
+
 /// A conversation.
 pub struct Protocol {
     pub app: Arc<App>,
-    pub graph: Graph,
+    /// Of the graph, as the handshake has it. It is looked up for each query: a namespace may be deleted while the socket is
+    /// open, and another one made that is called the same.
+    pub graph_name: Option<String>,
     pub family: Family,
     pub client: Client,
 }
@@ -65,6 +72,8 @@ struct Run {
     at: Option<Tick>,
     batch_max: Option<usize>,
     within: Option<Duration>,
+    /// How it ran is the answer.
+    profiled: bool,
 }
 
 impl Protocol {
@@ -146,19 +155,26 @@ impl Protocol {
     /// Starts a query; its results follow.
     fn run(&self, mut run: Run, running: &mut HashMap<i64, Arc<Listed>>, said: &mpsc::Sender<Said>) -> Result<String, ApiError> {
         self.app.queries.check_text(&run.body.text)?;
+        let graph = self.app.graph(self.graph_name.as_deref())?;
         if run.gremlin {
-            run.body = told(&self.graph, &run.body)?;
+            run.body = told(&graph, &run.body)?;
         }
-        let (wanted, text) = wanted(&run.body.text);
-        run.body.text = text.into_owned();
         let (id, table) = (run.id, run.shape == Shape::Table);
-        if wanted != Wanted::Answer && table {
-            let explained = tokio::task::block_in_place(|| match wanted {
-                Wanted::Dataflow => dataflow(&self.graph, &run.body),
-                _ => explanation(&self.app, &self.graph, &run.body),
+        // Plans are tables. Where nodes or edges are asked for, the word stays in the text, and is refused as over HTTP: without
+        // it the query would run.
+        let mut asked = Wanted::Answer;
+        if table {
+            let (wanted, text) = wanted(&run.body.text);
+            (asked, run.body.text) = (wanted, text.into_owned());
+        }
+        run.profiled = asked == Wanted::Profile;
+        if matches!(asked, Wanted::Plan | Wanted::Dataflow) {
+            let explained = tokio::task::block_in_place(|| match asked {
+                Wanted::Dataflow => dataflow(&graph, &run.body),
+                _ => explanation(&self.app, &graph, &run.body),
             })?;
             let results = json!({"type": "TabularResults", "queryId": id, "columns": explained["columns"], "results": explained["results"]});
-            let started = self.started(id, true, false, table.then(|| vec!["plan".to_owned()]));
+            let started = self.started(id, true, false, Some(vec![PLAN.to_owned()]));
             let said = said.clone();
             tokio::spawn(async move {
                 // A socket that is gone needs no answer.
@@ -167,15 +183,14 @@ impl Protocol {
             });
             return Ok(started);
         }
-        let (compiled, parameters) = compiled(&self.app, &self.graph, &run.body)?;
+        let (compiled, parameters) = compiled(&self.app, &graph, &run.body)?;
         let facts = compiled.prepared.plan.facts;
         self.client.audit(&run.body.text, facts.writes);
-        let columns = table.then(|| compiled.prepared.plan.columns.iter().map(|(name, _)| name.to_string()).collect());
+        let columns = table.then(|| columns(&run, &compiled));
         let started = self.started(id, !facts.writes, facts.scans, columns);
-        let listed = Arc::new(self.app.queries.register.begin(&run.body.text, self.graph.name(), self.client.clone()));
+        let listed = Arc::new(self.app.queries.register.begin(&run.body.text, graph.name(), self.client.clone()));
         running.insert(id, listed.clone());
-        let work =
-            Work { app: self.app.clone(), graph: self.graph.clone(), family: self.family, run, compiled, parameters, listed };
+        let work = Work { app: self.app.clone(), graph, family: self.family, run, compiled, parameters, listed };
         tokio::spawn(work.run(said.clone()));
         Ok(started)
     }
@@ -193,13 +208,13 @@ impl Protocol {
     /// The first mistake is told.
     fn decode(&self, text: &str) -> Result<Asked, String> {
         let first = |mistakes: Vec<String>| mistakes.into_iter().next().unwrap_or_default();
-        let message = decode::json(text.as_bytes()).map_err(first)?;
+        let (message, parameters) = body_with(text.as_bytes(), false, "parameters").map_err(first)?;
         let mut mistakes = Mistakes::default();
-        let asked = self.read(&message, &mut mistakes);
+        let asked = self.read(&message, parameters, &mut mistakes);
         mistakes.or(asked).map_err(first)
     }
 
-    fn read(&self, message: &Json, mistakes: &mut Mistakes) -> Option<Asked> {
+    fn read(&self, message: &Json, parameters: Value, mistakes: &mut Mistakes) -> Option<Asked> {
         let (fields, kind) = Fields::tagged(message, "", mistakes)?;
         let known: &[&str] = match kind {
             "CancelQuery" => &["type", "queryId"],
@@ -247,7 +262,7 @@ impl Protocol {
         let shape = if gremlin && shape == Shape::Table { Shape::Values } else { shape };
         let parameters = match fields.get("parameters") {
             None => Vec::new(),
-            Some(Json::Object(given)) => given.iter().map(|(name, value)| (name.as_str().into(), to_value(value))).collect(),
+            Some(Json::Object(_)) => named(parameters),
             Some(other) => {
                 mistakes.at(".parameters", format!("Got value '{other}' with wrong type, expecting object"));
                 return None;
@@ -282,6 +297,7 @@ impl Protocol {
             at: at.map(|millis: i64| Tick::end_of_millis(millis.max(0) as u64)),
             batch_max: positive("maxResultBatch", mistakes).map(|count| count as usize),
             within: positive("resultsWithinMillis", mistakes).map(Duration::from_millis),
+            profiled: false,
         }))
     }
 }
@@ -359,10 +375,16 @@ impl Work {
     fn query(&self, rows: &mpsc::Sender<String>) -> Result<(), ApiError> {
         let running = &self.listed.running;
         let deadline = Instant::now().checked_add(self.app.queries.settings.time_max);
-        let options = QueryOptions { at: self.run.at, deadline, cancelled: Some(&running.cancelled), ..QueryOptions::default() };
+        let prepared = &self.compiled.prepared;
+        let profile = self.run.profiled.then(|| Profile::new(&prepared.plan));
+        let (at, cancelled) = (self.run.at, Some(&running.cancelled));
+        let options = QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), ..QueryOptions::default() };
         let mut refused = None;
-        let ended = self.graph.query(&self.compiled.prepared, &self.parameters, options, &mut |row| {
+        let ended = self.graph.query(prepared, &self.parameters, options, &mut |row| {
             running.rows.fetch_add(1, Ordering::Relaxed);
+            if self.run.profiled {
+                return ControlFlow::Continue(());
+            }
             match piece(self.run.shape, row, self.graph.ids(), self.family) {
                 Err(reason) => {
                     refused = Some(reason);
@@ -380,9 +402,26 @@ impl Work {
             (_, Some(reason)) => Err(ApiError::Cypher(reason)),
             // The end that was asked for is a success.
             (_, None) if running.is_cancelled() => Ok(()),
-            (ended, None) => ended.map(drop).map_err(|error| self.app.queries.explained(error)),
+            (Err(error), None) => Err(self.app.queries.explained(error)),
+            (Ok(_), None) => {
+                if let Some(profile) = profile {
+                    let ways = self.graph.ways(prepared, &self.parameters);
+                    let plan = profile_of(&prepared.plan, &ways, &profile)["results"][0].take();
+                    // A socket that is gone needs no answer.
+                    let _ = rows.blocking_send(plan.to_string());
+                }
+                Ok(())
+            }
         }
     }
+}
+
+/// The names of those of a table.
+fn columns(run: &Run, compiled: &Compiled) -> Vec<String> {
+    if run.profiled {
+        return vec![PLAN.to_owned()];
+    }
+    compiled.prepared.plan.columns.iter().map(|(name, _)| name.to_string()).collect()
 }
 
 /// What stands around a batch.
@@ -393,10 +432,7 @@ struct Frame {
 impl Frame {
     fn of(run: &Run, compiled: &Compiled) -> Frame {
         let (kind, columns) = match run.shape {
-            Shape::Table => {
-                let names: Vec<&str> = compiled.prepared.plan.columns.iter().map(|(name, _)| name.as_str()).collect();
-                ("TabularResults", format!("\"columns\":{},", json!(names)))
-            }
+            Shape::Table => ("TabularResults", format!("\"columns\":{},", json!(columns(run, compiled)))),
             Shape::Values => ("NonTabularResults", String::new()),
             Shape::Drawing(Drawn::Nodes) => ("NodeResults", String::new()),
             Shape::Drawing(Drawn::Edges) => ("EdgeResults", String::new()),

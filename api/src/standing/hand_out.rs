@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_engine::store::StoreError;
 use weir_engine::{EngineError, ResultBatch};
-use weir_model::{NodeId, Place, QueryId, Tick};
+use weir_model::{Place, QueryId, Tick};
 
 use super::watch::MANY;
 use super::{HOLD, LOOK, Query, WAIT, lock};
 use crate::error::chain;
 use crate::outputs::{Given, Lane, Sent};
-use crate::result_id::result_id;
+use crate::result_id::{result_hash, result_id};
 
 /// How soon the thread sees that a switch to another query has been made.
 const SWITCH_LOOK: Duration = Duration::from_millis(1);
@@ -142,10 +142,9 @@ impl Query {
             return;
         }
         if hashed {
-            // Without the query's own id, which is another in each run: two runs are what the sum is there to compare.
             let (mode, ids) = (self.mode(), self.graph.ids());
-            let id = |result: &Sent| result_id(mode, QueryId(NodeId::default()), &result.data, ids);
-            let sum = sent.iter().map(id).fold(0u64, |sum, id| sum.wrapping_add(id.high ^ id.low));
+            let hash = |result: &Sent| result_hash(mode, &result.data, ids);
+            let sum = sent.iter().map(hash).fold(0u64, u64::wrapping_add);
             self.hash.fetch_add(sum, Ordering::Relaxed);
         }
         self.meter.mark(sent.len() as u64);
@@ -213,6 +212,8 @@ fn in_pieces(results: impl Iterator<Item = Sent>, upper: Tick, mut each: impl Fn
 
 #[cfg(test)]
 mod tests {
+    use weir_model::NodeId;
+
     use super::*;
 
     /// How many results are in each piece, and where it ends.

@@ -17,7 +17,7 @@ use weir_engine::{Engine, Graph, RESULTS_WAITING_MAX, Row, Standing, StandingQue
 use weir_model::lock::{lock, read, write};
 use weir_model::{IdScheme, NodeId, Plan, QueryId, Text, Tick};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, both};
 use crate::live::LiveState;
 use crate::meter::Meter;
 use crate::outputs::{Figures, Hubs, Lane, Link, Opened, RunningOutput, check_secrets};
@@ -108,8 +108,11 @@ impl StandingQueries {
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
     /// nobody was told that it exists.
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings, asked: bool) -> Result<Arc<Query>, ApiError> {
-        self.procedures.check_text(&settings.pattern.query)?;
-        let plan = compiled(graph, &mut settings.pattern)?.plan;
+        let checked = self.procedures.check_text(&settings.pattern.query);
+        let plan = match checked.and_then(|()| compiled(graph, &mut settings.pattern)) {
+            Ok(compiled) => compiled.plan,
+            Err(error) => return Err(self.with_outputs(error, graph, &settings.outputs)),
+        };
         let links = self.links(graph, &[], &settings.outputs)?;
         let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
@@ -175,6 +178,28 @@ impl StandingQueries {
         there: &[(String, Output)],
         new: &[(String, Output)],
     ) -> Result<Vec<(String, Link)>, ApiError> {
+        let (links, problems) = self.looked_at(graph, there, new)?;
+        together(problems).map_or(Ok(links), Err)
+    }
+
+    /// What is wrong with a pattern, with what is wrong with the workflows beside it.
+    fn with_outputs(&self, error: ApiError, graph: &Graph, outputs: &[(String, Output)]) -> ApiError {
+        // Clients of v1 are told the first that is wrong.
+        if !error.is_of_request() || outputs.iter().all(|(_, output)| output.workflow().is_none()) {
+            return error;
+        }
+        let problems = self.looked_at(graph, &[], outputs).map_or_else(|_| Vec::new(), |(_, problems)| problems);
+        let told = told(&problems);
+        if told.is_empty() { error } else { ApiError::Bad([error.reasons(), told].concat()) }
+    }
+
+    /// Those of the outputs with which nothing is wrong, and what is wrong with the others.
+    fn looked_at<'o>(
+        &self,
+        graph: &Graph,
+        there: &[(String, Output)],
+        new: &'o [(String, Output)],
+    ) -> Result<LookedAt<'o>, ApiError> {
         let (mut links, mut problems) = (Vec::new(), Vec::new());
         for (index, (name, output)) in new.iter().enumerate() {
             let error = match self.link(graph, there, new, index) {
@@ -184,15 +209,14 @@ impl StandingQueries {
                 }
                 Err(error) => error,
             };
-            let is_of_request = matches!(error, ApiError::Bad(_) | ApiError::Decode(_) | ApiError::Query(_));
-            match output.workflow().filter(|_| is_of_request) {
+            match output.workflow().filter(|_| error.is_of_request()) {
                 Some(workflow) => problems.push(Problem { name, workflow, error }),
                 // Clients of v1 are told the first. What is no mistake of the request says nothing of what is.
                 None if problems.is_empty() => return Err(error),
                 None => break,
             }
         }
-        together(problems).map_or(Ok(links), Err)
+        Ok((links, problems))
     }
 
     /// One of the new outputs.
@@ -209,8 +233,12 @@ impl StandingQueries {
             return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
         }
         output.texts().into_iter().try_for_each(|text| self.procedures.check_text(text))?;
-        check_secrets(output)?;
-        let link = Link::prepare(output, graph, &self.procedures)?;
+        let prepare = || Link::prepare(output, graph, &self.procedures);
+        let link = match output.workflow() {
+            Some(_) => both(check_secrets(output), prepare())?.1,
+            // Clients of v1 are told the first that is wrong.
+            None => check_secrets(output).and_then(|()| prepare())?,
+        };
         let is_part = |other: &Output| other.workflow().is_some() && other.workflow() == output.workflow();
         let parts = new.iter().filter(|(_, other)| is_part(other)).count();
         if parts > 1 && link.writes() {
@@ -250,6 +278,8 @@ impl StandingQueries {
         let id = stored["id"].as_str().and_then(|text| IdScheme::Uuid.parse(text));
         let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
         let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Decode)?;
+        let columns = stored["columns"].as_array().into_iter().flatten();
+        settings.pattern.columns = columns.filter_map(Json::as_str).map(Text::new).collect();
         let plan = compiled(graph, &mut settings.pattern)?.plan;
         let changes = stored["changes"].as_object().into_iter().flatten();
         let changes = changes.filter_map(|(output, count)| Some((output.clone(), count.as_u64()?))).collect();
@@ -466,6 +496,9 @@ impl StandingQueries {
         if !changes.is_empty() {
             stored["changes"] = json!(changes);
         }
+        if !settings.pattern.columns.is_empty() {
+            stored["columns"] = settings.pattern.columns.iter().map(|name| name.as_str()).collect();
+        }
         Ok(self.engine.set_metadata(&key(graph, name), Some(stored.to_string().as_bytes()))?)
     }
 }
@@ -477,16 +510,27 @@ struct Problem<'a> {
     error: ApiError,
 }
 
+/// Outputs with which nothing is wrong, and what is wrong with others.
+type LookedAt<'a> = (Vec<(String, Link)>, Vec<Problem<'a>>);
+
 /// All that is wrong with the workflows of a request; none where nothing is. One problem alone is told as it is, also where
 /// several destinations share it.
 fn together(problems: Vec<Problem<'_>>) -> Option<ApiError> {
-    let reasons = |error: &ApiError| match error {
-        ApiError::Bad(reasons) | ApiError::Decode(reasons) => reasons.clone(),
-        other => vec![other.to_string()],
-    };
+    let all = told(&problems);
+    let are_unreadable = problems.iter().all(|problem| matches!(problem.error, ApiError::Decode(_)));
+    let first = problems.into_iter().next()?.error;
+    Some(match (first.reasons().len() == all.len(), are_unreadable) {
+        (true, _) => first,
+        (false, true) => ApiError::Decode(all),
+        (false, false) => ApiError::Bad(all),
+    })
+}
+
+/// Each of the problems once, by the workflow.
+fn told(problems: &[Problem<'_>]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    for Problem { name, workflow, error } in &problems {
-        for reason in reasons(error) {
+    for Problem { name, workflow, error } in problems {
+        for reason in error.reasons() {
             // The names of further destinations are weir's own.
             let reason = reason.replace(&format!("'{name}'"), &format!("'{workflow}'"));
             let told = format!("The output '{workflow}': {reason}");
@@ -495,13 +539,7 @@ fn together(problems: Vec<Problem<'_>>) -> Option<ApiError> {
             }
         }
     }
-    let are_unreadable = problems.iter().all(|problem| matches!(problem.error, ApiError::Decode(_)));
-    let first = problems.into_iter().next()?.error;
-    Some(match (reasons(&first).len() == all.len(), are_unreadable) {
-        (true, _) => first,
-        (false, true) => ApiError::Decode(all),
-        (false, false) => ApiError::Bad(all),
-    })
+    all
 }
 
 /// How a query comes to be here.
@@ -701,21 +739,34 @@ impl Query {
 
 /// The plan of a text that names no mode.
 pub fn compiled_text(graph: &Graph, text: &str) -> Result<StandingPlan, ApiError> {
-    compiled(graph, &mut PatternSettings { query: text.to_owned(), mode: Mode::DistinctId, mode_given: false })
+    let (query, mode) = (text.to_owned(), Mode::DistinctId);
+    compiled(graph, &mut PatternSettings { query, mode, mode_given: false, columns: Vec::new() })
 }
 
 /// The plan in the mode that was asked for. Where none was, and the usual one takes no such text, any query that reads is taken.
 fn compiled(graph: &Graph, pattern: &mut PatternSettings) -> Result<StandingPlan, ApiError> {
     let options = Options { ids: graph.ids(), ..Options::default() };
     let compile = |mode: Mode| compile_standing(&pattern.query, mode.of_compiler(), &options);
-    match compile(pattern.mode) {
+    let mut standing = match compile(pattern.mode) {
         Err(_) if !pattern.mode_given => {
             let standing = compile(Mode::AnyQuery)?;
             pattern.mode = Mode::AnyQuery;
-            Ok(standing)
+            standing
         }
-        compiled => Ok(compiled?),
+        compiled => compiled?,
+    };
+    if let Some(columns) = in_order(&standing.plan.columns, &pattern.columns) {
+        standing.plan.columns = columns;
     }
+    Ok(standing)
+}
+
+/// Columns in the order of these names. None where they are not the same.
+fn in_order<T: Clone>(columns: &[(Text, T)], names: &[Text]) -> Option<Vec<(Text, T)>> {
+    if columns.len() != names.len() {
+        return None;
+    }
+    names.iter().map(|name| columns.iter().find(|(other, _)| other == name).cloned()).collect()
 }
 
 /// A random UUID whatever the scheme of the graph's own ids is.

@@ -16,7 +16,7 @@ use weir_engine::{EngineError, Standing, StandingQuery, Start};
 use weir_model::lock::write;
 use weir_model::{QueryId, Text, Tick};
 
-use super::{HOLD, Query, StandingQueries, compiled, fresh_query_id, lock};
+use super::{HOLD, Query, StandingQueries, compiled, fresh_query_id, in_order, lock};
 use crate::error::ApiError;
 use crate::wire::standing::{PatternSettings, StandingSettings};
 
@@ -40,9 +40,16 @@ impl StandingQueries {
     /// Gives a query another pattern. Returns when the switch is done.
     pub fn replace(&self, query: &Arc<Query>, mut pattern: PatternSettings, cancellations: Option<bool>) -> Result<(), ApiError> {
         self.procedures.check_text(&pattern.query)?;
-        let plan = compiled(&query.graph, &mut pattern)?;
+        let mut plan = compiled(&query.graph, &mut pattern)?;
         let before = query.settings();
         let old = compiled(&query.graph, &mut before.pattern.clone())?;
+        // Rows are compared, and their ids are made, by the places of their values.
+        let names: Vec<Text> = old.plan.columns.iter().map(|(name, _)| name.clone()).collect();
+        let has_them_so = plan.plan.columns.iter().map(|(name, _)| name).eq(&names);
+        if let Some(columns) = in_order(&plan.plan.columns, &names).filter(|_| !has_them_so) {
+            plan.plan.columns = columns;
+            pattern.columns = names;
+        }
         let mut settings = StandingSettings { pattern, ..before };
         settings.include_cancellations = cancellations.unwrap_or(settings.include_cancellations);
         let successor = {

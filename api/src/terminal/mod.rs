@@ -69,6 +69,11 @@ impl Terminal {
     }
 }
 
+/// How many there are, of what.
+pub fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 /// Text of unknown origin without what would steer the terminal.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if cell::steers(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
@@ -92,6 +97,11 @@ fn width(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::client::Mistake;
+
+    #[test]
+    fn one_is_not_several() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "entry", "entries")), ["0 entries", "1 entry", "2 entries"]);
+    }
 
     #[test]
     fn errors_are_coloured_where_wanted() {

@@ -31,6 +31,7 @@ use crate::clock;
 use crate::config::Settings;
 use crate::error::chain;
 use crate::queries::plans::is_quick;
+use crate::terminal::counted;
 use crate::tools::open_and_tell;
 use lines::Line;
 
@@ -138,8 +139,11 @@ impl Moved {
 
     fn shown(&self) -> String {
         match self.statements {
-            0 => format!("{} nodes and {} relationships", self.nodes, self.relationships),
-            statements => format!("{statements} statements"),
+            0 => {
+                let relationships = counted(self.relationships, "relationship", "relationships");
+                format!("{} and {relationships}", counted(self.nodes, "node", "nodes"))
+            }
+            statements => counted(statements, "statement", "statements"),
         }
     }
 }

@@ -11,7 +11,7 @@ use weir_model::plan::Slot;
 use weir_model::{Map, NodeId, Tick, Value};
 
 use super::staged::failed;
-use super::{Question, SHOWN_MAX, when};
+use super::{Others, Question, when};
 use crate::error::ApiError;
 
 /// What an id says.
@@ -19,7 +19,7 @@ pub enum ById {
     /// The result has these values, if it is there.
     Is(JsonMap<String, Json>),
     /// No row of the answer has it, or there was no time to look at all of them; some that have others.
-    NoRow { at: Tick, gave_up: bool, others: Vec<Json> },
+    NoRow { at: Tick, gave_up: bool, others: Others },
     /// Nothing that narrows: no id is asked for, nothing matches, or the whole answer has to be worked out to find it.
     Nothing,
 }
@@ -37,7 +37,7 @@ impl Question<'_> {
             let (moment, at) = self.graph.moment(at)?;
             let by_node = self.by_node(&staged, column, id, moment.view(), at);
             let found = match (by_node, whole) {
-                (Some(sought), _) => Some((sought, Vec::new())),
+                (Some(sought), _) => Some((sought, Others::default())),
                 (None, Some(_)) => None,
                 (None, None) => Some(self.by_row(&staged, column, id, moment.view(), at)),
             };
@@ -53,7 +53,7 @@ impl Question<'_> {
         }
     }
 
-    fn said(&self, sought: Sought<Map>, at: Tick, others: Vec<Json>) -> ById {
+    fn said(&self, sought: Sought<Map>, at: Tick, others: Others) -> ById {
         match sought.found.map(|values| self.json(&values)) {
             Some(Json::Object(data)) => ById::Is(data),
             _ => ById::NoRow { at, gave_up: sought.gave_up, others },
@@ -61,14 +61,13 @@ impl Question<'_> {
     }
 
     /// Among the rows of the answer, which fall apart into those of the nodes that a column shows; and some that have other ids.
-    fn by_row(&self, staged: &Staged<'_>, column: Slot, id: NodeId, view: &dyn View, at: Tick) -> (Sought<Map>, Vec<Json>) {
-        let others = RefCell::new(Vec::new());
+    fn by_row(&self, staged: &Staged<'_>, column: Slot, id: NodeId, view: &dyn View, at: Tick) -> (Sought<Map>, Others) {
+        let others = RefCell::new(Others::default());
         let is_meant = |row: &Row| {
             let values = self.columns(row);
             let is_it = self.result_id(&values) == id;
-            let mut others = others.borrow_mut();
-            if !is_it && others.len() < SHOWN_MAX {
-                others.push(self.json(&values));
+            if !is_it {
+                others.borrow_mut().add(|| values);
             }
             is_it
         };
@@ -78,20 +77,18 @@ impl Question<'_> {
 
     /// Where each match of the pattern is a row: no stage has to be worked out, and nothing behind the first that has the id.
     fn by_match(&self, origin: &Origin<'_>, id: NodeId, at: Option<Tick>) -> Result<ById, ApiError> {
-        let (mut found, mut others) = (None, Vec::new());
+        let (mut found, mut others) = (None, Others::default());
         let looked = self.graph.why(origin, &[], &[], (Patience::Time, deadline()), at, &mut |made| {
             let values = self.values(origin, made);
             if self.result_id(&values) == id {
                 found = Some(values);
                 return ControlFlow::Break(());
             }
-            if others.len() < SHOWN_MAX {
-                others.push(self.json(&values));
-            }
+            others.add(|| values);
             ControlFlow::Continue(())
         })?;
         // Where nothing matches at all, it is told how far the pattern gets.
-        if found.is_none() && others.is_empty() && !looked.gave_up {
+        if found.is_none() && others.came == 0 && !looked.gave_up {
             return Ok(ById::Nothing);
         }
         let gave_up = found.is_none() && looked.gave_up;
@@ -107,13 +104,13 @@ impl Question<'_> {
         Some(Sought { found: found.map(row), gave_up })
     }
 
-    pub fn no_row(&self, at: Tick, is_staged: bool, gave_up: bool, others: Vec<Json>) -> Json {
+    pub fn no_row(&self, at: Tick, is_staged: bool, gave_up: bool, others: &Others) -> Json {
         let mut answer = json!({"moment": when(at), "matches": [], "more": false, "staged": is_staged, "gaveUp": gave_up});
         answer["whyNot"] = match gave_up {
             true => json!([]),
             false => json!([{"fails": "no row of the answer has this id", "values": {}}]),
         };
-        answer["otherResults"] = others.into();
+        answer["otherResults"] = self.shown(others);
         answer
     }
 }

@@ -31,6 +31,9 @@ use crate::wire::standing::Mode;
 /// Ways to a result that are told, and results besides those that were asked for.
 const SHOWN_MAX: usize = 10;
 
+/// Of so many others it is looked whether they show something new.
+const OTHERS_MAX: usize = 1000;
+
 /// What is asked about: results with these values, with this id, or with these nodes, by the names of variables.
 #[derive(Clone, Default, Debug)]
 pub struct Asked {
@@ -82,7 +85,7 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
             let asked = Asked { data: Some(data), ..question.asked };
             Question { asked, ..question }.answer(&origins, is_staged, at)
         }
-        ById::NoRow { at, gave_up, others } => Ok(question.no_row(at, is_staged, gave_up, others)),
+        ById::NoRow { at, gave_up, others } => Ok(question.no_row(at, is_staged, gave_up, &others)),
         ById::Nothing => question.answer(&origins, is_staged, at),
     }
 }
@@ -102,7 +105,32 @@ struct Question<'a> {
 #[derive(Default)]
 struct Matches {
     made: Vec<Made>,
-    others: Vec<Json>,
+    others: Others,
+}
+
+/// Some of what has other values than those that are meant. Matches that show the same are told once.
+#[derive(Clone, Default)]
+struct Others {
+    values: Vec<Map>,
+    /// How many there were.
+    came: usize,
+}
+
+impl Others {
+    fn add(&mut self, values: impl FnOnce() -> Map) {
+        if self.are_enough() {
+            return;
+        }
+        self.came += 1;
+        let values = values();
+        if !self.values.contains(&values) {
+            self.values.push(values);
+        }
+    }
+
+    fn are_enough(&self) -> bool {
+        self.values.len() == SHOWN_MAX || self.came == OTHERS_MAX
+    }
 }
 
 impl Question<'_> {
@@ -122,14 +150,14 @@ impl Question<'_> {
             let fits: Vec<_> = asked.iter().map(|(_, wanted)| move |value: &Value| self.shows(value, wanted)).collect();
             let wanted: Vec<Wanted<'_>> =
                 asked.iter().zip(&fits).map(|((expr, _), fits)| (expr.clone(), fits as Fits<'_>)).collect();
-            let others_before = seen.others.len();
-            let mut looked = self.look(origin, &given, &wanted, bounds, at, &mut seen)?;
+            let others_before = seen.others.clone();
+            let mut looked = self.look(origin, &given, Some(&wanted), bounds, at, &mut seen)?;
             let mut halves = std::mem::take(&mut looked.reached);
             gave_up |= looked.gave_up;
             // What is meant is not there; what is, with other values.
             if !wanted.is_empty() && seen.made.is_empty() {
-                seen.others.truncate(others_before);
-                looked = self.look(origin, &given, &[], bounds, at, &mut seen)?;
+                seen.others = others_before;
+                looked = self.look(origin, &given, None, bounds, at, &mut seen)?;
                 gave_up |= looked.gave_up;
                 if halves.is_empty() {
                     halves = std::mem::take(&mut looked.reached);
@@ -155,30 +183,30 @@ impl Question<'_> {
             json!({"moment": when(moment), "matches": matches, "more": more, "staged": is_staged, "gaveUp": gave_up});
         if answer["matches"].as_array().is_some_and(Vec::is_empty) {
             answer["whyNot"] = reached.into();
-            answer["otherResults"] = seen.others.into();
+            answer["otherResults"] = self.shown(&seen.others);
         }
         Ok(answer)
     }
 
-    /// Looks for matches of a pattern. Where it was looked for what is wanted before, without success, it is looked for others
-    /// alone, of which some are enough.
+    /// Looks for matches of a pattern. `wanted` is none where it was looked for that before, without success: then it is looked
+    /// for others alone, of which some are enough.
     fn look(
         &self,
         origin: &Origin<'_>,
         given: &[(usize, NodeId)],
-        wanted: &[Wanted<'_>],
+        wanted: Option<&[Wanted<'_>]>,
         bounds: (Patience, Instant),
         at: Option<Tick>,
         seen: &mut Matches,
     ) -> Result<Looked, ApiError> {
-        let others_alone = wanted.is_empty() && !self.wanted(origin).is_empty();
-        let looked = self.graph.why(origin, given, wanted, bounds, at, &mut |one| {
+        let others_alone = wanted.is_none();
+        let looked = self.graph.why(origin, given, wanted.unwrap_or_default(), bounds, at, &mut |one| {
             if self.is_meant(origin, one) {
                 seen.made.push(one.clone());
-            } else if seen.others.len() < SHOWN_MAX {
-                seen.others.push(self.data(origin, one));
+            } else {
+                seen.others.add(|| self.values(origin, one));
             }
-            let is_enough = others_alone && seen.made.is_empty() && seen.others.len() == SHOWN_MAX;
+            let is_enough = others_alone && seen.made.is_empty() && seen.others.are_enough();
             if seen.made.len() <= SHOWN_MAX && !is_enough { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         Ok(looked)
@@ -277,8 +305,8 @@ impl Question<'_> {
         columns.map(|(name, slot)| (name.clone(), made.row.get(slot.0 as usize).cloned().unwrap_or_default())).collect()
     }
 
-    fn data(&self, origin: &Origin<'_>, made: &Made) -> Json {
-        self.json(&self.values(origin, made))
+    fn shown(&self, others: &Others) -> Json {
+        others.values.iter().map(|values| self.json(values)).collect()
     }
 
     fn json(&self, values: &Map) -> Json {

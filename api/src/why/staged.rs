@@ -13,7 +13,7 @@ use weir_engine::{EngineError, Moment, Row};
 use weir_model::plan::Slot;
 use weir_model::{EdgeKey, Expr, NodeId, Tick, Value};
 
-use super::{Question, SHOWN_MAX, record_json, when};
+use super::{Others, Question, SHOWN_MAX, record_json, when};
 use crate::error::ApiError;
 
 /// Of many rows that became one so many are told, and of the facts that were read for a row.
@@ -124,7 +124,8 @@ impl Telling<'_> {
             nodes: given.collect(),
             rows,
         };
-        let found = self.worked.find(question.graph, self.staged, &meant);
+        let found = self.worked.find(question.graph, self.staged, &meant, self.view);
+        self.is_late();
         // Equal rows are one result, as often as they are there.
         let mut results: BTreeMap<&Row, Vec<u32>> = BTreeMap::new();
         for number in &found.rows {
@@ -168,15 +169,12 @@ impl Telling<'_> {
         let nothing_is_known = why_not.is_empty() && found.others.is_empty();
         let all = 0..self.worked.rows().len() as u32;
         let others: Vec<u32> = if nothing_is_known { all.take(SHOWN_MAX).collect() } else { found.others };
-        let mut shown: Vec<Json> = Vec::new();
+        let mut shown = Others::default();
         for number in others {
-            let data = question.json(&question.columns(&self.worked.rows()[number as usize].0));
-            if shown.len() < SHOWN_MAX && !shown.contains(&data) {
-                shown.push(data);
-            }
+            shown.add(|| question.columns(&self.worked.rows()[number as usize].0));
         }
         answer["whyNot"] = why_not.into();
-        answer["otherResults"] = shown.into();
+        answer["otherResults"] = question.shown(&shown);
         answer["gaveUp"] = self.gave_up.get().into();
         Ok(answer)
     }

@@ -3,7 +3,10 @@
 //! Does not know any particular body.
 
 use std::borrow::Cow;
+use std::fmt;
 
+use serde::de::value::{I128Deserializer, U128Deserializer};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map as JsonMap, Value as Json};
 use weir_connectors::config::wrong_type;
 
@@ -30,7 +33,7 @@ impl Mistakes {
 /// JSON text, with the parser's complaint as clients know it. Numbers too large for 64 bits become floats.
 pub fn json(text: &[u8]) -> Result<Json, Vec<String>> {
     let text = &*unmarked(text);
-    serde_json::from_slice(text).map_err(|error| no_json(text, &error))
+    serde_json::from_slice(text).map(|Finite(value)| value).map_err(|error| no_json(text, &error))
 }
 
 fn no_json(text: &[u8], error: &serde_json::Error) -> Vec<String> {
@@ -45,7 +48,7 @@ fn no_json(text: &[u8], error: &serde_json::Error) -> Vec<String> {
 }
 
 /// The text in UTF-8, without the mark that some editors put before it.
-fn unmarked(text: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn unmarked(text: &[u8]) -> Cow<'_, [u8]> {
     let recoded = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
         Cow::Owned(String::from_utf16_lossy(&units).into_bytes())
@@ -83,7 +86,7 @@ pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     let text = &*unmarked(text);
     if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
         match serde_json::from_slice(text) {
-            Ok(value) => return Ok(value),
+            Ok(Finite(value)) => return Ok(value),
             Err(error) if has_no_value(&error) => return Err(no_json(text, &error)),
             Err(_) => {}
         }
@@ -105,9 +108,103 @@ pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Err(vec!["ParsingFailure: exhausted input".to_owned()]);
     }
-    let mut value: Json = serde_yaml_ng::from_slice(text).map_err(|error| vec![format!("ParsingFailure: {error}")])?;
+    let read = serde_yaml_ng::from_slice(text).map_err(|error| vec![format!("ParsingFailure: {error}")]);
+    let Finite(mut value) = read?;
     merge(&mut value);
     Ok(value)
+}
+
+/// What YAML and JSON have in common. YAML has numbers that are none (`.inf`, `.nan`), of which JSON makes null without a word.
+/// And with its feature `raw_value` serde_json takes an object with one key of its own for the text of another value, which may
+/// have such an object in it: so bodies could be nested deeper than it allows otherwise. Here no key is special.
+pub(super) struct Finite(pub(super) Json);
+
+impl<'de> Deserialize<'de> for Finite {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Finite, D::Error> {
+        deserializer.deserialize_any(Reads)
+    }
+}
+
+/// As JSON is read otherwise.
+struct Reads;
+
+impl<'de> Visitor<'de> for Reads {
+    type Value = Finite;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any valid JSON value")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Finite, E> {
+        Ok(Finite(value.into()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Finite, E> {
+        Ok(Finite(value.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Finite, E> {
+        Ok(Finite(value.into()))
+    }
+
+    fn visit_i128<E: de::Error>(self, value: i128) -> Result<Finite, E> {
+        Json::deserialize(I128Deserializer::new(value)).map(Finite)
+    }
+
+    fn visit_u128<E: de::Error>(self, value: u128) -> Result<Finite, E> {
+        Json::deserialize(U128Deserializer::new(value)).map(Finite)
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Finite, E> {
+        let number = serde_json::Number::from_f64(value);
+        let refused = || format!("{} is no number that JSON has; where a text is meant, put it in quotes", yaml_name(value));
+        number.map(|number| Finite(Json::Number(number))).ok_or_else(|| E::custom(refused()))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Finite, E> {
+        Ok(Finite(value.into()))
+    }
+
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Finite, E> {
+        Ok(Finite(value.into()))
+    }
+
+    fn visit_none<E: de::Error>(self) -> Result<Finite, E> {
+        Ok(Finite(Json::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Finite, D::Error> {
+        Finite::deserialize(deserializer)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Finite, E> {
+        Ok(Finite(Json::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Finite, A::Error> {
+        let mut read = Vec::new();
+        while let Some(Finite(item)) = items.next_element()? {
+            read.push(item);
+        }
+        Ok(Finite(Json::Array(read)))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Finite, A::Error> {
+        let mut read = JsonMap::new();
+        while let Some((name, Finite(value))) = fields.next_entry::<String, Finite>()? {
+            read.insert(name, value);
+        }
+        Ok(Finite(Json::Object(read)))
+    }
+}
+
+/// As YAML writes a number that is not finite.
+fn yaml_name(value: f64) -> &'static str {
+    match value {
+        f64::INFINITY => ".inf",
+        f64::NEG_INFINITY => "-.inf",
+        _ => ".nan",
+    }
 }
 
 fn has_no_value(error: &serde_json::Error) -> bool {
@@ -366,6 +463,34 @@ mod tests {
                 let said = decoded.expect_err(text).join("\n");
                 assert!(said.starts_with(&format!("ParsingFailure: {reason}")), "{text}: {said}");
             }
+        }
+    }
+
+    #[test]
+    fn yaml_is_read_as_json_is_and_what_json_has_not_is_refused() {
+        let text = "a: [1, -2, 1.5, 18446744073709551615, true, ~, x]\n1: '.inf'\ntrue: {b: \".nan\", c: 1e400}\na2: 3\n";
+        let expected =
+            j!({"a": [1, -2, 1.5, u64::MAX, true, null, "x"], "1": ".inf", "true": {"b": ".nan", "c": "1e400"}, "a2": 3});
+        assert_eq!(yaml(text.as_bytes()), Ok(expected));
+        assert_eq!(yaml(b"a: 1\nb: 2\na: 3"), Ok(j!({"a": 3, "b": 2})));
+        for (text, reason) in [
+            ("a:\n  b: .inf", "ParsingFailure: a.b: .inf is no number that JSON has; where a text is meant, put it in quotes"),
+            ("{a: -.Inf}", "ParsingFailure: a: -.inf is no number that JSON has"),
+            ("- 1\n- .NaN", "ParsingFailure: .[1]: .nan is no number that JSON has"),
+            (".nan", "ParsingFailure: .nan is no number that JSON has"),
+        ] {
+            let said = yaml(text.as_bytes()).expect_err(text).join("\n");
+            assert!(said.starts_with(reason), "{text}: {said}");
+        }
+        assert!(yaml(b"a: !tag [x]").is_err() && yaml(b"a: 99999999999999999999").is_err());
+    }
+
+    #[test]
+    fn no_key_of_a_body_is_special() {
+        let text = br#"{"a": {"$serde_json::private::RawValue": "[1]"}}"#;
+        for decoded in [json(text), yaml(text)] {
+            let body = decoded.expect("an object");
+            assert_eq!(body["a"]["$serde_json::private::RawValue"], "[1]");
         }
     }
 

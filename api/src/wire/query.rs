@@ -9,14 +9,15 @@ use weir_model::{FullEdge, FullNode, IdScheme, NodeId, Plan, Text, Value};
 use super::decode::Mistakes;
 use super::family::Family;
 
-/// `{"text": …, "parameters": {…}}`. Parameters stay JSON until the query tells which it wants.
+/// `{"text": …, "parameters": {…}}`.
 pub struct QueryBody {
     pub text: String,
     pub parameters: Vec<(Text, Value)>,
 }
 
 impl QueryBody {
-    pub fn decode(body: &Json) -> Result<QueryBody, Vec<String>> {
+    /// With what `values` has read of the parameters.
+    pub fn decode(body: &Json, parameters: Value) -> Result<QueryBody, Vec<String>> {
         let mut mistakes = Mistakes::default();
         let Json::Object(map) = body else {
             mistakes.at(".text", "Missing required field");
@@ -37,9 +38,7 @@ impl QueryBody {
         };
         let parameters = match map.get("parameters") {
             None | Some(Json::Null) => Some(Vec::new()),
-            Some(Json::Object(parameters)) => {
-                Some(parameters.iter().map(|(name, value)| (Text::new(name), to_value(value))).collect())
-            }
+            Some(Json::Object(_)) => Some(named(parameters)),
             Some(other) => {
                 mistakes.at(".parameters", format!("Got value '{other}' with wrong type, expecting object"));
                 None
@@ -49,19 +48,11 @@ impl QueryBody {
     }
 }
 
-/// JSON as a Cypher value: whole numbers of 64 bits are integers however they are written, others floats.
-pub fn to_value(json: &Json) -> Value {
-    match json {
-        Json::Null => Value::Null,
-        Json::Bool(flag) => Value::Boolean(*flag),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(n), _) => Value::Integer(n),
-            (None, Some(x)) if x.fract() == 0.0 && x.abs() < 9.2e18 => Value::Integer(x as i64),
-            (None, x) => Value::Float(x.unwrap_or(f64::NAN)),
-        },
-        Json::String(text) => Value::text(text),
-        Json::Array(items) => Value::list(items.iter().map(to_value).collect()),
-        Json::Object(map) => Value::map(map.iter().map(|(key, value)| (Text::new(key), to_value(value)))),
+/// The entries of a map; none of anything else.
+pub fn named(parameters: Value) -> Vec<(Text, Value)> {
+    match parameters {
+        Value::Map(map) => map.iter().cloned().collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -440,16 +431,17 @@ mod tests {
 
     #[test]
     fn bodies_and_their_mistakes() {
-        let errors = |body: Json| QueryBody::decode(&body).err().expect("should have been refused");
+        let errors = |body: Json| QueryBody::decode(&body, Value::Null).err().expect("should have been refused");
         assert_eq!(errors(json!({"parameters": {}})), ["DecodingFailure at .text: Missing required field"]);
         assert_eq!(
             errors(json!({"text": "x", "parameters": [1]})),
             ["DecodingFailure at .parameters: Got value '[1]' with wrong type, expecting object"]
         );
         assert_eq!(errors(json!([])).len(), 3);
-        let body = QueryBody::decode(&json!({"text": "x", "parameters": {"a": 1.0, "b": 2.5}})).expect("decodes");
+        let parameters = Value::map([("a".into(), Value::Integer(1)), ("b".into(), Value::Float(2.5))]);
+        let body = QueryBody::decode(&json!({"text": "x", "parameters": {}}), parameters).expect("decodes");
         assert!(matches!(body.parameters[0].1, Value::Integer(1)));
         assert!(matches!(body.parameters[1].1, Value::Float(_)));
-        assert!(QueryBody::decode(&json!({"text": "x", "parameters": null})).is_ok());
+        assert!(QueryBody::decode(&json!({"text": "x", "parameters": null}), Value::Null).is_ok());
     }
 }

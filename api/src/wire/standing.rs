@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, Envelope};
 use weir_cypher_compiler::StandingMode;
+use weir_model::Text;
 
 use super::decode::{Fields, Mistakes, refuse_elsewhere};
 use super::family::{Family, plain_word};
@@ -55,6 +56,9 @@ pub struct PatternSettings {
     pub mode: Mode,
     /// It stood in the body. Where it did not, a text that the usual mode refuses may be kept in another.
     pub mode_given: bool,
+    /// The order of its columns, where it took the place of a query that has them in another one than its text. Stored beside the
+    /// pattern, as nobody gives it.
+    pub columns: Vec<Text>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -253,7 +257,7 @@ pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSe
             return None;
         }
     };
-    Some(PatternSettings { query, mode, mode_given: fields.get("mode").is_some() })
+    Some(PatternSettings { query, mode, mode_given: fields.get("mode").is_some(), columns: Vec::new() })
 }
 
 impl Output {

@@ -156,11 +156,15 @@ pub fn domain_of(region: &str) -> &'static str {
     if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
-/// `sqs.eu-west-1.amazonaws.com` is in eu-west-1.
+/// `sqs.eu-west-1.amazonaws.com` is in eu-west-1. Queues also have older addresses: `eu-west-1.queue.amazonaws.com`, and one
+/// without a region.
 fn region_of(host: &str) -> Option<&str> {
-    let mut parts = host.split('.');
-    let region = parts.by_ref().nth(1)?;
-    (parts.next() == Some("amazonaws")).then_some(region)
+    let parts: Vec<&str> = host.split('.').collect();
+    match parts[..] {
+        ["queue", "amazonaws", ..] => Some("us-east-1"),
+        [region, "queue", "amazonaws", ..] | [_, region, "amazonaws", ..] => Some(region),
+        _ => None,
+    }
 }
 
 /// What this machine tells of Amazon: environment, profile and so on.
@@ -329,6 +333,9 @@ mod tests {
             assert!(read(wrong).is_err());
         }
         assert_eq!(region_of("sqs.eu-west-1.amazonaws.com"), Some("eu-west-1"));
+        assert_eq!(region_of("us-west-2.queue.amazonaws.com"), Some("us-west-2"));
+        assert_eq!(region_of("cn-north-1.queue.amazonaws.com.cn"), Some("cn-north-1"));
+        assert_eq!(region_of("queue.amazonaws.com"), Some("us-east-1"));
         assert_eq!(region_of("127.0.0.1"), None);
         let given = json!({"accessKeyId": "hush", "secretAccessKey": "hush", "sessionToken": "hush"});
         let credentials: AwsCredentials = serde_json::from_value(given.clone()).unwrap();

@@ -39,6 +39,8 @@ pub struct Batched<R> {
     pub request: R,
     /// Nothing is waited for any more.
     pub stop: Arc<AtomicBool>,
+    /// Nothing is sent behind what is refused.
+    pub stops_at_refused: bool,
 }
 
 impl<R: Request + Send> Destination for Batched<R> {
@@ -51,12 +53,16 @@ impl<R: Request + Send> Destination for Batched<R> {
                 let ended = || Failed { code: String::new(), reason: unheard(place).to_string(), retryable: true };
                 sent.unwrap_or_else(|| Err(ended()))
             };
-            Ok(send(results, self.bounds, self.at_once, request).await)
+            Ok(send(results, self.bounds, (self.at_once, self.stops_at_refused), request).await)
         })
     }
 
     fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
         self.stop = stop.clone();
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
     }
 }
 
@@ -77,8 +83,15 @@ fn cut(results: &[Outgoing], bounds: Bounds) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Sends results, this many requests at a time. What follows a request that failed is not sent, so that it does not overtake.
-async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: impl AsyncFn(Range<usize>) -> Sent) -> Written {
+/// Sends results, this many requests at a time. What follows a request that failed is not sent, so that it does not overtake; nor
+/// what follows one that is refused, where that comes again.
+async fn send(
+    results: &[Outgoing],
+    bounds: Bounds,
+    (at_once, stops_at_refused): (usize, bool),
+    request: impl AsyncFn(Range<usize>) -> Sent,
+) -> Written {
+    let halts = |written: &Written| !written.left.is_empty() || stops_at_refused && !written.refused.is_empty();
     let (mut written, mut failed_at) = (Written::default(), None);
     for ranges in cut(results, bounds).chunks(at_once.max(1)) {
         let outcomes = join_all(ranges.iter().map(|range| request(range.clone()))).await;
@@ -96,7 +109,7 @@ async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: imp
             }
             // One of them is at fault, and the service does not say which.
             for index in range {
-                if !written.left.is_empty() {
+                if halts(&written) {
                     written.left.push(index);
                     written.untried.push(index);
                     continue;
@@ -107,7 +120,7 @@ async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: imp
                 }
             }
         }
-        if !written.left.is_empty() {
+        if halts(&written) {
             failed_at = ranges.last().map(|range| range.end);
             break;
         }
@@ -167,7 +180,7 @@ mod tests {
     fn what_failed_comes_again_and_nothing_overtakes_it() {
         let bounds = Bounds { results_max: 2, bytes_max: 1000, bytes_each: 0 };
         let asked = RefCell::new(Vec::new());
-        let written = runtime().block_on(send(&results(&[1; 7]), bounds, 1, async |range: Range<usize>| {
+        let written = runtime().block_on(send(&results(&[1; 7]), bounds, (1, false), async |range: Range<usize>| {
             asked.borrow_mut().push(range.clone());
             match range {
                 Range { start: 0, end: 2 } => Err(failed("ValidationException", false)),
@@ -183,7 +196,7 @@ mod tests {
         // Nor one by one.
         let asked = RefCell::new(Vec::new());
         let bounds_of_all = Bounds { results_max: 4, ..bounds };
-        let written = runtime().block_on(send(&results(&[1; 6]), bounds_of_all, 1, async |range: Range<usize>| {
+        let written = runtime().block_on(send(&results(&[1; 6]), bounds_of_all, (1, false), async |range: Range<usize>| {
             asked.borrow_mut().push(range.clone());
             match range {
                 Range { start: 0, end: 4 } => Err(failed("ValidationException", false)),
@@ -194,7 +207,21 @@ mod tests {
         assert_eq!(*asked.borrow(), [0..4, 0..1, 1..2]);
         assert_eq!(written.tries(&[1; 6]), [2, 1, 1, 1, 1]);
         assert_eq!((written.left, written.refused.len()), (vec![1, 2, 3, 4, 5], 0));
-        let written = runtime().block_on(send(&results(&[1; 3]), bounds, 2, async |_| Err(failed("AccessDenied", false))));
+        let denied = async |_: Range<usize>| Err(failed("AccessDenied", false));
+        let written = runtime().block_on(send(&results(&[1; 3]), bounds, (2, false), denied));
         assert_eq!((written.left, written.untried, written.refused.len()), (vec![0, 1, 2], vec![], 0));
+    }
+
+    #[test]
+    fn nothing_overtakes_what_is_refused_where_that_comes_again() {
+        let bounds = Bounds { results_max: 2, bytes_max: 1000, bytes_each: 0 };
+        let asked = RefCell::new(Vec::new());
+        let written = runtime().block_on(send(&results(&[1; 7]), bounds, (1, true), async |range: Range<usize>| {
+            asked.borrow_mut().push(range.clone());
+            if range.contains(&2) { Err(failed("ValidationException", false)) } else { Ok(Vec::new()) }
+        }));
+        assert_eq!(*asked.borrow(), [0..2, 2..4, 2..3]);
+        assert_eq!(written.refused.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [2]);
+        assert_eq!((written.left, written.untried), (vec![3, 4, 5, 6], vec![3, 4, 5, 6]));
     }
 }

@@ -1,5 +1,6 @@
 //! A bucket of S3: objects put into it, and the names of those that are there.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use reqwest::{Client, Method, Response, StatusCode};
@@ -16,6 +17,9 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Of a list of a thousand names, whose length is bounded, too.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Between `&` and `;` of XML. What is longer stands for no character.
+const REFERENCE_BYTES_MAX: usize = 12;
 
 pub struct Bucket {
     access: Access,
@@ -42,19 +46,27 @@ impl Bucket {
         self.ask(Method::PUT, key, &[], &[("content-type", kind.to_owned())], body).await.map(drop)
     }
 
-    /// The names that begin with this and come behind `after`, in order.
-    pub async fn names(&mut self, beginning: &str, after: &str) -> Result<Vec<String>, ConnectorError> {
-        let (mut names, mut after): (Vec<String>, String) = (Vec::new(), after.to_owned());
+    /// Shows the names that begin with this and come behind `after`, in order, for as long as `see` says that it wants more:
+    /// a bucket may have millions.
+    pub async fn names(&mut self, beginning: &str, after: &str, mut see: impl FnMut(&str) -> bool) -> Result<(), ConnectorError> {
+        let mut token: Option<String> = None;
         loop {
-            let query = [("list-type", "2"), ("prefix", beginning), ("start-after", &after)];
+            // The server's own word for where it was: a name would have to come back exactly as it is.
+            let from = token.as_deref().map_or(("start-after", after), |token| ("continuation-token", token));
+            let query = [("list-type", "2"), ("prefix", beginning), from];
             let answer = self.ask(Method::GET, "", &query, &[], &[]).await?;
             let answer = String::from_utf8_lossy(&answer);
-            let told: Vec<&str> = elements(&answer, "Key").collect();
-            names.extend(told.iter().map(|name| name.to_string()));
-            match told.last() {
-                Some(last) if elements(&answer, "IsTruncated").next() == Some("true") => after = last.to_string(),
-                _ => return Ok(names),
+            let more = elements(&answer, "Key").all(|name| see(&meant(name)));
+            if !more || elements(&answer, "IsTruncated").next() != Some("true") {
+                return Ok(());
             }
+            let next = elements(&answer, "NextContinuationToken").next().map(|next| meant(next).into_owned());
+            if next.is_none() || next == token {
+                let problem = "its list of names goes on, and the server does not say how to ask for the rest, as S3 does; use a \
+                               server that does";
+                return Err(http::refusal(&self.place, problem.to_owned()));
+            }
+            token = next;
         }
     }
 
@@ -152,9 +164,104 @@ fn elements<'x>(xml: &'x str, name: &str) -> impl Iterator<Item = &'x str> {
     })
 }
 
+/// What a text of XML stands for. What is no reference to a character stays as it is.
+fn meant(text: &str) -> Cow<'_, str> {
+    if !text.contains('&') {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, behind)) = rest.split_once('&') {
+        out.push_str(before);
+        let end = behind.bytes().take(REFERENCE_BYTES_MAX).position(|byte| byte == b';');
+        match end.and_then(|end| Some((referred(&behind[..end])?, &behind[end + 1..]))) {
+            Some((c, after)) => {
+                out.push(c);
+                rest = after;
+            }
+            None => {
+                out.push('&');
+                rest = behind;
+            }
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+fn referred(name: &str) -> Option<char> {
+    Some(match name {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(digits) => u32::from_str_radix(digits, 16),
+                None => number.parse(),
+            };
+            char::from_u32(code.ok()?)?
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::runtime;
+
+    #[test]
+    fn names_are_what_the_references_in_them_stand_for() {
+        assert_eq!(meant("a&amp;b&lt;&gt;&quot;&apos;"), "a&b<>\"'");
+        assert_eq!(meant("&#38;&#x26;&#xFC;&#13;"), "&&ü\r");
+        assert_eq!(meant("&amp;lt;"), "&lt;");
+        for plain in ["", "abc", "&", "a&b;", "&#;", "&#xD800;", "&#99999999;", "&aé", "&&&;"] {
+            assert_eq!(meant(plain), plain);
+        }
+    }
+
+    /// The name a page ended with was asked for as it is written in XML, so that the same page came for ever.
+    #[test]
+    fn a_list_of_many_pages_is_seen_once_and_as_far_as_it_is_wanted() {
+        let page = |name: &str, next: &str| {
+            format!(
+                "<R><IsTruncated>true</IsTruncated><Contents><Key>r/{name}</Key></Contents>\
+                 <NextContinuationToken>{next}</NextContinuationToken></R>"
+            )
+        };
+        let pages = [page("a&amp;b", "1+/= &amp;"), page("a/b", "2"), page("c", "3")];
+        let server = StandIn::start(move |asked| match asked.query("continuation-token").as_deref() {
+            None => (200, pages[0].clone()),
+            Some("1+/= &") => (200, pages[1].clone()),
+            Some("2") => (200, pages[2].clone()),
+            Some(_) => (400, "<Error><Code>InvalidArgument</Code></Error>".to_owned()),
+        });
+        let mut bucket = Bucket::new(server.access(), "lake", "s3://lake/r/");
+        let mut seen = Vec::new();
+        let see = |name: &str| {
+            seen.push(name.to_owned());
+            name != "r/c"
+        };
+        runtime().block_on(bucket.names("r/", "r/&", see)).unwrap();
+        assert_eq!(seen, ["r/a&b", "r/a/b", "r/c"]);
+        let asked = server.asked();
+        assert_eq!(asked.len(), 3);
+        assert!(asked.iter().all(|asked| asked.query("prefix").as_deref() == Some("r/")));
+        assert_eq!(asked[0].query("start-after").as_deref(), Some("r/&"));
+    }
+
+    #[test]
+    fn a_list_that_does_not_say_how_it_goes_on_is_refused() {
+        for next in ["", "<NextContinuationToken>1</NextContinuationToken>"] {
+            let list = format!("<R><IsTruncated>true</IsTruncated><Contents><Key>a</Key></Contents>{next}</R>");
+            let server = StandIn::start(move |_| (200, list.clone()));
+            let mut bucket = Bucket::new(server.access(), "lake", "s3://lake/");
+            let refused = runtime().block_on(bucket.names("", "", |_| true)).unwrap_err();
+            assert!(refused.to_string().contains("its list of names goes on") && !refused.retryable(), "{refused}");
+        }
+    }
 
     #[test]
     fn names_are_found_in_a_list() {

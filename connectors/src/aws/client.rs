@@ -206,10 +206,23 @@ pub fn element<'x>(xml: &'x str, name: &str) -> Option<&'x str> {
 }
 
 /// Failures that are answered with 400 and pass all the same.
+const PASSING: [&str; 10] = [
+    "Throttl",
+    "ThroughputExceeded",
+    "LimitExceeded",
+    "TooManyRequests",
+    "ExpiredToken",
+    "RequestExpired",
+    "SlowDown",
+    // What was sent came too slowly.
+    "RequestTimeout",
+    "PriorRequestNotComplete",
+    "TransactionInProgress",
+];
+
+/// Whether it is one of those.
 pub fn passes(code: &str) -> bool {
-    ["Throttl", "ThroughputExceeded", "LimitExceeded", "TooManyRequests", "ExpiredToken", "RequestExpired", "SlowDown"]
-        .iter()
-        .any(|part| code.contains(part))
+    PASSING.iter().any(|part| code.contains(part))
 }
 
 /// Failures that say of a key that it is none, or not the one that is known by that name.
@@ -243,6 +256,10 @@ mod tests {
         let (code, message) = said("", json);
         assert_eq!((code.as_str(), message.as_str()), ("ProvisionedThroughputExceededException", "slowly"));
         assert!(passes(&code) && !passes("ResourceNotFoundException"));
+        for code in ["RequestTimeout", "RequestTimeoutException", "PriorRequestNotComplete", "TransactionInProgressException"] {
+            assert!(passes(code), "{code}");
+        }
+        assert!(!passes("RequestTimeTooSkewed") && !passes("TransactionCanceledException"));
         let xml = b"<ErrorResponse><Error><Type>Sender</Type><Code>NotFound</Code><Message>no topic</Message></Error>";
         assert_eq!(said("", xml), ("NotFound".to_owned(), "no topic".to_owned()));
         assert_eq!(said("A:http://b", b"<html>").0, "A");

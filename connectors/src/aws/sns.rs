@@ -87,6 +87,7 @@ impl DestinationConfig for WriteToSns {
         access.check()?;
         Ok(Box::new(Batched {
             stop: Arc::default(),
+            stops_at_refused: false,
             runtime: context.runtime.clone(),
             client: Opening { service: &SNS, access, address: None, client: OnceCell::new() },
             bounds: BOUNDS,

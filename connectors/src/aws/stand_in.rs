@@ -13,11 +13,21 @@ use crate::config::Secret;
 /// A request.
 #[derive(Clone, Default)]
 pub(super) struct Asked {
+    /// Path and query.
+    pub(super) target: String,
     /// Of services that speak JSON.
     pub(super) operation: String,
     pub(super) body: Json,
     /// Which key it is signed with.
     pub(super) key: String,
+}
+
+impl Asked {
+    /// What is asked for by this name in the query.
+    pub(super) fn query(&self, name: &str) -> Option<String> {
+        let url = reqwest::Url::parse("http://stand-in/").ok()?.join(&self.target).ok()?;
+        url.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
+    }
 }
 
 pub(super) struct StandIn {
@@ -70,6 +80,9 @@ impl StandIn {
 
 fn read(client: &TcpStream) -> Option<Asked> {
     let (mut from, mut asked, mut length) = (BufReader::new(client), Asked::default(), 0);
+    let mut first = String::new();
+    from.read_line(&mut first).ok()?;
+    asked.target = first.split(' ').nth(1)?.to_owned();
     loop {
         let mut line = String::new();
         if from.read_line(&mut line).ok()? == 0 {

@@ -107,6 +107,7 @@ impl DestinationConfig for WriteToKinesis {
         access.check()?;
         Ok(Box::new(Batched {
             stop: Arc::default(),
+            stops_at_refused: false,
             runtime: context.runtime.clone(),
             client: Opening { service: &KINESIS, access, address: None, client: OnceCell::new() },
             bounds: Bounds {

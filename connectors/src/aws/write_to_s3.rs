@@ -207,14 +207,20 @@ impl Objects {
         if self.looked {
             return Ok(());
         }
-        let prefix = &self.definition.prefix;
+        let (prefix, output) = (&self.definition.prefix, &self.output);
         let after = if self.stored == 0 { String::new() } else { begins(prefix, self.stored) };
-        let asked = unless_stopped(&self.stop, self.bucket.names(prefix, &after));
-        let names = self.runtime.clone().block_on(asked).unwrap_or_else(|| Err(unheard(prefix)))?;
         let ends = Compression::ALL.map(|compression| kind(compression).0);
-        let marks = names.iter().filter_map(|name| ends.iter().find_map(|end| upto(name, &self.output, end)));
-        self.stored = marks.max().unwrap_or_default().max(self.stored);
-        (self.known, self.looked) = (self.stored, true);
+        let mut stored = self.stored;
+        let see = |name: &str| {
+            let mark = ends.iter().find_map(|end| upto(name, output, end));
+            stored = stored.max(mark.unwrap_or_default());
+            // Behind the prefix those of outputs have a year. What others put there, and sorts behind that, is none of them.
+            let next = name.strip_prefix(prefix.as_str()).and_then(|rest| rest.bytes().next());
+            next.is_none_or(|byte| byte <= b'9')
+        };
+        let asked = unless_stopped(&self.stop, self.bucket.names(prefix, &after, see));
+        self.runtime.clone().block_on(asked).unwrap_or_else(|| Err(unheard(prefix)))?;
+        (self.stored, self.known, self.looked) = (stored, stored, true);
         Ok(())
     }
 
@@ -311,6 +317,8 @@ mod tests {
     use weir_model::Tick;
 
     use super::*;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance;
 
     fn problem(more: Json) -> String {
         let mut given = json!({"bucket": "lake"});
@@ -329,6 +337,36 @@ mod tests {
         assert_eq!(upto(&name, "00c0ffee", ".jsonl"), None);
         assert_eq!(upto(&name, "deadbeef", ".jsonl.gz"), None);
         assert_eq!(upto("x-y-00c0ffee.jsonl", "00c0ffee", ".jsonl"), None);
+    }
+
+    /// All names behind the prefix were listed and kept, whoever's they are.
+    #[test]
+    fn what_is_stored_is_found_among_the_names_of_others() {
+        let mark = Tick::at_millis(1_772_323_199_999).0;
+        let digest = Sha256::digest(b"query-out");
+        let own: String = digest[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = |upto: u64, of: &str, end: &str| format!("{}{upto:016x}-{of}.jsonl{end}", begins("r/", mark));
+        let page = |keys: [&str; 3], next: &str| {
+            let keys: String = keys.iter().map(|key| format!("<Contents><Key>{key}</Key></Contents>")).collect();
+            format!("<R><IsTruncated>true</IsTruncated>{keys}<NextContinuationToken>{next}</NextContinuationToken></R>")
+        };
+        let first = page(["r/2026&amp;", &name(mark + 5, &own, ".gz"), &name(mark + 99, "deadbeef", "")], "more");
+        let second = page([&name(mark + 9, &own, ""), &name(mark + 7, &own, ".zst"), "r/a&amp;b"], "all of the others'");
+        let server = StandIn::start(move |asked| match asked.query("continuation-token").as_deref() {
+            None => (200, first.clone()),
+            Some("more") => (200, second.clone()),
+            Some(_) => (400, "<Error><Code>InvalidArgument</Code></Error>".to_owned()),
+        });
+        let given = json!({"bucket": "lake", "prefix": "r/", "endpoint": server.url, "region": "us-east-1",
+            "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}});
+        let given = config::from_json::<WriteToS3>(&given).unwrap();
+        let (runtime, known) = (conformance::runtime(), Position(mark.to_le_bytes().to_vec()));
+        let mut objects = given.open(&conformance::output(&runtime), Some(&known)).unwrap();
+        objects.write(&[], mark).unwrap();
+        assert_eq!(objects.position(), Position((mark + 9).to_le_bytes().to_vec()));
+        let asked = server.asked();
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked[0].query("start-after"), Some(begins("r/", mark)));
     }
 
     #[test]

@@ -85,6 +85,7 @@ impl DestinationConfig for WriteToSqs {
         context.hosts.check(&address)?;
         Ok(Box::new(Batched {
             stop: Arc::default(),
+            stops_at_refused: false,
             runtime: context.runtime.clone(),
             client: Opening { service: &SQS, access, address: Some(address), client: OnceCell::new() },
             bounds: BOUNDS,

@@ -61,7 +61,7 @@ pub enum OnRefused {
     GiveUp,
     /// None is given up: what may pass is tried until it works, and what is refused for good ends the output.
     End,
-    /// It is tried until it works, whatever the reason.
+    /// It is tried until it works, whatever the reason, and what comes behind it waits.
     Retry,
     /// It goes there, and what comes behind it waits until all of them have it.
     Letters(Box<dyn TakesRefused>),
@@ -197,7 +197,7 @@ impl Delivery {
             failure: Mutex::new(None),
         });
         destination.ends_by(&shared.stop);
-        if matches!(on_refused, OnRefused::End) {
+        if matches!(on_refused, OnRefused::End | OnRefused::Retry) {
             destination.stops_at_refused();
         }
         let at = destination.position();
@@ -461,24 +461,14 @@ impl Worker {
         let mut backoff = policy.backoff_min;
         // Of each of the results. Counted for all of them together, one that fails used up the tries of those behind it.
         let mut tries = vec![0; results.len()];
-        // Refused, and to be tried all the same when the others are through: until then the destination knows those that are left
-        // by their places.
-        let mut kept: Vec<Outgoing> = Vec::new();
-        for round in 1.. {
-            if results.is_empty() {
-                return Ok(true);
-            }
+        while !results.is_empty() {
             let given = results.len();
             self.shared.counters.asking(Some(Instant::now()));
             let answer = self.destination.write(&results, upper);
             self.shared.counters.asking(None);
             let reason = match answer {
                 Ok(written) => {
-                    let Some(reason) = self.sort_out(written, &mut results, &mut tries, &mut kept)? else { return Ok(false) };
-                    if results.is_empty() {
-                        results = std::mem::take(&mut kept);
-                        tries = vec![round; results.len()];
-                    }
+                    let Some(reason) = self.sort_out(written, &mut results, &mut tries)? else { return Ok(false) };
                     reason
                 }
                 Err(error) if error.retryable() => {
@@ -516,14 +506,13 @@ impl Worker {
         Ok(true)
     }
 
-    /// Leaves those of the results that are to be tried again, and says why the first of them is; those that are refused go their
-    /// way, or to `kept`. None: stopped before.
+    /// Leaves those of the results that are to be tried again, in their order, and says why the first of them is; those that are
+    /// refused go their way. None: stopped before.
     fn sort_out(
         &mut self,
-        written: Written,
+        mut written: Written,
         results: &mut Vec<Outgoing>,
         tries: &mut Vec<u32>,
-        kept: &mut Vec<Outgoing>,
     ) -> Result<Option<String>, ConnectorError> {
         let problem = written.refused.first().map(|(_, problem)| problem.clone());
         if let Some(problem) = &problem
@@ -538,16 +527,16 @@ impl Worker {
             }
             return Err(refusal);
         }
-        let reason = written.left_reason.clone().or(problem).unwrap_or_else(|| "not written".to_owned());
+        let reason = written.left_reason.take().or(problem).unwrap_or_else(|| "not written".to_owned());
+        if matches!(self.on_refused, OnRefused::Retry) {
+            // Tried when those behind it were through, it would be overtaken by them: a match by its cancellation.
+            written.left.extend(written.refused.drain(..).map(|(index, _)| index));
+            written.left.sort_unstable();
+        }
         *tries = written.tries(tries);
         let (left, refused) = self.count(std::mem::take(results), written.refused, &written.left);
         *results = left;
-        if matches!(self.on_refused, OnRefused::Retry) {
-            kept.extend(refused.into_iter().map(|(result, _)| result));
-        } else if !self.refuse(refused)? {
-            return Ok(None);
-        }
-        Ok(Some(reason))
+        Ok(self.refuse(refused)?.then_some(reason))
     }
 
     /// Waits before the next try. False: stopped before.

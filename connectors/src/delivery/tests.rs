@@ -382,19 +382,66 @@ fn nothing_counts_as_delivered_before_the_dead_letters_are() {
     assert!(marks.lock().unwrap().is_empty());
 }
 
+/// Sends so many at once, one after another, and refuses those that are named, each as often as it is.
+struct Picky {
+    log: Log,
+    refused: Vec<&'static str>,
+    at_once: usize,
+    stops_at_refused: bool,
+}
+
+impl Destination for Picky {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        let (mut written, mut first) = (Written::default(), 0);
+        for together in results.chunks(self.at_once) {
+            for (index, result) in (first..).zip(together) {
+                let name = String::from_utf8(result.body.clone()).unwrap();
+                match self.refused.iter().position(|refused| *refused == name) {
+                    Some(place) => {
+                        self.refused.remove(place);
+                        written.refused.push((index, "no".to_owned()));
+                    }
+                    None => self.log.lock().unwrap().push(name),
+                }
+            }
+            first += together.len();
+            if self.stops_at_refused && !written.refused.is_empty() {
+                break;
+            }
+        }
+        written.left.extend(first..results.len());
+        written.untried.extend(first..results.len());
+        Ok(written)
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy { tries_max: Some(2), backoff_min: Duration::from_millis(1), backoff_max: Duration::from_secs(10) }
+    }
+}
+
 #[test]
-fn what_is_refused_is_tried_again_where_that_is_chosen() {
-    let steps = vec![Step::Refuse(vec![0]), Step::Fail { retryable: true }, Step::Refuse(vec![0])];
-    let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
-    let told = marks.clone();
-    let destination =
-        Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::default(), tries_max: Some(2), lossy: false });
-    let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
-    let delivery = Delivery::start("out", destination, OnRefused::Retry, delivered);
-    delivery.send(results("ab"), 1).unwrap();
-    wait_until(|| *marks.lock().unwrap() == [1]);
-    assert_eq!(log.lock().unwrap().concat(), "ba");
-    let counters = delivery.counters();
-    assert_eq!((count(&counters.failed), count(&counters.retries), count(&counters.waiting)), (0, 3, 0));
-    assert!(matches!(counters.state().last_error, Some((error, _)) if error == "no"));
+fn what_is_refused_is_tried_again_where_that_is_chosen_and_what_comes_behind_it_waits() {
+    for (at_once, refused, order, retries) in [
+        (1, vec!["a", "c", "c", "c", "d"], "abcdef", 5),
+        // What went together with it may be there before it, and nothing else.
+        (2, vec!["a", "a"], "bcadef", 2),
+    ] {
+        let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
+        let told = marks.clone();
+        let destination = Box::new(Picky { log: log.clone(), refused, at_once, stops_at_refused: false });
+        let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
+        let delivery = Delivery::start("out", destination, OnRefused::Retry, delivered);
+        delivery.send(results("abcd"), 1).unwrap();
+        delivery.send(results("ef"), 2).unwrap();
+        wait_until(|| marks.lock().unwrap().last() == Some(&2));
+        assert_eq!(log.lock().unwrap().concat(), order);
+        let counters = delivery.counters();
+        assert_eq!((count(&counters.delivered), count(&counters.retries)), (6, retries));
+        assert_eq!((count(&counters.failed), count(&counters.waiting)), (0, 0));
+        assert!(matches!(counters.state().last_error, Some((error, _)) if error == "no"));
+    }
 }

@@ -166,6 +166,7 @@ impl DestinationConfig for WriteToElasticsearch {
             urls,
             next_url: 0,
             stop: Arc::default(),
+            stops_at_refused: false,
         }))
     }
 }
@@ -241,6 +242,8 @@ struct Bulk {
     next_url: usize,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
+    /// Nothing is sent behind a request in which something is refused.
+    stops_at_refused: bool,
 }
 
 /// What became of a document.
@@ -387,7 +390,7 @@ impl Bulk {
             }
             first = end;
             // What comes later must not overtake what is tried again.
-            if !written.left.is_empty() {
+            if !written.left.is_empty() || self.stops_at_refused && !written.refused.is_empty() {
                 written.left.extend(first..results.len());
                 written.untried.extend(first..results.len());
                 break;
@@ -436,12 +439,17 @@ impl Destination for Bulk {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let ids = self.ids.of(results);
         let sent = self.runtime.clone().block_on(self.send(results, &ids));
-        self.ids.after(results, ids, sent.as_ref().ok());
+        self.ids.after(ids, sent.as_ref().ok());
         sent
     }
 
     fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
         self.stop = stop.clone();
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
+        self.ids.refused_comes_again();
     }
 }
 
@@ -470,6 +478,7 @@ mod tests {
             definition,
             next_url: 0,
             stop: Arc::default(),
+            stops_at_refused: false,
         }
     }
 

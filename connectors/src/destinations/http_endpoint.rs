@@ -5,6 +5,7 @@
 //! and then given up and counted: a broken hook must not hold the graph for ever. With a parallelism of 1 results arrive
 //! in order. An output that ends makes no further request, and waits for no answer.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -84,6 +85,7 @@ impl DestinationConfig for PostToEndpoint {
             parallelism: self.parallelism as usize,
             stop: Arc::default(),
             stops_at_refused: false,
+            alone: false,
         }))
     }
 }
@@ -95,8 +97,10 @@ struct Poster {
     headers: BTreeMap<String, Secret>,
     parallelism: usize,
     stop: Arc<AtomicBool>,
-    /// In order, nothing is sent behind what is refused.
+    /// Nothing is sent behind what is refused or fails, but for what is under way with it.
     stops_at_refused: bool,
+    /// And with its further tries nothing is: it comes first.
+    alone: bool,
 }
 
 /// What became of one request.
@@ -105,8 +109,12 @@ pub(super) enum Outcome {
     Refused(String),
     /// May work later.
     Failed(String),
-    /// Not sent: one before it failed, or ends the output, and the order is kept; or the output ends.
+    /// Not sent: one before it failed or is refused, and it must not overtake that; or the output ends.
     Held,
+}
+
+fn is_to_come_again(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_))
 }
 
 pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: Vec<u8>) -> Outcome {
@@ -133,34 +141,38 @@ impl Destination for Poster {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let mut headers = http::headers(&self.headers, false)?;
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-        let poster = &*self;
+        let (poster, halted) = (&*self, &Cell::new(false));
         let one = |result: &Outgoing| {
             let (body, headers) = (result.body.clone(), &headers);
             async move {
+                if halted.get() {
+                    return Outcome::Held;
+                }
                 let posted = post(&poster.client, &poster.url, headers, body);
-                unless_stopped(&poster.stop, posted).await.unwrap_or(Outcome::Held)
+                let outcome = unless_stopped(&poster.stop, posted).await.unwrap_or(Outcome::Held);
+                if poster.stops_at_refused && is_to_come_again(&outcome) {
+                    halted.set(true);
+                }
+                outcome
             }
         };
+        let one_by_one = if self.parallelism > 1 { usize::from(self.alone).min(results.len()) } else { results.len() };
+        let (first, others) = results.split_at(one_by_one);
         let outcomes: Vec<Outcome> = self.runtime.block_on(async {
-            if self.parallelism > 1 {
-                return stream::iter(results.iter().map(one)).buffered(self.parallelism).collect().await;
-            }
             let mut outcomes = Vec::with_capacity(results.len());
-            for result in results {
+            for result in first {
                 let outcome = one(result).await;
-                let stop = match &outcome {
-                    Outcome::Taken => false,
-                    Outcome::Refused(_) => self.stops_at_refused,
-                    Outcome::Failed(_) | Outcome::Held => true,
-                };
+                let stop = matches!(outcome, Outcome::Failed(_) | Outcome::Held) || halted.get();
                 outcomes.push(outcome);
                 if stop {
-                    break;
+                    outcomes.resize_with(results.len(), || Outcome::Held);
+                    return outcomes;
                 }
             }
-            outcomes.resize_with(results.len(), || Outcome::Held);
+            outcomes.extend(stream::iter(others.iter().map(one)).buffered(self.parallelism).collect::<Vec<_>>().await);
             outcomes
         });
+        self.alone = self.stops_at_refused && outcomes.iter().any(is_to_come_again);
         let mut written = Written::default();
         for (index, outcome) in outcomes.into_iter().enumerate() {
             match outcome {

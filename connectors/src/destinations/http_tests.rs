@@ -19,6 +19,8 @@ struct Server {
     requests: Arc<Mutex<Vec<Request>>>,
     /// Statuses to answer with, the last one for ever; 0 cuts the connection.
     statuses: Arc<Mutex<Vec<u16>>>,
+    /// What is refused whatever the statuses are, each as often as it is here.
+    refused: Arc<Mutex<Vec<&'static str>>>,
     port: u16,
 }
 
@@ -50,10 +52,21 @@ impl Server {
             let Some(length) = length else { return };
             let mut body = vec![0; length];
             reader.read_exact(&mut body).unwrap();
-            self.requests.lock().unwrap().push((head, String::from_utf8(body).unwrap()));
+            let body = String::from_utf8(body).unwrap();
+            let refused = {
+                let mut refused = self.refused.lock().unwrap();
+                refused.iter().position(|refused| *refused == body).map(|place| refused.remove(place)).is_some()
+            };
+            self.requests.lock().unwrap().push((head, body));
             let status = {
                 let mut statuses = self.statuses.lock().unwrap();
-                if statuses.len() > 1 { statuses.remove(0) } else { statuses[0] }
+                if refused {
+                    400
+                } else if statuses.len() > 1 {
+                    statuses.remove(0)
+                } else {
+                    statuses[0]
+                }
             };
             if status == 0 {
                 return;
@@ -70,6 +83,10 @@ impl Server {
 
     /// Posts the results and returns (delivered, failed) when there is nothing left to do.
     fn deliver(&self, more: serde_json::Value, count: usize) -> (u64, u64) {
+        self.deliver_or(crate::OnRefused::GiveUp, more, count)
+    }
+
+    fn deliver_or(&self, on_refused: crate::OnRefused, more: serde_json::Value, count: usize) -> (u64, u64) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut definition = json!({"type": "PostToEndpoint", "url": format!("http://127.0.0.1:{}/hook?a=1", self.port)});
         definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -81,7 +98,7 @@ impl Server {
             hosts: HostPolicy::default(),
         };
         let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
-        let delivery = Delivery::start("out", destination, crate::OnRefused::GiveUp, Box::new(|_, _| {}));
+        let delivery = Delivery::start("out", destination, on_refused, Box::new(|_, _| {}));
         let results =
             (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: 0, id: None }).collect();
         delivery.send(results, 1).unwrap();
@@ -141,6 +158,23 @@ fn what_the_server_refuses_is_counted_and_not_repeated() {
     let server = Server::start(&[200, 404, 302, 200]);
     assert_eq!(server.deliver(json!({"parallelism": 1}), 4), (2, 2));
     assert_eq!(server.bodies(), ["0", "1", "2", "3"]);
+}
+
+#[test]
+fn what_is_refused_and_tried_again_is_not_overtaken() {
+    let server = Server::start(&[200]);
+    *server.refused.lock().unwrap() = vec!["1", "1", "3"];
+    assert_eq!(server.deliver_or(crate::OnRefused::Retry, json!({"parallelism": 1}), 5), (5, 0));
+    assert_eq!(server.bodies(), ["0", "1", "1", "1", "2", "3", "3", "4"]);
+    // Side by side: what was under way with it may be there before, and no other.
+    let server = Server::start(&[200]);
+    *server.refused.lock().unwrap() = vec!["0"; 3];
+    assert_eq!(server.deliver_or(crate::OnRefused::Retry, json!({"parallelism": 2}), 40), (40, 0));
+    let bodies = server.bodies();
+    assert_eq!(bodies.len(), 43);
+    let last = bodies.iter().rposition(|body| body == "0").unwrap();
+    // One other with the first of its four tries.
+    assert!(last <= 4, "{bodies:?}");
 }
 
 #[test]

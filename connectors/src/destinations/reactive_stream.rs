@@ -80,7 +80,8 @@ impl DestinationConfig for ReactiveStream {
         let accepting = context.runtime.spawn(accept(listener, place.clone(), clients.clone(), writers.clone()));
         let runtime = context.runtime.clone();
         let end: &[u8] = if self.format == OutputFormat::Json { b"\n" } else { b"" };
-        Ok(Box::new(Server { place, end, runtime, clients, writers, accepting: accepting.abort_handle() }))
+        let accepting = accepting.abort_handle();
+        Ok(Box::new(Server { place, end, runtime, clients, writers, accepting, stops_at_refused: false }))
     }
 }
 
@@ -118,6 +119,8 @@ struct Server {
     clients: Clients,
     writers: Arc<Mutex<JoinSet<()>>>,
     accepting: AbortHandle,
+    /// Nothing is sent behind what is refused.
+    stops_at_refused: bool,
 }
 
 async fn accept(listener: TcpListener, place: String, clients: Clients, writers: Arc<Mutex<JoinSet<()>>>) {
@@ -184,6 +187,11 @@ impl Destination for Server {
             }
             let Some(frame) = framed(&[&result.body, self.end]) else {
                 written.refused.push((index, format!("{}: the result is too long", self.place)));
+                if self.stops_at_refused {
+                    written.left = (index + 1..results.len()).collect();
+                    written.untried = written.left.clone();
+                    break;
+                }
                 continue;
             };
             let frame = Frame::from(frame);
@@ -207,6 +215,10 @@ impl Destination for Server {
             room.into_iter().for_each(|place| place.send(frame.clone()));
         }
         Ok(written)
+    }
+
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
     }
 
     fn retry(&self) -> RetryPolicy {

@@ -12,6 +12,7 @@ use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::status_lines;
 
 /// Prints each result to the standard output of the service.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -82,8 +83,10 @@ impl Destination for Printer {
             for result in results {
                 write_line(self.output.as_deref(), now, &result.body, &mut self.text);
             }
-            let mut out = std::io::stdout().lock();
-            let printed = out.write_all(&self.text).and_then(|()| out.flush());
+            let printed = status_lines::above(&std::io::stdout(), || {
+                let mut out = std::io::stdout().lock();
+                out.write_all(&self.text).and_then(|()| out.flush())
+            });
             printed.map_err(|error| ConnectorError::io("standard output", "cannot be written to", error))?;
         }
         Ok(Written::default())

@@ -162,6 +162,7 @@ impl DestinationConfig for WriteToKafka {
             settings,
             producer,
             sending: Sending::default(),
+            stops_at_refused: false,
             stop: Arc::default(),
         }))
     }
@@ -175,6 +176,8 @@ struct Acknowledged {
     producer: Option<TopicProducer>,
     /// What an earlier call began: the same results come again.
     sending: Sending,
+    /// Nothing more is handed over behind what was refused.
+    stops_at_refused: bool,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
 }
@@ -208,6 +211,10 @@ impl Destination for Acknowledged {
         self.stop = stop.clone();
     }
 
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
+    }
+
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
         let producer = match self.producer.take() {
@@ -218,6 +225,10 @@ impl Destination for Acknowledged {
         let mut all_told = producer.client().in_flight_count() == 0;
         loop {
             let mut error = None;
+            let halted = self.stops_at_refused && sending.failed.iter().any(|(_, code)| is_refusal(*code));
+            if all_told && halted && sending.again.is_empty() {
+                break;
+            }
             if all_told {
                 error = sending.hand_over(&producer, results);
             }
@@ -240,7 +251,7 @@ impl Destination for Acknowledged {
             (self.producer, self.sending) = (Some(producer), sending);
             return Err(failed(&self.place, reason, true));
         }
-        let mut written = Written::default();
+        let mut written = Written { untried: (sending.handed..results.len()).collect(), ..Written::default() };
         sending.failed.sort_unstable_by_key(|(index, _)| *index);
         for (index, code) in sending.failed {
             if is_refusal(code) {
@@ -253,6 +264,7 @@ impl Destination for Acknowledged {
         if written.left.is_empty() {
             producer.voice().clear();
         }
+        written.left.extend(&written.untried);
         self.producer = Some(producer);
         Ok(written)
     }

@@ -107,15 +107,16 @@ impl Publish for Publishing {
         first: usize,
         written: &mut Written,
     ) -> Result<usize, Refused> {
-        let (mut bytes, mut end, mut waiting) = (Vec::new(), first, 0_usize);
+        let (mut bytes, mut end, mut waiting, mut unfit) = (Vec::new(), first, 0_usize, None);
         while end < results.len() && waiting < MESSAGES_MAX && bytes.len() < BYTES_MAX {
             let body = &results[end].body;
             if body.len() + self.topic.len() + 4 > PACKET_BYTES_MAX {
-                written.refused.push((end, format!("the result has {} bytes, more than MQTT can carry", body.len())));
-            } else {
-                waiting += 1;
-                publish(&self.topic, waiting as u16, self.retained, body, &mut bytes);
+                unfit = Some((end, format!("the result has {} bytes, more than MQTT can carry", body.len())));
+                end += 1;
+                break;
             }
+            waiting += 1;
+            publish(&self.topic, waiting as u16, self.retained, body, &mut bytes);
             end += 1;
         }
         connection.writer.send(&bytes).await?;
@@ -127,6 +128,7 @@ impl Publish for Publishing {
                 None => return Err(Refused::Passing("the broker does not answer any more".to_owned())),
             }
         }
+        written.refused.extend(unfit);
         Ok(end)
     }
 

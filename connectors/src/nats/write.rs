@@ -92,19 +92,20 @@ impl Publish for Publishing {
     ) -> Result<usize, Refused> {
         let payload_max = connection.greeting.max_payload;
         let (mut bytes, mut end) = (Vec::new(), first);
-        let mut asked = HashMap::new();
+        let (mut asked, mut unfit) = (HashMap::new(), None);
         while end < results.len() && bytes.len() < BYTES_MAX {
             let headers = format!("Nats-Msg-Id: {}\r\n", ids[end]);
             let body = &results[end].body;
             // The server would close the connection. Its limit is for headers, too.
             if body.len() + headers.len() + 12 > payload_max {
                 let problem = format!("the result has {} bytes, and the server takes messages of {payload_max}", body.len());
-                written.refused.push((end, problem));
-            } else {
-                let inbox = connection.next_inbox();
-                put(&self.subject, Some(&inbox), &headers, body, &mut bytes);
-                asked.insert(inbox, end);
+                unfit = Some((end, problem));
+                end += 1;
+                break;
             }
+            let inbox = connection.next_inbox();
+            put(&self.subject, Some(&inbox), &headers, body, &mut bytes);
+            asked.insert(inbox, end);
             end += 1;
         }
         connection.writer.send(&bytes).await?;
@@ -124,6 +125,7 @@ impl Publish for Publishing {
                 }
             }
         }
+        written.refused.extend(unfit);
         Ok(end)
     }
 

@@ -102,7 +102,8 @@ impl DestinationConfig for WriteToPostgres {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = login.place.clone();
-        Ok(Box::new(Publisher::new(context, &place, Writing { login, plan: self.plan()? })))
+        let writing = Writing { login, plan: self.plan()?, stops_at_refused: false };
+        Ok(Box::new(Publisher::new(context, &place, writing)))
     }
 }
 
@@ -267,6 +268,8 @@ fn words(text: &str, is_json: bool) -> String {
 struct Writing {
     login: Login,
     plan: Plan,
+    /// Nothing is written behind a row that is refused.
+    stops_at_refused: bool,
 }
 
 impl Writing {
@@ -384,6 +387,10 @@ impl Publish for Writing {
         Ok(connection)
     }
 
+    fn stops_at_refused(&mut self) {
+        self.stops_at_refused = true;
+    }
+
     async fn publish(
         &mut self,
         connection: &mut Connection,
@@ -392,7 +399,7 @@ impl Publish for Writing {
         first: usize,
         written: &mut Written,
     ) -> Result<usize, Refused> {
-        let (mut batch, mut bytes, mut end) = (Vec::new(), 0, first);
+        let (mut batch, mut bytes, mut end, mut unfit) = (Vec::new(), 0, first, None);
         while end < results.len() && bytes < BYTES_MAX {
             let (called, statement) = self.plan.statement(results[end].positive);
             match statement.values(&results[end], &ids[end]) {
@@ -402,7 +409,11 @@ impl Publish for Writing {
                     bytes += run.len();
                     batch.push((end, run));
                 }
-                Err(problem) => written.refused.push((end, problem)),
+                Err(problem) => {
+                    unfit = Some((end, problem));
+                    end += 1;
+                    break;
+                }
             }
             end += 1;
         }
@@ -424,8 +435,14 @@ impl Publish for Writing {
                 }
             }
             left = &left[some.len() + usize::from(refused.is_some())..];
-            written.refused.extend(refused);
+            if let Some((index, problem)) = refused {
+                written.refused.push((index, problem));
+                if self.stops_at_refused {
+                    return Ok(index + 1);
+                }
+            }
         }
+        written.refused.extend(unfit);
         Ok(end)
     }
 

@@ -12,7 +12,7 @@ mod pattern;
 mod projection;
 mod scope;
 mod subquery;
-mod types;
+pub mod types;
 mod update;
 
 #[cfg(test)]

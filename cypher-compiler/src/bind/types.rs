@@ -10,7 +10,7 @@ use crate::error::{Code, Span};
 const BOOLEAN: &str = "Boolean";
 const INTEGER: &str = "Integer";
 const FLOAT: &str = "Float";
-const TEXT: &str = "String";
+pub const TEXT: &str = "String";
 pub const LIST: &str = "List<T>";
 
 /// What some functions take of the types that can be told here.

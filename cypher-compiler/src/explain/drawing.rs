@@ -57,8 +57,7 @@ impl<'a> Words<'a> {
 }
 
 fn printer(standing: &StandingPlan, slots: Vec<String>) -> Printer<'_> {
-    let plan = &standing.plan;
-    Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None, in_words: false }
+    Printer { same: "=", ..Printer::of_plan(&standing.plan, slots) }
 }
 
 /// The dataflow of a standing query.
@@ -374,6 +373,22 @@ mod tests {
         ] {
             let told = told(&format!("MATCH (a:A) WHERE {condition} RETURN id(a) AS a"));
             assert!(told.contains(expected), "{condition}: {told}");
+        }
+    }
+
+    /// The older modes compare a property with a constant in a stricter way, which is no other operator to whoever wrote it.
+    #[test]
+    fn strict_equality_is_shown_as_it_is_written() {
+        let text = "MATCH (o:Order) WHERE o.paid = true AND o.sum <> 5 RETURN DISTINCT id(o) AS o";
+        let standing = compile_standing(text, StandingMode::DistinctId, &Options::default());
+        let standing = standing.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let (mut all, words) = (Vec::new(), Words::of(&standing));
+        standing.plan.root.all_expressions(&mut all);
+        let told = joined(all.into_iter().map(|expr| words.expr(expr)), "; ");
+        let tree = draw_standing(&standing).text();
+        for condition in ["(o.paid = true)", "NOT (o.sum = 5)"] {
+            assert!(told.contains(condition), "no {condition} in {told}");
+            assert!(tree.contains(condition), "no {condition} in\n{tree}");
         }
     }
 

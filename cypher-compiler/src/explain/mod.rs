@@ -28,11 +28,7 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Vec<Diagnostic>>
     .map_err(|broken| vec![broken.diagnostic(text)])?;
     let slots = slot_labels(&draft);
     let plan = lower::lower(text, draft);
-    let _ = write!(
-        out,
-        "== plan\n{}",
-        Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None, in_words: false }.plan(&plan)
-    );
+    let _ = write!(out, "== plan\n{}", Printer::of_plan(&plan, slots).plan(&plan));
     Ok(out)
 }
 
@@ -43,20 +39,19 @@ pub fn explain_plan(plan: &Plan) -> String {
 
 /// As `explain_plan`, with a note behind each operator.
 pub fn explain_noted(plan: &Plan, note: &dyn Fn(&Operator) -> String) -> String {
-    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: Some(note), in_words: false }.plan(plan)
+    Printer { note: Some(note), ..Printer::of_plan(plan, Vec::new()) }.plan(plan)
 }
 
 /// One operator of a plan, without what it stands on.
 pub fn explain_operator(plan: &Plan, operator: &Operator) -> String {
-    let printer = Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None, in_words: false };
     let mut out = String::new();
-    printer.itself(operator, 0, &mut out);
+    Printer::of_plan(plan, Vec::new()).itself(operator, 0, &mut out);
     out.trim_end().to_owned()
 }
 
 /// An expression of a plan.
 pub(crate) fn expression_text(plan: &Plan, expr: &Expr) -> String {
-    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None, in_words: false }.expr(expr)
+    Printer::of_plan(plan, Vec::new()).expr(expr)
 }
 
 /// The name of a variable where it is the only one of that name, else the number.
@@ -74,6 +69,8 @@ struct Printer<'a> {
     note: Option<&'a dyn Fn(&Operator) -> String>,
     /// What expressions ask of the graph is shown as it would be written, not as a plan.
     in_words: bool,
+    /// How equality in the stricter sense of the older modes is shown: nobody wrote it as anything but `=`.
+    same: &'static str,
 }
 
 fn joined(items: impl IntoIterator<Item = String>, separator: &str) -> String {
@@ -82,7 +79,15 @@ fn joined(items: impl IntoIterator<Item = String>, separator: &str) -> String {
 
 impl<'a> Printer<'a> {
     fn of_draft(draft: &'a Draft) -> Printer<'a> {
-        Printer { names: &draft.names, parameters: &draft.parameters, slots: slot_labels(draft), note: None, in_words: false }
+        Printer::new(&draft.names, &draft.parameters, slot_labels(draft))
+    }
+
+    fn of_plan(plan: &'a Plan, slots: Vec<String>) -> Printer<'a> {
+        Printer::new(&plan.names, &plan.parameters, slots)
+    }
+
+    fn new(names: &'a [Text], parameters: &'a [Text], slots: Vec<String>) -> Printer<'a> {
+        Printer { names, parameters, slots, note: None, in_words: false, same: "SAME" }
     }
 
     fn draft(&self, draft: &Draft) -> String {
@@ -418,7 +423,10 @@ impl<'a> Printer<'a> {
             Expr::IsNull { of, negated } => format!("{} IS {}NULL", self.expr(of), if *negated { "NOT " } else { "" }),
             Expr::Negate(of) => format!("-{}", self.expr(of)),
             Expr::Clocked(condition) => self.expr(condition),
-            Expr::Binary { operator, left, right } => format!("({} {} {})", self.expr(left), symbol(*operator), self.expr(right)),
+            Expr::Binary { operator, left, right } => {
+                let symbol = if *operator == Binary::Same { self.same } else { symbol(*operator) };
+                format!("({} {symbol} {})", self.expr(left), self.expr(right))
+            }
             Expr::List(items) => format!("[{}]", all(items, ", ")),
             Expr::Map(entries) => {
                 format!("{{{}}}", joined(entries.iter().map(|(key, e)| format!("{key}: {}", self.expr(e))), ", "))

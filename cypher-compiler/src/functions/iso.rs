@@ -58,13 +58,20 @@ pub(super) enum Zone {
 }
 
 impl Zone {
-    /// `Z`, `+01`, `+0100`, `+01:00`, `+01:00:30`, or the name of a region, in which a blank may stand for `_`.
+    /// `Z`, `+01`, `+0100`, `+01:00`, `+01:00:30`, the same behind `UTC`, `GMT` or `UT`, or a region by name, in which a blank
+    /// may stand for `_`.
     pub(super) fn of(name: &str) -> Option<Zone> {
         let mut cursor = Cursor { bytes: name.as_bytes() };
         match cursor.offset()? {
             Some(offset) if cursor.at_end() => Some(Zone::Offset(offset)),
-            _ => zone::known(&name.replace(' ', "_")).map(Zone::Region),
+            _ => zone::known(&name.replace(' ', "_")).map(Zone::Region).or_else(|| Zone::of_universal_time(name)),
         }
+    }
+
+    fn of_universal_time(name: &str) -> Option<Zone> {
+        let begins = |prefix: &&str| name.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix));
+        let offset = &name[["UTC", "GMT", "UT"].into_iter().find(begins)?.len()..];
+        if offset.is_empty() { Some(Zone::Offset(0)) } else { short_offset(offset).map(Zone::Offset) }
     }
 
     /// The instant at which clocks there show that time.
@@ -82,6 +89,13 @@ impl Zone {
             Zone::Region(name) => at.at_zone(0, Some(name.clone())),
         }
     }
+}
+
+/// An offset behind `GMT`, where its hours may have one digit: `+1`, `+1:30`, and all that has two.
+pub(super) fn short_offset(text: &str) -> Option<i32> {
+    let mut cursor = Cursor { bytes: text.as_bytes() };
+    let offset = cursor.signed_offset(1)??;
+    cursor.at_end().then_some(offset)
 }
 
 /// `P1Y2M3W4DT5H6M7.008S`, every part optional, signed, and allowed a fraction; or `P2012-02-02T14:37:21.545`.
@@ -238,15 +252,20 @@ impl Cursor<'_> {
 
     fn local_date_time(&mut self) -> Option<LocalDateTime> {
         let date = self.date()?;
-        let time = if self.take(b'T') { self.time()? } else { LocalTime { nano_of_day: 0 } };
+        let time = if self.take(b'T') || self.take(b't') { self.time()? } else { LocalTime { nano_of_day: 0 } };
         Some(LocalDateTime { epoch_day: date.epoch_day, nano_of_day: time.nano_of_day })
     }
 
     /// Some(None) when there is none; None when it is malformed.
     fn offset(&mut self) -> Option<Option<i32>> {
-        if self.take(b'Z') {
+        if self.take(b'Z') || self.take(b'z') {
             return Some(Some(0));
         }
+        self.signed_offset(2)
+    }
+
+    /// The same without `Z`, where hours may have fewer than two digits.
+    fn signed_offset(&mut self, hour_digits_min: usize) -> Option<Option<i32>> {
         let sign = if self.take(b'+') {
             1
         } else if self.take(b'-') {
@@ -254,7 +273,7 @@ impl Cursor<'_> {
         } else {
             return Some(None);
         };
-        let hours = self.number(2)?;
+        let hours = self.number(self.digits_ahead().clamp(hour_digits_min, 2))?;
         let mut rest = [0; 2];
         if self.bytes.first() == Some(&b':') {
             for part in &mut rest {
@@ -344,6 +363,14 @@ mod tests {
         check("2024-07-01T10:11:12[america/New York]", "2024-07-01T10:11:12-04:00[America/New_York]");
         check("+12345-07-01T10:11[Europe/Paris]", "+12345-07-01T10:11+02:00[Europe/Paris]");
         check("2020-12-09T13:15:41.914-00:44:30", "2020-12-09T13:15:41.914-00:44:30");
+        check("2024-01-01t10:11:12.5z", "2024-01-01T10:11:12.500Z");
+        check("20240101t101112+0100", "2024-01-01T10:11:12+01:00");
+        check("2024-01-01T10:00[UTC+02:00]", "2024-01-01T10:00+02:00");
+        check("2024-01-01T10:00[GMT-2]", "2024-01-01T10:00-02:00");
+        check("2024-01-01T10:00Z[UT+0530]", "2024-01-01T15:30+05:30");
+        check("2024-01-01T10:00[gmt+8:30]", "2024-01-01T10:00+08:30");
+        check("2024-01-01T10:00[UT]", "2024-01-01T10:00Z");
+        check("2024-01-01T10:00[z]", "2024-01-01T10:00Z");
         for bad in [
             "2024-01-01T25:00Z",
             "2024-01-01T00:00+19:00",
@@ -351,6 +378,15 @@ mod tests {
             "2024-01-01T00:00Zx",
             "now",
             "2024-01-01T00:00+01:",
+            "2024-01-01T00:00+1",
+            "2024-01-01t",
+            "2024-01-01T00:00[+1]",
+            "2024-01-01T00:00[UTCZ]",
+            "2024-01-01T00:00[UTC+]",
+            "2024-01-01T00:00[GMT+19]",
+            "2024-01-01T00:00[GMT+830]",
+            "2024-01-01T00:00[UTX]",
+            "2024-01-01T00:00[EST+2]",
         ] {
             check(bad, "");
         }

@@ -49,7 +49,7 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
         [Value::Text(text), Value::Text(pattern), Value::Integer(limit)] => (text, pattern, *limit),
         _ => return Err(wrong_signature(SPLIT, arguments)),
     };
-    let regex = java_regex::search(pattern, text)?;
+    let regex = java_regex::search(pattern, text, &|steps| context.spend(steps))?;
     let mut pieces = Vec::new();
     let mut from = 0;
     for found in regex.find_iter(text) {
@@ -75,7 +75,7 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 /// The whole match and its groups, of the first match anywhere; empty when there is none.
 fn first_match(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(FIRST_MATCH, arguments)) };
-    match java_regex::search(pattern, text)?.captures(text) {
+    match java_regex::search(pattern, text, &|steps| context.spend(steps))?.captures(text) {
         Some(captures) => captured(&captures, context.room()),
         None => Ok(Value::list(Vec::new())),
     }
@@ -83,7 +83,8 @@ fn first_match(context: &dyn Context, arguments: &[Value]) -> Result<Value, Fail
 
 fn groups(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(GROUPS, arguments)) };
-    let (regex, mut all, mut left) = (java_regex::search(pattern, text)?, Vec::new(), context.room());
+    let regex = java_regex::search(pattern, text, &|steps| context.spend(steps))?;
+    let (mut all, mut left) = (Vec::new(), context.room());
     for captures in regex.captures_iter(text) {
         context.spend(regex.steps(text, captures.get_match().end()))?;
         let found = captured(&captures, left)?;
@@ -104,7 +105,7 @@ fn replace_all(context: &dyn Context, arguments: &[Value]) -> Result<Value, Fail
     let [Value::Text(text), Value::Text(pattern), Value::Text(replacement)] = arguments else {
         return Err(wrong_signature(REPLACE_ALL, arguments));
     };
-    let regex = java_regex::search(pattern, text)?;
+    let regex = java_regex::search(pattern, text, &|steps| context.spend(steps))?;
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
     for captures in regex.captures_iter(text) {
@@ -216,8 +217,71 @@ fn url_decode(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::expression::GraphFree;
+    use weir_model::id::{EdgeKey, IdScheme, NodeId};
+    use weir_model::plan::Name;
+    use weir_model::value::{FullEdge, FullNode};
+
     use super::super::testing::call;
     use super::*;
+
+    /// There is no time left.
+    struct Late(GraphFree);
+
+    impl Context for Late {
+        fn spend(&self, _: usize) -> Result<(), Failure> {
+            Err(Failure::new(FailureKind::TimeLimit, "late"))
+        }
+        fn parameter(&self, index: u32) -> &Value {
+            self.0.parameter(index)
+        }
+        fn name(&self, name: Name) -> &str {
+            self.0.name(name)
+        }
+        fn property(&self, node: NodeId, key: Name) -> Value {
+            self.0.property(node, key)
+        }
+        fn property_by_text(&self, node: NodeId, key: &str) -> Value {
+            self.0.property_by_text(node, key)
+        }
+        fn has_label(&self, node: NodeId, label: Name) -> bool {
+            self.0.has_label(node, label)
+        }
+        fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
+            self.0.edge_property(edge, key)
+        }
+        fn full_node(&self, node: NodeId) -> FullNode {
+            self.0.full_node(node)
+        }
+        fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
+            self.0.full_edge(edge)
+        }
+        fn degree(&self, node: NodeId) -> usize {
+            self.0.degree(node)
+        }
+        fn ids(&self) -> IdScheme {
+            self.0.ids()
+        }
+        fn now_millis(&self) -> i64 {
+            self.0.now_millis()
+        }
+    }
+
+    /// Only what was found was counted, so that a search for the first match cost nothing.
+    #[test]
+    fn every_search_is_counted_before_it_begins() {
+        for (name, arguments) in [
+            ("text.split", vec!["ab", "x"]),
+            ("text.regexFirstMatch", vec!["ab", "x"]),
+            ("text.regexGroups", vec!["ab", "x"]),
+            ("text.regexReplaceAll", vec!["ab", "x", ""]),
+        ] {
+            let arguments: Vec<Value> = arguments.into_iter().map(Value::text).collect();
+            let function = super::super::find(name).expect(name);
+            let ended = (function.run)(&Late(GraphFree::rows(IdScheme::Uuid, &[])), &arguments);
+            assert_eq!(ended.map_err(|failure| failure.kind), Err(FailureKind::TimeLimit), "{name}");
+        }
+    }
 
     fn texts(items: &[&str]) -> Value {
         Value::list(items.iter().map(|item| Value::text(item)).collect())

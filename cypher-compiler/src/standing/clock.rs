@@ -2,6 +2,9 @@
 //!
 //! That is so where one side of `<`, `<=`, `>` or `>=` runs forward (or backward) with the clock, and the other does not look at
 //! it: `timestamp() - n.seen > 60000`, `e.at > datetime() - duration('PT5M')`, `n.day < date()`.
+//!
+//! `+` does not only add: with text, or with a list, it makes one of both, and `'9s'` is behind `'10s'`. What can be seen to be
+//! one of these here runs no way; of what turns out to be one later the condition has no value (`weir_model::clock`).
 
 use weir_model::clock::is_order;
 use weir_model::expression::Binary;
@@ -10,11 +13,13 @@ use weir_model::{Expr, Value};
 
 use super::classify::changes_by_itself;
 use crate::bind::Draft;
+use crate::bind::types::{LIST, TEXT, type_of};
 use crate::walk;
 
 /// What to do where the current time stands elsewhere.
 pub const HINT: &str = "the current time can be compared: with <, <=, > or >=, a number plus or minus what does not look at \
-                        the clock, an instant plus or minus a duration that is written out, as in `timestamp() - n.seen > 60000`";
+                        the clock, an instant plus or minus a duration that is written out, as in `timestamp() - n.seen > 60000` \
+                        (and nothing that `+` joins to text or to a list)";
 
 pub fn mark(draft: &mut Draft) {
     let mut root = std::mem::replace(&mut draft.root, Operator::Unit);
@@ -85,10 +90,26 @@ fn runs(draft: &Draft, expr: &Expr) -> Option<Runs> {
 /// What runs, further by what does not. Months have no one length: a day later need not be later with a month taken off both.
 fn moved(draft: &Draft, running: &Expr, by: &Expr, instants: bool) -> Option<Runs> {
     match runs(draft, running)? {
-        Runs::Number => (!looks_at_clock(by)).then_some(Runs::Number),
+        Runs::Number => (!looks_at_clock(by) && !is_joined(draft, by)).then_some(Runs::Number),
         Runs::Instant => match by {
             Expr::Literal(Value::Duration(by)) if instants && by.months == 0 => Some(Runs::Instant),
             _ => None,
         },
+    }
+}
+
+/// Whether it is text, or a list, as far as the query's text tells: `+` joins what is added to it.
+fn is_joined(draft: &Draft, expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value) => matches!(value, Value::Text(_) | Value::List(_)),
+        Expr::Call { function, .. } => {
+            let gives = function.signature.rsplit(" :: ").next().unwrap_or_default();
+            gives == "STRING" || gives.starts_with("LIST OF ")
+        }
+        Expr::Binary { operator: Binary::Add, left, right } => is_joined(draft, left) || is_joined(draft, right),
+        Expr::Case { branches, otherwise } => {
+            branches.iter().any(|(_, value)| is_joined(draft, value)) || is_joined(draft, otherwise)
+        }
+        other => matches!(type_of(draft, other), Some(TEXT | LIST)),
     }
 }

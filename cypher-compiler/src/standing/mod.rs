@@ -361,8 +361,7 @@ impl Standing<'_> {
 
     fn check_regex(&self, local: &Local, conjunct: &Expression) -> Checked<()> {
         let (Local::Regex(regex), ExpressionKind::Binary(_, _, written)) = (local, &*conjunct.kind) else { return Ok(()) };
-        let read = java_regex::matches(regex, "");
-        read.map(drop).map_err(|failure| self.error(written.span, Code::InvalidRegex, failure.message))
+        java_regex::check(regex).map_err(|failure| self.error(written.span, Code::InvalidRegex, failure.message))
     }
 
     /// `id(v) = value`, where the value is a constant: a comparison with the node of that id. A constant that is no id is

@@ -88,7 +88,7 @@ fn of_parts(parts: &[PatternPart]) -> impl Iterator<Item = &Expression> {
 fn in_expression(text: &str, expression: &Expression, options: &Options, found: &mut Vec<Diagnostic>) {
     if let ExpressionKind::Binary(BinaryOperator::Regex, _, right) = &*expression.kind
         && let ExpressionKind::Text(regex) = &*right.kind
-        && let Err(failure) = java_regex::matches(regex, "")
+        && let Err(failure) = java_regex::check(regex)
     {
         found.push(Diagnostic::compile(text, right.span, Code::InvalidRegex, failure.message));
     }

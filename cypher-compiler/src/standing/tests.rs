@@ -600,6 +600,19 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
         ("MATCH (n) WHERE datetime().hour > 8 RETURN n", "1.17", "NotMaintainable", by_itself!("datetime")),
         ("MATCH (n) WHERE timestamp() < n.x + rand() RETURN n", "1.17", "NotMaintainable", by_itself!("timestamp")),
         ("MATCH (n) WHERE datetime.realtime() > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("datetime.realtime")),
+        // What `+` joins to text or to a list.
+        ("MATCH (n) WHERE timestamp() + 's' > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE n.at < toString(n.x) + timestamp() RETURN n", "1.40", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE timestamp() + (n.x + 's') > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE timestamp() - 5 + [n.x] > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE timestamp() + keys(n) > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE datetime() + 's' > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("datetime")),
+        (
+            "MATCH (n) WHERE timestamp() + CASE WHEN n.x = 1 THEN 's' ELSE 5 END > n.at RETURN n",
+            "1.17",
+            "NotMaintainable",
+            by_itself!("timestamp"),
+        ),
         ("RETURN [rand()] AS r", "1.9", "NotMaintainable", by_itself!("rand")),
         ("MATCH (n) RETURN randomUUID() AS u", "1.18", "NotMaintainable", by_itself!("randomUUID")),
         (
@@ -662,6 +675,9 @@ fn conditions_that_time_turns_once_are_maintained_above_the_pattern() {
         "datetime().epochMillis > n.at",
         "n.day < date()",
         "NOT n.at < timestamp() OR n.x = 1",
+        // Whether it is a number is seen when it is there.
+        "timestamp() + n.grace > n.at",
+        "n.at < abs(n.grace) + timestamp()",
     ] {
         let plan = compiled(AnyQuery, &format!("MATCH (n) WHERE {condition} RETURN n.x AS x"));
         assert!(plan.contains("Filter"), "{condition}\n{plan}");

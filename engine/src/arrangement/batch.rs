@@ -187,7 +187,7 @@ impl Writer {
 
     /// Closes the facts pushed to `fresh` since the last call as those of `id`. Nothing if there are none.
     pub fn finish_node(&mut self, id: NodeId, first: bool) {
-        let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && self.fresh.key(&pair[0]) == self.fresh.key(&pair[1]);
+        let same = |pair: &[Fact]| self.fresh.same_fact(&pair[0], &pair[1]);
         let repeats = self.fresh.facts[self.finished..].windows(2).any(same);
         self.finish_merged(id, first, repeats);
     }

@@ -164,25 +164,34 @@ impl Chunk {
         Chunk { ids, ends, segment: Arc::new(segment), numbers: Vec::new(), named: Vec::new() }
     }
 
-    /// Of a chunk that is named. With a numbering, it no longer is when it is read back.
-    pub fn write(&self, mut numbering: Option<&mut Numbering>) -> Vec<u8> {
+    /// Of a chunk that is named. With a numbering, it no longer is when it is read back. None where it is too large for what
+    /// stands before the body: what was cut off there could not be read back. A node is in one chunk, however much it was.
+    pub fn write(&self, numbering: Option<&mut Numbering>) -> Option<Vec<u8>> {
+        self.write_within(u32::MAX, numbering)
+    }
+
+    /// The same where no number may be larger than `most`.
+    fn write_within(&self, most: u32, mut numbering: Option<&mut Numbering>) -> Option<Vec<u8>> {
         let Segment { facts, times, .. } = &*self.segment;
+        let fits = |number: usize| u32::try_from(number).ok().filter(|number| *number <= most);
+        // First: where facts are more than that, their ends are wrong.
+        let [nodes, facts, times] = [fits(self.ids.len())?, fits(facts.len())?, fits(times.len())?];
         let (names, numbered) = put_names(&self.ids, numbering.as_deref_mut());
         breathe();
         let numbering = numbering.filter(|_| numbered);
         let (Packed { stream, bits }, arena) = put_facts(&self.ends, &self.segment, numbering);
         breathe();
+        let arena = fits(arena)?;
         let packed = compress(&stream).ok().filter(|packed| packed.len() < stream.len());
         let kept = packed.as_ref().unwrap_or(&stream);
+        let lengths = [fits(names.stream.len())?, fits(names.bits.len())?, fits(stream.len())?, fits(kept.len())?];
         let length = names.stream.len() + names.bits.len() + kept.len() + bits.len();
         let mut bytes = Vec::with_capacity(HEAD_BYTES + LENGTHS_BYTES + length);
-        let mut put = |number: usize| bytes.extend_from_slice(&(number as u32).to_le_bytes());
-        [0, PACKED as usize, self.ids.len(), facts.len(), arena, times.len()].into_iter().for_each(&mut put);
+        [0, PACKED, nodes, facts, arena, times].iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         bytes.extend_from_slice(&self.ids[0].to_bytes());
-        let mut put = |number: usize| bytes.extend_from_slice(&(number as u32).to_le_bytes());
-        [names.stream.len(), names.bits.len(), stream.len(), kept.len()].into_iter().for_each(&mut put);
+        lengths.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         [&names.stream, &names.bits, kept, &bits].into_iter().for_each(|part| bytes.extend_from_slice(part));
-        bytes
+        Some(bytes)
     }
 
     /// Reads a chunk of a run that ends before `upper`. None when the bytes are not one: every index and every offset is
@@ -611,11 +620,29 @@ mod tests {
         Chunk::read(bytes, UPPER).expect("a chunk")
     }
 
+    fn written(chunk: &Chunk, numbering: Option<&mut Numbering>) -> Vec<u8> {
+        chunk.write(numbering).expect("it fits")
+    }
+
+    #[test]
+    fn what_is_too_large_for_its_head_is_not_written() {
+        let chunk = chunk();
+        let bytes = written(&chunk, None);
+        let number = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("a number"));
+        // Nodes, facts, arena and times, and behind the first id the lengths of the body.
+        let most = (8..HEAD_BYTES - 16).chain(HEAD_BYTES..HEAD_BYTES + LENGTHS_BYTES).step_by(4).map(number).max();
+        let most = most.expect("there are some");
+        assert!(chunk.write_within(most, None).is_some_and(|within| within == bytes));
+        for less in (0..most).step_by(7).chain([most - 1]) {
+            assert!(chunk.write_within(less, None).is_none(), "{less} of {most}");
+        }
+    }
+
     #[test]
     fn what_was_written_is_read_back_in_each_form() {
         let chunk = chunk();
         let mut numbering = Numbering::new(chunk.ids.clone());
-        let (packed, numbered) = (chunk.write(None), chunk.write(Some(&mut numbering)));
+        let (packed, numbered) = (written(&chunk, None), written(&chunk, Some(&mut numbering)));
         let [plain, compressed, rows] = old_forms(&nodes());
         assert!(packed.len() * 4 < rows.len(), "{} of {}", packed.len(), rows.len());
         let expected = shown(&chunk);
@@ -698,8 +725,8 @@ mod tests {
             let (chunk, mut numbering) = random(seed * 0x9E37_79B9);
             let all = numbering.ids().to_vec();
             let expected = shown(&chunk);
-            assert_eq!(shown(&read(&chunk.write(None))), expected, "seed {seed}");
-            let bytes = chunk.write(Some(&mut numbering));
+            assert_eq!(shown(&read(&written(&chunk, None))), expected, "seed {seed}");
+            let bytes = written(&chunk, Some(&mut numbering));
             let unnamed = read(&bytes);
             let names = Chunk::read_names(&bytes).expect("names");
             assert_eq!((names.ids(), names.numbers()), (unnamed.ids(), unnamed.numbers()));
@@ -748,8 +775,8 @@ mod tests {
     #[test]
     fn what_is_no_chunk_is_refused() {
         let (other, mut numbering) = random(9);
-        let numbered = chunk().write(Some(&mut Numbering::new(nodes().0)));
-        let packed = [chunk().write(None), numbered, other.write(Some(&mut numbering))];
+        let numbered = written(&chunk(), Some(&mut Numbering::new(nodes().0)));
+        let packed = [written(&chunk(), None), numbered, written(&other, Some(&mut numbering))];
         for bytes in packed.into_iter().chain(old_forms(&nodes())) {
             assert!((0..bytes.len()).step_by(7).all(|end| Chunk::read(&bytes[..end], UPPER).is_none()));
             // A changed byte may be one of a text; what is read then is a chunk all the same.

@@ -189,7 +189,7 @@ impl<'a> Facts<'a> {
                 while let Some((first, further)) = facts.split_first()
                     && first.tag <= *to
                 {
-                    let same = 1 + further.iter().take_while(|fact| same_fact(segment, first, fact)).count();
+                    let same = 1 + further.iter().take_while(|fact| segment.same_fact(first, fact)).count();
                     let updates;
                     (updates, facts) = facts.split_at(same);
                     let until = if all { same } else { updates.iter().take_while(|fact| segment.time(fact) <= at).count() };
@@ -423,16 +423,6 @@ pub fn property(parts: &[Part<'_>], key: Symbol, at: u64) -> Value {
         Some((segment, fact)) => decode_payload(fact.payload, &segment.arena),
         None => Value::Null,
     }
-}
-
-/// Whether two facts of a node are updates of one fact.
-fn same_fact(segment: &Segment, one: &Fact, other: &Fact) -> bool {
-    one.tag == other.tag
-        && match one.tag.kind() {
-            Kind::Label | Kind::Property => true,
-            Kind::Out | Kind::In => one.payload == other.payload,
-            _ => segment.key(one) == segment.key(other),
-        }
 }
 
 /// Where the half edges of these types lie among the facts of a node, ascending. No types are all types.

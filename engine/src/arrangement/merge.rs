@@ -161,7 +161,7 @@ impl<'a> Head<'a> {
     /// And of those, how many before the first that has more than one update.
     fn alone_until(&self, until: Option<FactOf>) -> usize {
         let count = self.count_until(until);
-        let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && self.segment.key(&pair[0]) == self.segment.key(&pair[1]);
+        let same = |pair: &[Fact]| self.segment.same_fact(&pair[0], &pair[1]);
         let first = if self.repeats { self.facts[..count].windows(2).position(same) } else { None };
         first.unwrap_or(count)
     }

@@ -170,6 +170,8 @@ impl<'a> Writing<'a> {
     /// Collects the rows of a node. A ClearProperties also becomes the removal of each property set before it.
     fn gather(&mut self, node: NodeId) {
         self.rows.clear();
+        // What came before the last of them has its removals already: looked at again for each, it would be quadratic.
+        let mut since_clear = 0;
         while let Some(stretch) = self.stretches.get(self.at).filter(|stretch| stretch.node == node) {
             self.at += 1;
             if let Some(ahead) = self.stretches.get(self.at + AHEAD) {
@@ -181,15 +183,17 @@ impl<'a> Writing<'a> {
                 let versioned = Versioned { row: *row, arena: &entry.mutations.arena, record: before + row.record() as usize };
                 self.rows.push(versioned);
                 if row.tag.kind() == Kind::ClearProperties {
-                    self.end_properties(versioned);
+                    self.end_properties(versioned, since_clear);
+                    since_clear = self.rows.len();
                 }
             }
         }
     }
 
-    fn end_properties(&mut self, clear: Versioned<'a>) {
-        let mut set: Vec<Tag> =
-            self.rows.iter().filter(|v| v.row.tag.kind() == Kind::Property && !v.row.removes()).map(|v| v.row.tag).collect();
+    /// Of the properties that rows from this place on have set.
+    fn end_properties(&mut self, clear: Versioned<'a>, from: usize) {
+        let sets = |v: &&Versioned<'_>| v.row.tag.kind() == Kind::Property && !v.row.removes();
+        let mut set: Vec<Tag> = self.rows[from..].iter().filter(sets).map(|v| v.row.tag).collect();
         set.sort_unstable();
         set.dedup();
         self.rows
@@ -292,7 +296,7 @@ pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
 /// None when some fact was removed or changed.
 fn as_it_is<'a>(segment: &Segment, versions: &'a [Fact]) -> Option<&'a [Fact]> {
     let (facts, _) = split_marks(versions);
-    let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && segment.key(&pair[0]) == segment.key(&pair[1]);
+    let same = |pair: &[Fact]| segment.same_fact(&pair[0], &pair[1]);
     (facts.iter().all(Fact::adds) && !facts.windows(2).any(same)).then_some(facts)
 }
 

@@ -69,6 +69,16 @@ impl Segment {
         fact_key(fact.tag, fact.payload, &self.arena)
     }
 
+    /// Whether two facts of a node are updates of one fact.
+    pub fn same_fact(&self, one: &Fact, other: &Fact) -> bool {
+        one.tag == other.tag
+            && match one.tag.kind() {
+                Kind::Label | Kind::Property => true,
+                Kind::Out | Kind::In => one.payload == other.payload,
+                _ => self.key(one) == self.key(other),
+            }
+    }
+
     /// The facts of a node one by one, those in its bundle too.
     pub fn one_by_one<'a>(&'a self, facts: &'a [Fact]) -> impl Iterator<Item = Fact> + 'a {
         let bundle = Bundle::of(self, facts);

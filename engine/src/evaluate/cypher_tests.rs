@@ -371,6 +371,14 @@ fn merging() {
     let edge = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 MERGE (a)-[:T]->(b)";
     check(&[edge, edge, "MATCH ()-[r]->() RETURN count(r)"], &["1"]);
     check(&[PEOPLE, "MATCH (a:Dog) MERGE (a)-[:EATS]->(f:Food) RETURN f"], &["(105:Food {})"]);
+    // A ring of which one node is there: the others are null until they are created, and no end of nothing.
+    let ring = "(c:C)-[:R]->(b:B {x: 1})-[:R]->(d:D)<-[:R]-(c)";
+    let merge = format!("MATCH (c:C) MERGE {} ON CREATE SET d.made = true", ring.replace("c:C", "c"));
+    let asked = format!("MATCH {ring} RETURN b.x, d.made");
+    check(&["CREATE (:C)", &merge, &merge, &asked], &["1 | true"]);
+    check(&["CREATE (:C)", &merge, &merge, "MATCH ()-[r]->() RETURN count(r)"], &["3"]);
+    let each = "MATCH (c:C) FOREACH (x IN [1, 2, 1] | MERGE (c)-[:R]->(b:B {x: x}) ON CREATE SET b.made = true)";
+    check(&["CREATE (:C)", each, "MATCH (:C)-[:R]->(b) RETURN b.x, b.made"], &["1 | true", "2 | true"]);
 }
 
 #[test]

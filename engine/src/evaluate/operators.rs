@@ -454,12 +454,16 @@ impl Run<'_> {
         let mut held = self.budget.held();
         self.drain(input, row, &mut |row| {
             self.budget.step()?;
+            key.clear();
+            arguments.clear();
+            let taken = aggregates.iter().flat_map(|(_, aggregate)| &aggregate.arguments);
+            let keyed = self.push_values(keys.iter().map(|(_, expr)| expr), row, &mut key);
+            if let Err(failure) = keyed.and_then(|()| self.push_values(taken, row, &mut arguments)) {
+                // A row of which one of them has no value is in no group, and no aggregate has it: `count(*)` neither.
+                return self.end_row(failure).map(drop);
+            }
             let mut group = 0;
             if !keys.is_empty() {
-                key.clear();
-                if let Err(failure) = self.push_values(keys.iter().map(|(_, expr)| expr), row, &mut key) {
-                    return self.end_row(failure).map(drop);
-                }
                 group = match numbers.get(&key) {
                     Some(number) => *number,
                     None => {
@@ -471,19 +475,15 @@ impl Run<'_> {
                 };
             }
             let accumulators = &mut groups[group].1;
-            let mut failed = None;
+            let (mut failed, mut rest) = (None, arguments.as_slice());
             for ((_, aggregate), accumulator) in aggregates.iter().zip(accumulators.iter_mut()) {
-                arguments.clear();
-                if let Err(failure) = self.push_values(aggregate.arguments.iter(), row, &mut arguments) {
-                    // Without a value the row is as null to this aggregate; the others have it.
-                    let _ = self.end_row(failure)?;
-                    continue;
-                }
+                let (own, others) = rest.split_at(aggregate.arguments.len());
+                rest = others;
                 if keeps_arguments(aggregate) {
-                    held.bytes(weight_of(&arguments))?;
+                    held.bytes(weight_of(own))?;
                 }
                 let before = accumulator.extreme_bytes();
-                if let Err(failure) = accumulator.add(&arguments) {
+                if let Err(failure) = accumulator.add(own) {
                     failed = Some(failure);
                     break;
                 }

@@ -170,7 +170,7 @@ impl Run<'_> {
             // What an earlier row, or an earlier element of FOREACH, left there is not of this one.
             pattern.paths.iter().for_each(|path| row[path.slot.0 as usize] = Value::Null);
             if null_ends(create, row).is_empty() {
-                self.apply(create, row, emptied)?;
+                self.apply_but(&FxHashSet::default(), create, row, emptied)?;
                 if between {
                     self.check_merged(create, row, &|value| !is_of(value, pattern))?;
                 }
@@ -194,7 +194,17 @@ impl Run<'_> {
 
     /// The writes of one row in order. `emptied` takes the nodes that must turn out to have no edges.
     fn apply(&self, writes: &[Write], row: &mut [Value], emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
-        let nowhere = nowhere(writes, row);
+        self.apply_but(&nowhere(writes, row), writes, row, emptied)
+    }
+
+    /// As `apply`, where it is known which nodes are not to be created.
+    fn apply_but(
+        &self,
+        nowhere: &FxHashSet<Slot>,
+        writes: &[Write],
+        row: &mut [Value],
+        emptied: &mut Vec<NodeId>,
+    ) -> Result<(), Failure> {
         for write in writes {
             if let Write::CreateNode { slot, .. } = write
                 && nowhere.contains(slot)

@@ -37,6 +37,8 @@ impl Subject {
 pub struct Queue {
     by_time: BTreeSet<(u64, Subject)>,
     held: FxHashMap<Subject, u64>,
+    /// How many there are of each rule that has any: commits would wait while they are counted.
+    counts: FxHashMap<u32, usize>,
     max: usize,
     /// Things that end from this time on may be missing.
     beyond: u64,
@@ -44,7 +46,7 @@ pub struct Queue {
 
 impl Queue {
     pub fn new(max: usize) -> Queue {
-        Queue { by_time: BTreeSet::new(), held: FxHashMap::default(), max, beyond: u64::MAX }
+        Queue { by_time: BTreeSet::new(), held: FxHashMap::default(), counts: FxHashMap::default(), max, beyond: u64::MAX }
     }
 
     /// To be looked at when it is due, in milliseconds since 1970, or earlier.
@@ -58,14 +60,27 @@ impl Queue {
                 self.by_time.remove(&(*known, subject));
                 *known = due;
             }
-            None => drop(self.held.insert(subject, due)),
+            None => {
+                self.held.insert(subject, due);
+                *self.counts.entry(subject.rule).or_default() += 1;
+            }
         }
         self.by_time.insert((due, subject));
         if self.held.len() > self.max
             && let Some((due, subject)) = self.by_time.pop_last()
         {
-            self.held.remove(&subject);
+            self.let_go(&subject);
             self.beyond = due;
+        }
+    }
+
+    fn let_go(&mut self, subject: &Subject) {
+        self.held.remove(subject);
+        if let Some(count) = self.counts.get_mut(&subject.rule) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&subject.rule);
+            }
         }
     }
 
@@ -88,7 +103,7 @@ impl Queue {
             && due <= now
         {
             self.by_time.pop_first();
-            self.held.remove(&subject);
+            self.let_go(&subject);
             taken.push(subject);
         }
         taken
@@ -109,13 +124,14 @@ impl Queue {
     }
 
     pub fn count(&self, rule: u32) -> usize {
-        self.held.keys().filter(|subject| subject.rule == rule).count()
+        self.counts.get(&rule).copied().unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     fn subject(n: u64) -> Subject {
         Subject::node(0, NodeId::new(0, n))
@@ -156,5 +172,30 @@ mod tests {
         queue.push(subject(0), 100);
         assert_eq!(taken(&mut queue, 100), [3, 0]);
         assert!(!queue.wants_more());
+    }
+
+    #[test]
+    fn of_each_rule_it_is_known_how_many_there_are() {
+        let mut queue = Queue::new(20);
+        let mut random = Random(7);
+        let mut given_up = 0;
+        for step in 0..10_000 {
+            let what = Subject { rule: random.below(3) as u32, ..subject(random.below(20)) };
+            let (due, count) = (random.below(100), random.index_below(5));
+            match random.below(100) {
+                0 => queue.clear(),
+                1..20 => drop(queue.take(due, count)),
+                20..25 => queue.open(),
+                25..40 => queue.look_at(what, due),
+                _ => queue.push(what, due),
+            }
+            given_up += u32::from(queue.beyond < u64::MAX);
+            for rule in 0..3 {
+                let counted = queue.held.keys().filter(|subject| subject.rule == rule).count();
+                assert_eq!(queue.count(rule), counted, "rule {rule} after {step} steps");
+            }
+            assert_eq!(queue.by_time.len(), queue.held.len());
+        }
+        assert!(given_up > 100, "{given_up}");
     }
 }

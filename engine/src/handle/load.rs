@@ -235,13 +235,19 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             // While this is asked, nothing more is replayed.
-            graph.committer().note_progress(Duration::ZERO, || {
-                held.recv().unwrap();
-                while rows == 0 {
-                    rows += next().rows.len();
-                }
-                Vec::new()
-            });
+            let mut ask = || {
+                let outputs = || {
+                    held.recv().unwrap();
+                    while rows == 0 {
+                        rows += next().rows.len();
+                    }
+                    Vec::new()
+                };
+                graph.committer().note_progress(Duration::ZERO, outputs)
+            };
+            while !ask() {
+                std::thread::yield_now();
+            }
             starting.join().unwrap().unwrap();
         });
         assert!(rows < RECORDS, "something was to come");

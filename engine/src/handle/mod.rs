@@ -253,12 +253,12 @@ impl Graph {
     }
 
     /// Logs how far outputs have delivered results. Where they have come further without any, the next entry takes that along, so
-    /// that a start need not replay it.
+    /// that a start need not replay it. Where the graph is locked that is left to the next time: there are others.
     pub(crate) fn log_delivery(&self) -> Result<(), EngineError> {
         let interval = PROGRESS_INTERVAL + PROGRESS_INTERVAL_BY_QUERY * self.standing_count();
         let outputs = || self.standing_now().iter().flat_map(|(query, state)| state.delivered_of(*query)).collect();
         self.committer().note_progress(interval, outputs);
-        self.committer().log_delivered()
+        self.committer().try_log_delivered().map(drop)
     }
 
     pub(crate) fn checkpoints(&self) -> &Checkpoints {

@@ -106,6 +106,34 @@ struct State {
     grew: Option<Instant>,
 }
 
+impl State {
+    /// The newest two pieces of the log, if they are to be merged.
+    fn newest_alike(&self) -> Option<[Arc<Run>; 2]> {
+        let [.., older, newer] = &self.tail[..] else { return None };
+        let are_alike = older.bytes <= 2 * newer.bytes && older.bytes + newer.bytes <= MERGED_BYTES_MAX;
+        are_alike.then(|| [older.clone(), newer.clone()])
+    }
+
+    /// Unless they are no longer the newest: a checkpoint has gone past one of them, or what was purged has gone with them.
+    fn put_in_place_of(&mut self, two: &[Arc<Run>; 2], merged: Run) {
+        if let [.., older, newer] = &self.tail[..]
+            && Arc::ptr_eq(older, &two[0])
+            && Arc::ptr_eq(newer, &two[1])
+        {
+            self.tail.truncate(self.tail.len() - 2);
+            self.tail.push(Arc::new(merged));
+        }
+    }
+
+    /// Lets go of what was read of the log, if some of it is from before this tick. It is read again, from where the runs end.
+    fn forget_tail(&mut self, upper: Tick) {
+        if self.tail.iter().any(|piece| piece.first < upper) {
+            self.tail.clear();
+            self.tail_upto = self.upto;
+        }
+    }
+}
+
 impl History {
     /// `next` is the tick after everything the store holds, `upto` that after everything in the runs.
     pub fn open(shelf: Shelf, retention: Retention, runs: Vec<Run>, upto: Tick, next: Tick) -> Result<History, StoreError> {
@@ -175,8 +203,14 @@ impl History {
     /// Everything that holds versions from before the end of `at`, oldest first. `next` is the tick after the last commit.
     fn pieces(&self, graph: &Graph, at: Tick, next: Tick) -> Result<Vec<Piece>, EngineError> {
         let wanted = at.next().min(next);
-        self.grow(graph, wanted)?;
-        let state = self.lock().clone();
+        let state = loop {
+            self.grow(graph, wanted)?;
+            let state = self.lock().clone();
+            // What was read of the log may have been let go meanwhile.
+            if state.tail_upto >= wanted {
+                break state;
+            }
+        };
         let early = |run: &&Arc<Run>| run.first <= at;
         let mut runs: Vec<Arc<Run>> = state.runs.iter().filter(early).cloned().collect();
         if wanted > state.upto {
@@ -217,27 +251,24 @@ impl History {
         Ok(())
     }
 
-    /// Adds a piece of the log, and merges the newest of them where they are of like size.
+    /// Adds a piece of the log, and merges the newest of them where they are of like size: whoever reads what is there already
+    /// does not wait for that.
     fn extend(&self, piece: Arc<Run>, from: Tick, upper: Tick) -> Result<(), EngineError> {
-        let mut state = self.lock();
-        if state.tail_upto != from {
-            // A checkpoint has gone past it.
-            return Ok(());
-        }
-        state.tail.push(piece);
-        state.tail_upto = upper;
-        loop {
-            let count = state.tail.len();
-            let [.., older, newer] = &state.tail[..] else { return Ok(()) };
-            if older.bytes > 2 * newer.bytes || older.bytes + newer.bytes > MERGED_BYTES_MAX {
+        {
+            let mut state = self.lock();
+            if state.tail_upto != from {
+                // A checkpoint has gone past it.
                 return Ok(());
             }
-            let two = [older.clone(), newer.clone()];
+            state.tail.push(piece);
+            state.tail_upto = upper;
+        }
+        loop {
+            let Some(two) = self.lock().newest_alike() else { return Ok(()) };
             let going_on = AtomicBool::new(false);
             let chunks = Merging::new(&self.shelf, Piece::of(&two), Vec::new(), (false, 0), Arc::default(), &going_on)?;
             let merged = held(two[0].first, two[1].upper, chunks)?;
-            state.tail.truncate(count - 2);
-            state.tail.push(Arc::new(merged));
+            self.lock().put_in_place_of(&two, merged);
         }
     }
 
@@ -295,6 +326,8 @@ impl History {
         self.lock().runs.splice(window, [Arc::new(run)]);
         self.shelf.cache.forget(self.shelf.graph, &old);
         if erasing.is_some() {
+            // A piece of the log may begin before what has become pages ends, and it was read with what was erased in it.
+            self.lock().forget_tail(upper);
             self.erasures.forget(upper)?;
         }
         let bytes = (merged.iter().map(|run| run.bytes).sum::<u64>(), info.bytes);
@@ -380,9 +413,85 @@ pub fn tend(graph: &Graph) -> Result<(), EngineError> {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::{Mutations, NodeId};
+
     use super::*;
     use crate::history::run::Index;
-    use crate::store::RunInfo;
+    use crate::store::{InMemory, RunInfo};
+    use crate::{Engine, Options, checkpoint};
+
+    /// Without `start`, so that nobody makes checkpoints or merges but the test.
+    fn engine() -> Engine {
+        Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap()
+    }
+
+    fn node(n: u64) -> NodeId {
+        NodeId::new(0, n)
+    }
+
+    /// A node gets a label or loses it; the tick after that.
+    fn label(graph: &Graph, n: u64, there: bool, erased: bool) -> Tick {
+        let mut mutations = Mutations::default();
+        mutations.set_label(node(n), graph.symbols().intern("l"), there);
+        if erased {
+            mutations.erase(node(n));
+        }
+        let upper = graph.apply(mutations, 1).unwrap();
+        graph.wait_durable(upper).unwrap();
+        upper
+    }
+
+    #[test]
+    fn what_was_purged_does_not_come_back_out_of_the_log_in_memory() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        label(&graph, 1, true, false);
+        let purged = label(&graph, 1, false, true);
+        let end = label(&graph, 2, true, false);
+        let told = || {
+            let past = graph.past(Tick(end.0 - 1)).unwrap();
+            [1, 2].map(|n| past.all_changes(node(n)).unwrap().len())
+        };
+        assert_eq!(told(), [0, 1]);
+        // A checkpoint ends amid what was read of the log.
+        checkpoint::make(&graph, purged).unwrap();
+        let history = graph.history();
+        assert!(history.lock().tail.iter().any(|piece| piece.first < purged && piece.upper > purged));
+        assert!(history.tend(&AtomicBool::new(false)).unwrap());
+        assert!(history.erasures().known().is_empty(), "it is still to be erased");
+        assert_eq!(told(), [0, 1]);
+        let state = history.lock().clone();
+        assert_eq!((state.upto, state.tail_upto), (purged, end));
+        assert_eq!(state.tail.iter().map(|piece| piece.first).collect::<Vec<_>>(), [Tick(end.0 - 1)]);
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn pieces_of_the_log_are_merged_unless_others_have_come_instead() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let history = graph.history();
+        for n in 0..8 {
+            let upper = label(&graph, n, true, false);
+            history.grow(&graph, upper).unwrap();
+            let state = history.lock();
+            assert_eq!(state.tail_upto, upper);
+            assert!(state.tail.windows(2).all(|two| two[0].upper <= two[1].first));
+            assert!(state.tail.len() <= 3, "{} pieces of {} entries", state.tail.len(), n + 1);
+        }
+        let piece = |n: u64| Arc::new(Run::held(Tick(n), Tick(n + 1), Default::default()));
+        let mut state = State { tail: vec![piece(1), piece(2), piece(3)], ..State::default() };
+        let two = state.newest_alike().unwrap();
+        // Those were taken when this one was there.
+        state.tail.pop();
+        state.put_in_place_of(&two, Run::held(Tick(2), Tick(4), Default::default()));
+        assert_eq!(state.tail.iter().map(|piece| piece.upper).collect::<Vec<_>>(), [Tick(2), Tick(3)]);
+        let two = state.newest_alike().unwrap();
+        state.put_in_place_of(&two, Run::held(Tick(1), Tick(3), Default::default()));
+        assert_eq!(state.tail.iter().map(|piece| (piece.first, piece.upper)).collect::<Vec<_>>(), [(Tick(1), Tick(3))]);
+        assert!(state.newest_alike().is_none());
+        engine.shutdown().unwrap();
+    }
 
     fn of_bytes(bytes: u64) -> Arc<Run> {
         let info = RunInfo { id: RunId(0), first: Tick::ZERO, upper: Tick::ZERO, chunks: Default::default(), bytes };

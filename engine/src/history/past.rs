@@ -180,6 +180,8 @@ pub(super) enum Ends {
 
 impl Past {
     fn new(graph: &Graph, (at, next): (Tick, Tick), present: Snapshot, whole: bool) -> Result<Past, EngineError> {
+        // Before the pieces: they may be from before pages were written again without it, and it be forgotten then.
+        let erased = graph.history().erasures().known();
         Ok(Past {
             graph: graph.clone(),
             at,
@@ -191,7 +193,7 @@ impl Past {
             present,
             since: OnceCell::new(),
             finds: Cell::new(0),
-            erased: graph.history().erasures().known(),
+            erased,
         })
     }
 
@@ -241,17 +243,25 @@ impl Past {
                 *self.pieces.borrow_mut() = Rc::new(fresh);
                 return true;
             }
-            if let Err(error) = self.graph.committer().check_there() {
-                self.fail(error);
+            if !self.waits(began) {
                 return false;
             }
-            if began.elapsed() > PATIENCE {
-                let place = format!("the runs of graph '{}'", self.graph.name());
-                self.fail(StoreError::damaged("a chunk is missing", place).into());
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// A moment, for the list of runs to say what the store knows. False when that takes too long.
+    fn waits(&self, began: Instant) -> bool {
+        if let Err(error) = self.graph.committer().check_there() {
+            self.fail(error);
+            return false;
+        }
+        if began.elapsed() > PATIENCE {
+            let place = format!("the runs of graph '{}'", self.graph.name());
+            self.fail(StoreError::damaged("a chunk is missing", place).into());
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        true
     }
 
     /// What has become different since, unless that is too much to make anything easier.
@@ -266,6 +276,7 @@ impl Past {
             }
             let most = at_most(CHANGED_MAX * BYTES_PER_CHANGED, 64) / BYTES_PER_CHANGED;
             let most = most.min((self.present.about(About::Nodes) / 2.0) as usize).max(CHANGED_FEW);
+            let began = Instant::now();
             loop {
                 let pieces = match self.history().pieces(&self.graph, upto, upto.next()) {
                     Ok(pieces) => pieces,
@@ -274,12 +285,16 @@ impl Past {
                         return None;
                     }
                 };
+                // After that of which everything is kept, runs need not say any more what has changed.
+                self.history().check(self.at).ok()?;
                 match Since::find(&self.history().shelf, &pieces, (self.at, upto), known.as_deref(), most) {
                     Ok(since) => return since.map(|since| self.history().remember_since(since)),
-                    Err(trouble) => {
-                        if !self.recover(trouble) {
-                            return None;
-                        }
+                    // These are runs up to the present: those up to this moment may stay what they are.
+                    Err(Trouble::Gone) if self.waits(began) => {}
+                    Err(Trouble::Gone) => return None,
+                    Err(Trouble::Store(error)) => {
+                        self.fail(error.into());
+                        return None;
                     }
                 }
             }
@@ -660,5 +675,74 @@ impl View for Past {
     fn index_answer(&self, question: &Question, each: &mut dyn FnMut(NodeId)) {
         self.present.index_answer(question, each);
         self.since().into_iter().flat_map(Since::changed).for_each(|node| each(*node));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use weir_model::Mutations;
+
+    use super::*;
+    use crate::checkpoint;
+    use crate::history::merge::{Merging, lost};
+    use crate::history::run::{Indexing, Run, names};
+    use crate::store::{InMemory, NewRun};
+    use crate::{Engine, Options};
+
+    /// They are none of those that hold the moment itself, which stay what they are.
+    #[test]
+    fn runs_behind_the_moment_may_be_merged_while_it_is_looked_at_what_has_changed() {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        let graph = engine.default_graph();
+        let label = graph.symbols().intern("l");
+        let node = |n| NodeId::new(0, n);
+        let uppers: Vec<Tick> = (1..=3)
+            .map(|n| {
+                let mut mutations = Mutations::default();
+                mutations.set_label(node(n), label, true);
+                let upper = graph.apply(mutations, 1).unwrap();
+                graph.wait_durable(upper).unwrap();
+                checkpoint::make(&graph, upper).unwrap();
+                upper
+            })
+            .collect();
+        graph.wait_visible().unwrap();
+        let Moment::Past(past) = graph.at(Tick(uppers[0].0 - 1)).unwrap() else { panic!("there was more later") };
+        let history = graph.history();
+        let old = history.lock().runs[1..].to_vec();
+        assert_eq!(old.len(), 2);
+        // The store knows of a merge a moment before the list of runs does.
+        let merged = {
+            let (shelf, pieces, never) = (&history.shelf, Piece::of(&old), AtomicBool::new(false));
+            let (nodes, names) = names(shelf, &pieces).map_err(lost).unwrap();
+            let mut merging = Merging::new(shelf, pieces, names, (false, 0), Arc::default(), &never).unwrap();
+            let mut chunks = Indexing::new(&mut merging, nodes);
+            let ids: Vec<_> = old.iter().filter_map(|run| run.id()).collect();
+            let new = NewRun { first: old[0].first, upper: old[1].upper, chunks: &mut chunks };
+            let info = shelf.store.replace_runs(graph.id(), &ids, new).unwrap();
+            shelf.cache.forget(graph.id(), &ids);
+            Run::stored(&info, chunks.index)
+        };
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                history.lock().runs.splice(1.., [Arc::new(merged)]);
+            });
+            let changed = past.since().map(|since| since.changed().to_vec());
+            assert_eq!(changed, Some(vec![node(2), node(3)]));
+        });
+        let took = began.elapsed();
+        assert!(took < PATIENCE / 2, "{took:?}");
+        assert!(past.failure().is_none());
+        let mut nodes = Vec::new();
+        past.nodes(&mut |node| {
+            nodes.push(node);
+            true
+        });
+        assert_eq!(nodes, [node(1)]);
+        engine.shutdown().unwrap();
     }
 }

@@ -333,16 +333,16 @@ impl<'a> Indexing<'a> {
         Indexing { chunks, numbering, index, done: false }
     }
 
-    fn write(&mut self, part: Part, chunk: &Chunk) -> Vec<u8> {
+    fn write(&mut self, part: Part, chunk: &Chunk) -> Result<Vec<u8>, StoreError> {
         let is_newest = part == Part::Newest;
         let firsts = &mut self.index.firsts[usize::from(!is_newest)];
         firsts.push(chunk.ids()[0]);
         // What is only in older versions is mostly gone, with its neighbours.
         if !is_newest || self.index.count == 0 {
-            return chunk.write(None);
+            return chunk.write(None).ok_or_else(|| too_large(chunk));
         }
         self.index.starts.extend(self.numbering.of_node(chunk.ids()[0]));
-        chunk.write(Some(&mut self.numbering))
+        chunk.write(Some(&mut self.numbering)).ok_or_else(|| too_large(chunk))
     }
 }
 
@@ -359,8 +359,18 @@ impl Iterator for Indexing<'_> {
             let known = self.index.firsts.iter().any(|firsts| !firsts.is_empty());
             return known.then(|| Ok((Part::Index, encode_index(&self.index))));
         };
-        Some(next.map(|(part, chunk)| (part, self.write(part, &chunk))))
+        Some(next.and_then(|(part, chunk)| Ok((part, self.write(part, &chunk)?))))
     }
+}
+
+/// It ended with the node that made it so large.
+fn too_large(chunk: &Chunk) -> StoreError {
+    let node = chunk.ids().last().copied().unwrap_or_default();
+    let reason = format!(
+        "what node {node} has been takes more than 4 GiB there, and a page holds no more; what is stored stays as it is, until \
+         less of the past is kept (weir.history) or the node is purged (purgeNode)"
+    );
+    StoreError::failed("write pages", reason)
 }
 
 /// The number of ids 4, the ids; of both parts. Then, since format 5, how many numbers there are 4, the number of strays 4, the

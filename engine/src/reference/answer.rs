@@ -21,6 +21,9 @@ use crate::view::{Direction, EdgeRef, View};
 
 pub(super) type Row = Vec<Value>;
 
+/// What each aggregate takes of a row: its arguments.
+type Taken = Vec<Vec<Value>>;
+
 /// A plan, and all its answer depends on.
 pub struct Question<'a> {
     pub prepared: &'a Prepared,
@@ -217,62 +220,36 @@ impl Naive<'_> {
         rows: &[Row],
         argument: &Row,
     ) -> Result<Vec<Row>, Failure> {
-        let mut groups: Vec<(Vec<Value>, Vec<&Row>)> = Vec::new();
+        let mut groups: Vec<(Vec<Value>, Vec<Taken>)> = Vec::new();
         if keys.is_empty() {
             groups.push((Vec::new(), Vec::new()));
         }
         for row in rows {
-            let key = keys.iter().map(|(_, expr)| self.value(expr, row)).collect::<Result<Option<Vec<_>>, _>>()?;
-            let Some(key) = key else { continue };
+            let key = self.values(keys.iter().map(|(_, expr)| expr), row)?;
+            let taken = aggregates.iter().map(|(_, aggregate)| self.values(&aggregate.arguments, row));
+            let taken = taken.collect::<Result<Option<Taken>, Failure>>()?;
+            // One of them has no value: the row is in no group.
+            let (Some(key), Some(taken)) = (key, taken) else { continue };
             match groups.iter_mut().find(|(other, _)| *other == key) {
-                Some((_, members)) => members.push(row),
-                None => groups.push((key, vec![row])),
+                Some((_, members)) => members.push(taken),
+                None => groups.push((key, vec![taken])),
             }
         }
         let mut found = Vec::new();
         for (key, members) in groups {
             let mut row = with(argument, keys.iter().map(|(slot, _)| *slot).zip(key));
-            for (slot, aggregate) in aggregates {
-                row[slot.0 as usize] = self.aggregated(aggregate, &members)?;
+            for (at, (slot, aggregate)) in aggregates.iter().enumerate() {
+                let arguments: Vec<&[Value]> = members.iter().map(|taken| taken[at].as_slice()).collect();
+                row[slot.0 as usize] = aggregated(aggregate, &arguments)?;
             }
             found.push(row);
         }
         Ok(found)
     }
 
-    fn aggregated(&self, aggregate: &Aggregate, rows: &[&Row]) -> Result<Value, Failure> {
-        use AggregateKind::*;
-        let Some(argument) = aggregate.arguments.first() else { return Ok(Value::Integer(rows.len() as i64)) };
-        let mut values = Vec::new();
-        for row in rows {
-            let value = self.value(argument, row)?.unwrap_or_default();
-            if !(value.is_null() || aggregate.distinct && values.contains(&value)) {
-                values.push(value);
-            }
-        }
-        let integers: Option<Vec<i64>> = values.iter().map(|v| if let Value::Integer(n) = v { Some(*n) } else { None }).collect();
-        Ok(match (aggregate.kind, integers) {
-            (CountRows | Count, _) => Value::Integer(values.len() as i64),
-            (Collect, _) => Value::list(values),
-            (Min, _) => values.into_iter().reduce(|x, y| if y.order_fully(&x).is_lt() { y } else { x }).unwrap_or_default(),
-            (Max, _) => values.into_iter().reduce(|x, y| if y.order_fully(&x).is_gt() { y } else { x }).unwrap_or_default(),
-            (Sum, Some(integers)) => Value::Integer(integers.iter().sum()),
-            (Average, Some(integers)) if !integers.is_empty() => {
-                Value::Float(integers.iter().sum::<i64>() as f64 / integers.len() as f64)
-            }
-            // What is told from its definition less plainly is that of the model.
-            _ => {
-                let mut accumulator = aggregate::Accumulator::new(&Aggregate { distinct: false, ..aggregate.clone() });
-                let rest = match (aggregate.arguments.get(1), rows.first()) {
-                    (Some(second), Some(row)) => self.value(second, row)?,
-                    _ => None,
-                };
-                for value in values {
-                    accumulator.add(&[value, rest.clone().unwrap_or_default()])?;
-                }
-                accumulator.finish()?
-            }
-        })
+    /// None where one of them has no value.
+    fn values<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>, row: &Row) -> Result<Option<Vec<Value>>, Failure> {
+        exprs.into_iter().map(|expr| self.value(expr, row)).collect()
     }
 
     pub(super) fn symbol(&self, name: Name) -> Symbol {
@@ -380,6 +357,40 @@ impl Context for Naive<'_> {
             }
         }
     }
+}
+
+/// `rows` are the arguments of each row of a group.
+fn aggregated(aggregate: &Aggregate, rows: &[&[Value]]) -> Result<Value, Failure> {
+    use AggregateKind::*;
+    if aggregate.arguments.is_empty() {
+        return Ok(Value::Integer(rows.len() as i64));
+    }
+    let mut values: Vec<Value> = Vec::new();
+    for value in rows.iter().filter_map(|row| row.first()) {
+        if !(value.is_null() || aggregate.distinct && values.contains(value)) {
+            values.push(value.clone());
+        }
+    }
+    let integers: Option<Vec<i64>> = values.iter().map(|v| if let Value::Integer(n) = v { Some(*n) } else { None }).collect();
+    Ok(match (aggregate.kind, integers) {
+        (CountRows | Count, _) => Value::Integer(values.len() as i64),
+        (Collect, _) => Value::list(values),
+        (Min, _) => values.into_iter().reduce(|x, y| if y.order_fully(&x).is_lt() { y } else { x }).unwrap_or_default(),
+        (Max, _) => values.into_iter().reduce(|x, y| if y.order_fully(&x).is_gt() { y } else { x }).unwrap_or_default(),
+        (Sum, Some(integers)) => Value::Integer(integers.iter().sum()),
+        (Average, Some(integers)) if !integers.is_empty() => {
+            Value::Float(integers.iter().sum::<i64>() as f64 / integers.len() as f64)
+        }
+        // What is told from its definition less plainly is that of the model.
+        _ => {
+            let mut accumulator = aggregate::Accumulator::new(&Aggregate { distinct: false, ..aggregate.clone() });
+            let second = rows.first().and_then(|row| row.get(1)).cloned().unwrap_or_default();
+            for value in values {
+                accumulator.add(&[value, second.clone()])?;
+            }
+            accumulator.finish()?
+        }
+    })
 }
 
 /// The nodes and edges of a path in turn.

@@ -407,16 +407,26 @@ pub struct FaultyStore {
     pub appends_left: AtomicUsize,
     /// Checkpoints, and drops of graphs, fail as long as it is set.
     pub is_full: AtomicBool,
+    /// How many have failed so.
+    pub refused: AtomicUsize,
 }
 
 impl FaultyStore {
     pub fn new(inner: Arc<dyn Store>, appends: usize) -> FaultyStore {
-        FaultyStore { inner, appends_left: AtomicUsize::new(appends), is_full: AtomicBool::new(false) }
+        FaultyStore {
+            inner,
+            appends_left: AtomicUsize::new(appends),
+            is_full: AtomicBool::new(false),
+            refused: AtomicUsize::new(0),
+        }
     }
 
     fn has_room(&self, for_what: &'static str) -> Result<(), StoreError> {
         match self.is_full.load(Ordering::SeqCst) {
-            true => Err(StoreError::failed(for_what, "simulated: No space left on device")),
+            true => {
+                self.refused.fetch_add(1, Ordering::SeqCst);
+                Err(StoreError::failed(for_what, "simulated: No space left on device"))
+            }
             false => Ok(()),
         }
     }

@@ -152,13 +152,20 @@ impl Graph {
     /// How the graph is looked at for one row.
     fn environment<'a>(&self, staged: &Staged<'_>, view: &'a dyn View, at: Tick) -> Environment<'a> {
         let deadline = Some(staged.deadline());
+        let limits = Limits { steps_max: Some(STEPS_MAX), deadline, time_max: None, ..Limits::default() };
+        Environment { limits, ..self.looked_at(view, at) }
+    }
+
+    /// How the graph is looked at where rows are told apart by what they show. However late it gets: rows that are passed over
+    /// for that would be none that are meant.
+    pub(super) fn looked_at<'a>(&self, view: &'a dyn View, at: Tick) -> Environment<'a> {
         Environment {
             view,
             parameters: &[],
             ids: self.ids(),
             now: Clock::at(at.millis() as i64),
             fresh_id: &NodeId::default,
-            limits: Limits { steps_max: Some(STEPS_MAX), deadline, time_max: None, ..Limits::default() },
+            limits: Limits { time_max: None, ..Limits::default() },
             open_cypher: self.open_cypher(),
             recall: None,
         }

@@ -13,6 +13,7 @@ mod search;
 mod since;
 mod sought;
 mod staged;
+mod through;
 mod watching;
 
 use std::ops::ControlFlow;
@@ -20,9 +21,10 @@ use std::time::{Duration, Instant};
 
 use weir_model::expression::Failure;
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot};
-use weir_model::{Expr, GraphFree, NodeId, Text, Tick, Value};
+use weir_model::{Context, Expr, GraphFree, NodeId, Text, Tick, Value};
 
 use crate::error::EngineError;
+use crate::evaluate::{Evaluator, Prepared};
 use crate::handle::Graph;
 use crate::view::EdgeRef;
 use search::{Around, Search};
@@ -257,14 +259,25 @@ impl Graph {
         each: &mut dyn FnMut(&Made) -> ControlFlow<()>,
     ) -> Result<Looked, EngineError> {
         let (moment, at) = self.moment(at)?;
-        let context = GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64);
         let tries_max = if patience == Patience::Time { u64::MAX } else { TRIES_MAX };
-        let around = Around { graph: self, view: moment.view(), context: &context, tries_max, deadline };
-        let mut search = Search::new(origin, around, None, given, each);
-        search.wanted = wanted;
-        let _ = search.go_on();
-        let gave_up = search.gave_up;
-        let reached = if search.matched { Vec::new() } else { search.reached };
+        let (mut gave_up, mut reached) = (false, Vec::new());
+        let mut look = |context: &dyn Context| {
+            let around = Around { graph: self, view: moment.view(), context, tries_max, deadline };
+            let mut search = Search::new(origin, around, None, given, &mut *each);
+            search.wanted = wanted;
+            let _ = search.go_on();
+            gave_up = search.gave_up;
+            if !search.matched {
+                reached = std::mem::take(&mut search.reached);
+            }
+        };
+        // The pattern itself looks at its row alone.
+        if wanted.iter().any(|(expr, _)| through::asks(expr)) {
+            let prepared = Prepared::new(origin.plan.clone(), self.symbols());
+            Evaluator::new(&prepared, self.symbols()).in_context(&self.looked_at(moment.view(), at), &mut look);
+        } else {
+            look(&GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64));
+        }
         moment.failure().map_or(Ok(Looked { at, reached, gave_up }), Err)
     }
 

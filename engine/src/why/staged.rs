@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use weir_model::expression::Failure;
 use weir_model::plan::{Plan, Slot};
-use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
+use weir_model::{Context, Expr, GraphFree, NodeId, Tick, Value};
 
 use super::search::{Around, Search};
+use super::through::{before, of_items, replaced};
 use super::{Made, Origin, Reason, TRIES_MAX, deadline, origins};
 use crate::error::EngineError;
-use crate::evaluate::Prepared;
+use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
 use crate::handle::Graph;
 use crate::history::Moment;
 use crate::render::Row;
@@ -90,6 +91,7 @@ pub struct Stop {
 }
 
 /// Which rows are meant.
+#[derive(Default)]
 pub struct Found {
     /// Of the answer, by number.
     pub rows: Vec<u32>,
@@ -247,10 +249,18 @@ impl<'s> Worked<'s> {
         values
     }
 
-    /// Looks for what is meant.
-    pub fn find(&self, graph: &Graph, staged: &Staged<'_>, meant: &Meant<'_>) -> Found {
-        let context = GraphFree::rows(graph.ids(), &staged.plan.names).at(self.at.millis() as i64);
-        let width = staged.plan.width;
+    /// Looks for what is meant. `view` is that of the moment: what is shown may be read of nodes. Where it gets late, rows are
+    /// passed over.
+    pub fn find(&self, graph: &Graph, staged: &Staged<'_>, meant: &Meant<'_>, view: &dyn View) -> Found {
+        let mut found = Found::default();
+        let limits = Limits { deadline: Some(staged.deadline()), time_max: None, ..Limits::default() };
+        let environment = Environment { limits, ..graph.looked_at(view, self.at) };
+        let mut evaluator = Evaluator::new(staged.prepared(), graph.symbols());
+        evaluator.in_context(&environment, &mut |context| found = self.find_in(context, staged.plan.width, meant));
+        found
+    }
+
+    fn find_in(&self, context: &dyn Context, width: usize, meant: &Meant<'_>) -> Found {
         let of_nodes = self.with_nodes(meant);
         let wanted = self.wanted(meant);
         let is_meant = |at: usize, number: usize, row: &Row| {
@@ -261,14 +271,14 @@ impl<'s> Worked<'s> {
                 return true;
             }
             let values = self.spread(&self.levels[at], row, width);
-            wanted[at].iter().all(|(expr, fits)| expr.evaluate(&values, &context).is_ok_and(|value| fits(&value)))
+            wanted[at].iter().all(|(expr, fits)| expr.evaluate(&values, context).is_ok_and(|value| fits(&value)))
         };
         let meant_at = |at: usize| -> Vec<u32> {
             let rows = self.levels[at].rows.iter().zip(0u32..);
             rows.filter(|((row, _), number)| is_meant(at, *number as usize, row)).map(|(_, number)| number).collect()
         };
         let root = self.root();
-        let mut found = Found { rows: Vec::new(), stops: Vec::new(), others: Vec::new(), missing: Vec::new() };
+        let mut found = Found::default();
         if self.levels.is_empty() {
             return found;
         }
@@ -426,23 +436,23 @@ impl<'s> Worked<'s> {
         }
         for (at, level) in self.levels.iter().enumerate().rev() {
             for (expr, fits) in all[at].clone() {
-                let below = match (&level.what, &expr) {
-                    (What::Project(items), Expr::Slot(slot)) => {
-                        items.iter().find(|(into, _)| *into == slot.0 as usize).map_or(expr.clone(), |(_, item)| item.clone())
+                let below = match &level.what {
+                    What::Project(items) => {
+                        let items: Vec<(Slot, Expr)> =
+                            items.iter().map(|(into, item)| (Slot(*into as u32), item.clone())).collect();
+                        of_items(&expr, &items)
                     }
-                    (What::Project(items), _) if items.iter().any(|(into, _)| expr.slots().contains(&Slot(*into as u32))) => {
-                        continue;
+                    What::Group { keys, out, .. } => {
+                        let key = |slot: Slot| {
+                            let place = level.slots.iter().position(|of| *of == slot)?;
+                            keys.get((*out.get(place)?)?).cloned()
+                        };
+                        replaced(&expr, &key)
                     }
-                    (What::Group { keys, out, .. }, Expr::Slot(slot)) => {
-                        let place = level.slots.iter().position(|of| of == slot);
-                        match place.and_then(|place| out[place]).and_then(|number| keys.get(number)) {
-                            Some(key) => key.clone(),
-                            None => continue,
-                        }
-                    }
-                    (What::Group { .. }, _) => continue,
-                    _ => expr.clone(),
+                    What::Each(asks) => before(asks.inner(), &expr),
+                    _ => Some(expr),
                 };
+                let Some(below) = below else { continue };
                 let slots = below.slots();
                 for input in &level.inputs {
                     let is_there = slots.iter().all(|slot| self.levels[*input].slots.contains(slot));

@@ -4,12 +4,18 @@
 //! are operators, differs. So every class is read by Java's rules and written anew, with nothing left to be taken for an
 //! operator.
 
+use std::cell::RefCell;
+
 use regex::Regex;
 
 use super::translate::Flags;
 
 /// The characters that end a line. A [`Set`] tells with a bit for each which of them it has.
 pub(super) const TERMINATORS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+
+/// Members whose terminators a thread remembers, and how long they may be. The properties of Unicode have names this short.
+const REMEMBERED_COUNT_MAX: usize = 64;
+const REMEMBERED_BYTES_MAX: usize = 64;
 
 /// Some characters.
 #[derive(Clone)]
@@ -38,12 +44,36 @@ impl Set {
         Set { items, terminators: bits.sum() }
     }
 
-    /// Members written in the crate's syntax; which terminators they have is asked of it.
+    /// Members written in the crate's syntax; which terminators they have is asked of it. A pattern may do so twenty thousand
+    /// times, so it is remembered.
     pub fn members(items: &str) -> Option<Set> {
-        let regex = Regex::new(&format!("[{items}]")).ok()?;
-        let mut text = [0; 4];
-        let bits = TERMINATORS.iter().enumerate().map(|(at, c)| u8::from(regex.is_match(c.encode_utf8(&mut text))) << at);
-        Some(Set { items: items.to_owned(), terminators: bits.sum() })
+        thread_local!(static REMEMBERED: RefCell<Vec<(String, u8)>> = const { RefCell::new(Vec::new()) });
+        REMEMBERED.with_borrow_mut(|remembered| {
+            let known = remembered.iter().find(|(known, _)| known == items).map(|(_, terminators)| *terminators);
+            let terminators = match known {
+                Some(terminators) => terminators,
+                None => {
+                    let terminators = terminators_of(items)?;
+                    if items.len() <= REMEMBERED_BYTES_MAX {
+                        if remembered.len() == REMEMBERED_COUNT_MAX {
+                            remembered.remove(0);
+                        }
+                        remembered.push((items.to_owned(), terminators));
+                    }
+                    terminators
+                }
+            };
+            Some(Set { items: items.to_owned(), terminators })
+        })
+    }
+
+    /// Whether this is none of them, also when case is ignored by all of Unicode.
+    pub fn lacks(&self, c: char) -> bool {
+        let mut only = String::new();
+        member(c, &mut only);
+        // Cut down to the one, as below.
+        let regex = Regex::new(&format!("(?i:[[{}]&&[{only}]])", self.items));
+        regex.is_ok_and(|regex| !regex.is_match(c.encode_utf8(&mut [0; 4])))
     }
 
     /// `\d`, `\H` and their like; none where the letter is no class.
@@ -93,6 +123,14 @@ impl Set {
         all.terminators |= other.terminators;
         all
     }
+}
+
+/// Cut down to those five, the automaton is a small one whatever the members are; that of all letters takes long to make.
+fn terminators_of(items: &str) -> Option<u8> {
+    let regex = Regex::new(&format!(r"[[{items}]&&[\n\r\x{{85}}\x{{2028}}\x{{2029}}]]")).ok()?;
+    let mut text = [0; 4];
+    let bits = TERMINATORS.iter().enumerate().map(|(at, c)| u8::from(regex.is_match(c.encode_utf8(&mut text))) << at);
+    Some(bits.sum())
 }
 
 fn span(first: char, last: char, out: &mut String) {

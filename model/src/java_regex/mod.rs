@@ -7,7 +7,8 @@
 //! and possessive repetition where it makes a difference.
 //!
 //! It is one search that is linear. All matches of `a*;|a` in a text of `a` are as many searches, each of which looks to the end
-//! of the text for the `;`. So whoever goes on from match to match counts `Search::steps` for each.
+//! of the text for the `;`. So whoever goes on from match to match counts `Search::steps` for each. The first is counted here,
+//! and so is compiling.
 //!
 //! Java's `$` is true at the end and before a last line terminator. To the crate, which cannot look ahead, it is the end.
 //! So in a text that ends with a terminator other automata search:
@@ -35,45 +36,39 @@ const COMPILED_BYTES: [usize; 4] = [16 << 10, 128 << 10, 1 << 20, 4 << 20];
 /// Bytes of an automaton times bytes of a text. A search takes time in proportion to that at worst, about a second for so
 /// much, and cannot be broken off.
 const WORK_MAX: usize = 1 << 35;
-/// For so many bytes that a search may look at, or so much work that it may be, a step is counted. The most work is as many steps
-/// as there are between two looks at the clock.
+/// For so many bytes that a search may look at, or that compiling has made, or for so much work that a search may be, a step is
+/// counted. The most work is as many steps as there are between two looks at the clock.
 const STEP_BYTES: usize = 4096;
 const STEP_WORK: usize = WORK_MAX / 128;
 /// Reading a longer pattern alone takes long, whatever becomes of it.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
 /// Of a pattern in an error.
 const SHOWN_BYTES_MAX: usize = 200;
-/// Patterns a thread keeps compiled. Queries have few; a query that makes patterns out of data must not fill memory.
+/// Patterns a thread keeps compiled, and bytes of their automata. Queries have few; a query that makes patterns out of data must
+/// not fill memory.
 const CACHED_COUNT_MAX: usize = 32;
+const CACHED_BYTES_MAX: usize = 16 << 20;
 
-/// `text =~ pattern`: the whole text matches.
-pub fn matches(pattern: &str, text: &str) -> Result<bool, Failure> {
-    thread_local!(static CACHE: Cache = const { Cache::new() });
-    let compiled = CACHE.with(|cache| cache.get(pattern, true))?;
-    let automaton = match compiled.end(text) {
-        End::Text => &compiled.plain,
-        // What takes up no terminator behind `$` matches all of a text only when `$` is its end.
-        _ if compiled.exact => &compiled.plain,
-        End::Line => compiled.line(pattern)?,
-        End::Cut { .. } => return Err(undecided(pattern)),
-    };
-    Ok(automaton.within(pattern, text)?.is_match(text) && !(compiled.caret_led && text.is_empty()))
+/// Told of the steps that compiling took and that a search may take, as `Context::spend` is: a failure ends it.
+pub type Spend<'s> = &'s dyn Fn(usize) -> Result<(), Failure>;
+
+/// Whether it is a pattern that can be run.
+pub fn check(pattern: &str) -> Result<(), Failure> {
+    matches(pattern, "", &|_| Ok(())).map(drop)
 }
 
-/// The pattern for searching anywhere in this text.
-pub fn search(pattern: &str, text: &str) -> Result<Search, Failure> {
+/// `text =~ pattern`: the whole text matches.
+pub fn matches(pattern: &str, text: &str, spend: Spend<'_>) -> Result<bool, Failure> {
     thread_local!(static CACHE: Cache = const { Cache::new() });
-    let compiled = CACHE.with(|cache| cache.get(pattern, false))?;
-    let end = compiled.end(text);
-    let automaton = match end {
-        End::Text => &compiled.plain,
-        End::Line => compiled.line(pattern)?,
-        End::Cut { .. } if !compiled.exact => return Err(undecided(pattern)),
-        End::Cut { crlf } => &compiled.deciding(pattern, crlf)?.automaton,
-    };
-    automaton.within(pattern, text)?;
-    let bytes = automaton.bytes;
-    Ok(Search { compiled, end, bytes })
+    let search = CACHE.with(|cache| cache.ready(pattern, true, text, spend))?;
+    let found = search.place(text, 0).is_some_and(|(regex, ..)| regex.is_match(text));
+    Ok(found && !(search.compiled.caret_led && text.is_empty()))
+}
+
+/// The pattern for searching anywhere in this text. The steps of the first search are spent.
+pub fn search(pattern: &str, text: &str, spend: Spend<'_>) -> Result<Search, Failure> {
+    thread_local!(static CACHE: Cache = const { Cache::new() });
+    CACHE.with(|cache| cache.ready(pattern, false, text, spend))
 }
 
 /// A pattern made ready for one text.
@@ -201,9 +196,10 @@ struct Automaton {
 }
 
 impl Automaton {
-    fn within(&self, pattern: &str, text: &str) -> Result<&Regex, Failure> {
+    /// Its bytes, if such a text is not too long for it.
+    fn within(&self, pattern: &str, text: &str) -> Result<usize, Failure> {
         if self.bytes.saturating_mul(text.len()) <= WORK_MAX {
-            return Ok(&self.regex);
+            return Ok(self.bytes);
         }
         let message = format!(
             "`{}` is too large a regular expression for a text of {} bytes: it could take very long; write a simpler one, \
@@ -217,12 +213,29 @@ impl Automaton {
 
 impl Compiled {
     fn end(&self, text: &str) -> End {
-        if !self.dollar || !text.ends_with(TERMINATORS) {
+        // What takes up no terminator behind `$` matches all of a text only when `$` is its end.
+        if !self.dollar || self.whole && self.exact || !text.ends_with(TERMINATORS) {
             return End::Text;
         }
         let crlf = text.ends_with("\r\n");
         let body = if crlf { &text[..text.len() - 2] } else { text.strip_suffix(['\n', '\r']).unwrap_or(text) };
         if body.len() < text.len() && !body.contains(['\n', '\r']) { End::Line } else { End::Cut { crlf } }
+    }
+
+    /// At most so large are all its automata so far.
+    fn bytes(&self) -> usize {
+        let deciding = self.deciding.iter().filter_map(OnceCell::get).map(|deciding| deciding.automaton.bytes);
+        self.plain.bytes + self.line.get().map_or(0, |line| line.bytes) + deciding.sum::<usize>()
+    }
+
+    /// What looks first in a text with that end; made when the first such text comes.
+    fn automaton(&self, pattern: &str, end: End) -> Result<&Automaton, Failure> {
+        match end {
+            End::Text => Ok(&self.plain),
+            End::Line => self.line(pattern),
+            End::Cut { .. } if !self.exact => Err(undecided(pattern)),
+            End::Cut { crlf } => self.deciding(pattern, crlf).map(|deciding| &deciding.automaton),
+        }
     }
 
     fn line(&self, pattern: &str) -> Result<&Automaton, Failure> {
@@ -254,20 +267,53 @@ impl Cache {
         Cache(RefCell::new(Vec::new()))
     }
 
-    fn get(&self, pattern: &str, whole: bool) -> Result<Rc<Compiled>, Failure> {
+    /// The pattern, with the automaton that this text needs.
+    fn ready(&self, pattern: &str, whole: bool, text: &str, spend: Spend<'_>) -> Result<Search, Failure> {
         let mut entries = self.0.borrow_mut();
-        if let Some(at) = entries.iter().position(|(known, _)| known == pattern) {
-            let last = entries.len() - 1;
-            entries[at..].rotate_left(1);
-            return Ok(entries[last].1.clone());
+        let (compiled, known_bytes) = match entries.iter().position(|(known, _)| known == pattern) {
+            Some(at) => {
+                let last = entries.len() - 1;
+                entries[at..].rotate_left(1);
+                let compiled = entries[last].1.clone();
+                let bytes = compiled.bytes();
+                (compiled, bytes)
+            }
+            None => {
+                let compiled = Rc::new(compile(pattern, whole)?);
+                entries.push((pattern.to_owned(), compiled.clone()));
+                (compiled, 0)
+            }
+        };
+        let end = compiled.end(text);
+        let bytes = compiled.automaton(pattern, end).and_then(|automaton| automaton.within(pattern, text));
+        // Also where that failed: the pattern itself is kept.
+        let made = compiled.bytes() - known_bytes;
+        if made > 0 {
+            trim(&mut entries);
         }
-        let regex = Rc::new(compile(pattern, whole)?);
-        if entries.len() == CACHED_COUNT_MAX {
-            entries.remove(0);
+        drop(entries);
+        let bytes = bytes?;
+        if made > 0 {
+            spend(1 + (pattern.len() + made) / STEP_BYTES)?;
         }
-        entries.push((pattern.to_owned(), regex.clone()));
-        Ok(regex)
+        let search = Search { compiled, end, bytes };
+        spend(search.steps(text, 0))?;
+        Ok(search)
     }
+}
+
+/// The oldest go until the others are within bounds; the newest is in use.
+fn trim(entries: &mut Vec<(String, Rc<Compiled>)>) {
+    let mut bytes: usize = entries.iter().map(|(_, compiled)| compiled.bytes()).sum();
+    let mut left = entries.len();
+    for (_, compiled) in entries.iter() {
+        if left <= 1 || left <= CACHED_COUNT_MAX && bytes <= CACHED_BYTES_MAX {
+            break;
+        }
+        bytes -= compiled.bytes();
+        left -= 1;
+    }
+    entries.drain(..entries.len() - left);
 }
 
 fn compile(pattern: &str, whole: bool) -> Result<Compiled, Failure> {

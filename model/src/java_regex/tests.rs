@@ -1,8 +1,20 @@
 //! What Java answers to the same patterns and texts, asked of OpenJDK 17, and what is refused.
 
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
 use super::*;
 
 const NONE: &str = "\0";
+
+/// What they cost is nobody's concern here.
+fn matches(pattern: &str, text: &str) -> Result<bool, Failure> {
+    super::matches(pattern, text, &|_| Ok(()))
+}
+
+fn search(pattern: &str, text: &str) -> Result<Search, Failure> {
+    super::search(pattern, text, &|_| Ok(()))
+}
 
 fn whole(pattern: &str, text: &str, expected: bool) {
     assert_eq!(matches(pattern, text), Ok(expected), "{pattern} {text:?}");
@@ -82,6 +94,7 @@ fn repetition_that_gives_nothing_back_is_had_where_nothing_would_be() {
     whole(r#""[^"]*+""#, "\"ab\"", true);
     found(r"\d++:", "12:3", &[&["12:"]]);
     whole("a?{2}", "a", true);
+    found(r"\b{1,2}a", "ba a", &[&["a"]]);
 }
 
 #[test]
@@ -209,6 +222,8 @@ fn what_needs_backtracking_or_too_much_memory_is_refused() {
         ("(?i)a++A", "possessive repetition (`*+`) is not supported before what it could have repeated"),
         ("(a|ab)*+", "possessive repetition (`*+`) of more than one character is not supported"),
         (r"\X", r"`\X` is not supported"),
+        (r"\b{g}", r"`\b{g}` is not supported"),
+        (r"\b{x}", r"`{x}` is no count; write `\{` for the brace itself"),
         (r"\y", r"`\y` is not supported"),
         ("a**", "nothing stands before the `*`"),
         ("a{,3}", r"`{,3}` is no count; write `\{` for the brace itself"),
@@ -273,10 +288,81 @@ fn a_search_is_counted_by_what_it_may_look_at() {
     assert!(search("a*;$|a", &lines).expect("a pattern").steps(&lines, 0) > 16);
 }
 
+/// `=~` and a search for the first match cost nothing, and nor did compiling.
+#[test]
+fn compiling_and_the_first_search_are_counted() {
+    let spent = Cell::new(0);
+    let spend = |steps: usize| {
+        spent.set(spent.get() + steps);
+        Ok::<(), Failure>(())
+    };
+    let matching = |pattern: &str, text: &str| {
+        super::matches(pattern, text, &spend).expect(pattern);
+        spent.take()
+    };
+    let searching = |pattern: &str, text: &str| {
+        super::search(pattern, text, &spend).expect(pattern);
+        spent.take()
+    };
+    let large = "(?:a|b)*a(?:a|b){2001}";
+    let long = "a".repeat(16 << 10);
+    for of in [&matching as &dyn Fn(&str, &str) -> usize, &searching] {
+        assert!(of(large, "a") > 20, "it is compiled");
+        assert_eq!(of(large, "a"), 1);
+        assert!(of(large, &long) > 4);
+    }
+    // Another automaton is made when the first text with such an end comes.
+    assert!(searching("abz$", "ab") > 1);
+    assert!(searching("abz$", "x\nab\n") > 1);
+    assert_eq!((searching("abz$", "ab"), searching("abz$", "x\nab\n")), (1, 1));
+    let late = Failure::new(FailureKind::TimeLimit, "late");
+    assert_eq!(super::matches("late", "late", &|_| Err(late.clone())), Err(late.clone()));
+    assert_eq!(super::search("late", "late", &|_| Err(late.clone())).map(drop), Err(late.clone()));
+    assert_eq!(matches("late", "late"), Ok(true));
+}
+
+/// An automaton was made of each, to learn which line terminators they have.
+#[test]
+fn properties_that_come_often_are_looked_up_once() {
+    let began = Instant::now();
+    assert!(translate::translate(&r"\p{L}".repeat(13_000)).is_ok());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    for terminators in ["Cc", "Z", "Zl", "Zp", "L", "IsWhite_Space", "Cntrl", "Space", "javaWhitespace", "InGeneralPunctuation"] {
+        for at in TERMINATORS {
+            let set = class::Set::property(terminators, translate::Flags::default()).expect(terminators);
+            let alone = Regex::new(&format!("[{}]", set.items)).expect(terminators).is_match(&at.to_string());
+            let bit = TERMINATORS.iter().position(|c| *c == at).expect("one of them");
+            assert_eq!((set.terminators >> bit) & 1 == 1, alone, "{terminators} {at:?}");
+        }
+    }
+}
+
+/// What is kept was bounded by number alone: 32 automata of 4 MiB and more.
+#[test]
+fn the_cache_is_bounded_in_bytes() {
+    let cache = Cache::new();
+    for n in 0..24 {
+        let pattern = format!("[ab]{{{}}}", 20_000 + n);
+        for _ in 0..2 {
+            assert!(cache.ready(&pattern, false, "a", &|_| Ok(())).is_ok());
+        }
+        let entries = cache.0.borrow();
+        assert_eq!(entries.last().map(|(known, _)| known), Some(&pattern));
+        let bytes: usize = entries.iter().map(|(_, compiled)| compiled.bytes()).sum();
+        assert!(bytes <= CACHED_BYTES_MAX, "{bytes}");
+    }
+    assert!((2..24).contains(&cache.0.borrow().len()));
+}
+
 #[test]
 fn the_cache_stays_small() {
     for n in 0..100 {
         assert_eq!(matches(&format!("a{n}"), &format!("a{n}")), Ok(true));
     }
     assert_eq!(matches("a99", "a98"), Ok(false));
+    let cache = Cache::new();
+    for n in 0..100 {
+        assert!(cache.ready(&format!("a{n}"), true, "a", &|_| Ok(())).is_ok());
+    }
+    assert_eq!(cache.0.borrow().len(), CACHED_COUNT_MAX);
 }

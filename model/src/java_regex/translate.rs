@@ -5,8 +5,6 @@
 //! Flags are followed here and not handed on, for most mean something else to the crate. What cannot be said there is
 //! refused with a reason.
 
-use regex::Regex;
-
 use super::class::{Set, TERMINATORS};
 
 /// Stand for Java's `$` in a translation; all else below a blank is written in digits there.
@@ -496,8 +494,7 @@ impl Reader {
         };
         let different = after.is_some_and(|(c, at)| {
             let optional = matches!(self.chars.get(at), Some('?' | '*' | '{')) || self.flags.comments;
-            let regex = Regex::new(&format!("(?i:[{}])", set.items));
-            !optional && regex.is_ok_and(|regex| !regex.is_match(c.encode_utf8(&mut [0; 4])))
+            !optional && set.lacks(c)
         });
         if different {
             return Ok(());
@@ -509,7 +506,9 @@ impl Reader {
         let Some(c) = self.chars.get(self.at).copied() else { return refused("a backslash stands at the end") };
         let zero_width = match c {
             'A' => r"\A",
-            'b' if self.chars[self.at + 1..].starts_with(&['{']) => return refused(r"`\b{g}` is not supported"),
+            'b' if self.chars[self.at + 1..].starts_with(&['{', 'g', '}']) => {
+                return refused(r"`\b{g}` is not supported");
+            }
             'b' => r"\b",
             'B' => r"\B",
             'z' => {

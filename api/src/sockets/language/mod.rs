@@ -15,12 +15,12 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_cypher_compiler::language::LEGEND;
-use weir_engine::Graph;
 
 use self::document::Document;
 use self::names::Names;
 use super::{Connection, Socket};
 use crate::app::App;
+use crate::wire::decode;
 
 /// Texts open over one socket.
 const DOCUMENTS_MAX: usize = 64;
@@ -33,6 +33,8 @@ const INVALID_REQUEST: i64 = -32600;
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const NOT_INITIALIZED: i64 = -32002;
+/// The request is right, and cannot be answered.
+const REQUEST_FAILED: i64 = -32803;
 
 /// Why a request has no result: the number of the protocol, and words.
 struct Refusal(i64, String);
@@ -53,15 +55,16 @@ enum Phase {
 
 pub struct Conversation {
     app: Arc<App>,
-    graph: Graph,
+    /// As the handshake has it. The graph is looked up for each question: its namespace may be deleted meanwhile.
+    graph_name: Option<String>,
     phase: Phase,
     documents: HashMap<String, Document>,
     names: Names,
 }
 
 impl Conversation {
-    pub fn new(app: Arc<App>, graph: Graph) -> Conversation {
-        Conversation { app, graph, phase: Phase::New, documents: HashMap::new(), names: Names::default() }
+    pub fn new(app: Arc<App>, graph_name: Option<String>) -> Conversation {
+        Conversation { app, graph_name, phase: Phase::New, documents: HashMap::new(), names: Names::default() }
     }
 
     pub async fn talk(mut self, connection: Connection) -> Result<(), Error> {
@@ -93,9 +96,12 @@ impl Conversation {
     }
 
     fn answer(&mut self, message: &[u8]) -> Answer {
-        let message: Json = match serde_json::from_slice(message) {
+        let message = match decode::json(message) {
             Ok(message) => message,
-            Err(error) => return Answer::refused(Json::Null, Refusal(PARSE_ERROR, format!("This is not JSON: {error}"))),
+            Err(problems) => {
+                let reason = format!("This is not JSON: {}", problems.join("; "));
+                return Answer::refused(Json::Null, Refusal(PARSE_ERROR, reason));
+            }
         };
         let id = message.get("id").cloned();
         let Some(method) = message.get("method").and_then(Json::as_str) else {
@@ -144,7 +150,15 @@ impl Conversation {
             }
             _ => {}
         }
-        let options = self.app.procedures.options(&self.graph, Vec::new());
+        let graph = match self.app.graph(self.graph_name.as_deref()) {
+            Ok(graph) => graph,
+            Err(error) => {
+                // What was known of it is not that of another one of its name.
+                self.names = Names::default();
+                return Err(Refusal(REQUEST_FAILED, error.to_string()));
+            }
+        };
+        let options = self.app.procedures.options(&graph, Vec::new());
         match method {
             "textDocument/diagnostic" => Ok(answers::diagnostics(self.document(params)?, &options)),
             "textDocument/semanticTokens/full" => Ok(answers::tokens(self.document(params)?)),
@@ -154,7 +168,7 @@ impl Conversation {
             }
             "textDocument/completion" => {
                 let at = self.document(params)?.offset(position(params)?);
-                self.names.refresh(&self.app, &self.graph);
+                self.names.refresh(&self.app, &graph);
                 Ok(answers::completion(self.document(params)?, at, &self.names, &options))
             }
             "quine/queryKind" => Ok(answers::kind(self.document(params)?, &options)),

@@ -78,24 +78,20 @@ pub fn decode_workflow(body: &Json) -> Result<NamedWorkflow, Vec<String>> {
 
 fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<NamedWorkflow> {
     let fields = Fields::of(body, path, mistakes)?;
+    // All parts are read, so that all that is wrong is told.
     let name = fields.required_name(mistakes);
-    let only_positive = one_of(&fields, "filter", "OnlyPositiveMatch", mistakes)?;
-    let structure = transformation(&fields, mistakes)?;
+    let only_positive = one_of(&fields, "filter", "OnlyPositiveMatch", mistakes);
+    let structure = transformation(&fields, mistakes);
     let enrichment = match fields.get("resultEnrichment") {
-        None => None,
+        None => Some(None),
         Some(value) => {
-            let inner = Fields::of(value, &format!("{path}.resultEnrichment"), mistakes)?;
-            Some(decode_cypher(&inner, 0, mistakes)?)
+            let inner = Fields::of(value, &format!("{path}.resultEnrichment"), mistakes);
+            inner.and_then(|inner| decode_cypher(&inner, 0, mistakes)).map(Some)
         }
     };
-    let given = fields.required("destinations", mistakes)?;
-    let Some(given) = given.as_array().filter(|items| !items.is_empty()) else {
-        mistakes.at(&fields.path_of("destinations"), "at least one destination is needed");
-        return None;
-    };
-    let name = name?;
-    let part = |(index, value): (usize, &Json)| {
-        let destination = read_destination(value, &format!("{path}.destinations[{index}]"), mistakes)?;
+    let destinations = read_destinations(&fields, path, mistakes);
+    let (name, only_positive, structure, enrichment) = (name?, only_positive?, structure?, enrichment?);
+    let part = |(index, destination): (usize, Output)| {
         let workflow = Workflow {
             of: name.clone(),
             only_positive,
@@ -104,10 +100,21 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Nam
             destination: Box::new(destination),
         };
         let own = if index == 0 { name.clone() } else { format!("{name}#{}", index + 1) };
-        Some((own, Output::Workflow(workflow)))
+        (own, Output::Workflow(workflow))
     };
-    let parts = given.iter().enumerate().map(part).collect::<Vec<_>>();
-    Some((name.clone(), parts.into_iter().collect::<Option<Vec<_>>>()?))
+    let parts = destinations?.into_iter().enumerate().map(part).collect();
+    Some((name.clone(), parts))
+}
+
+fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -> Option<Vec<Output>> {
+    let given = fields.required("destinations", mistakes)?;
+    let Some(given) = given.as_array().filter(|items| !items.is_empty()) else {
+        mistakes.at(&fields.path_of("destinations"), "at least one destination is needed");
+        return None;
+    };
+    let read = |(index, value): (usize, &Json)| read_destination(value, &format!("{path}.destinations[{index}]"), mistakes);
+    let read: Vec<Option<Output>> = given.iter().enumerate().map(read).collect();
+    read.into_iter().collect()
 }
 
 /// A tagged object of which there is one kind: whether it is there.
@@ -277,6 +284,18 @@ mod tests {
     fn refused(outputs: Json, expected: &str) {
         let reasons = decode(&body(outputs)).err().expect("should have been refused");
         assert!(reasons.iter().any(|reason| reason.contains(expected)), "{reasons:?}");
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_workflow_is_told() {
+        let workflow = json!({"name": "o", "filter": {"type": "Odd"}, "preEnrichmentTransformation": {"type": "Even"},
+            "resultEnrichment": {"parallelism": 0, "query": "RETURN 1"},
+            "destinations": [{"type": "Nowhere"}, {"type": "Drop"}, {"type": "Elsewhere"}]});
+        let reasons = decode(&body(json!([workflow]))).err().expect("should have been refused");
+        assert_eq!(reasons.len(), 5, "{reasons:?}");
+        for (reason, word) in reasons.iter().zip(["Odd", "Even", "parallelism", "Nowhere", "Elsewhere"]) {
+            assert!(reason.contains(word), "{reasons:?}");
+        }
     }
 
     #[test]

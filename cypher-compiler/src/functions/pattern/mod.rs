@@ -6,6 +6,9 @@
 mod read;
 mod show;
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use weir_model::arithmetic::shortened;
 use weir_model::expression::{Failure, FailureKind};
 use weir_model::value::Value;
@@ -28,6 +31,12 @@ enum Item {
         letter: char,
         count: usize,
     },
+    /// One that takes so many characters, with blanks before it: `ppd`.
+    Padded {
+        width: usize,
+        letter: char,
+        count: usize,
+    },
     /// In brackets: left out where it does not apply.
     Optional(Vec<Item>),
 }
@@ -44,6 +53,13 @@ pub(super) fn format(value: &Value, pattern: &str) -> Result<String, Failure> {
 /// Text of that pattern as a value of the kind. Without a zone: UTC; without a time: midnight.
 pub(super) fn parse(kind: Kind, text: &str, pattern: &str) -> Result<Value, Failure> {
     let items = items(pattern)?;
+    if let Some(letter) = unreadable(&items) {
+        let pattern = shortened(&Value::text(pattern));
+        return Err(failure(format!(
+            "Pattern {pattern} has the letter `{letter}`, which is shown and not read, as all of weeks (Y, w, W, F); the year of a \
+             date is `yyyy`, and ISO weeks are read without a pattern: date('2024-W06-5')"
+        )));
+    }
     let mut reader = Reader { text, at: 0, furthest: 0, found: Found::default() };
     let read = reader.items(&items);
     let unread = |at: usize, why: &str| {
@@ -66,18 +82,34 @@ fn failure(message: String) -> Failure {
     Failure::new(FailureKind::InvalidArgument, message)
 }
 
+/// The first letter that cannot be read, if there is one.
+fn unreadable(items: &[Item]) -> Option<char> {
+    items.iter().find_map(|item| match item {
+        Item::Field { letter, .. } | Item::Padded { letter, .. } => Some(*letter).filter(|c| matches!(c, 'Y' | 'w' | 'W' | 'F')),
+        Item::Optional(section) => unreadable(section),
+        Item::Literal(_) => None,
+    })
+}
+
 fn items(pattern: &str) -> Result<Vec<Item>, Failure> {
     let mut open: Vec<Vec<Item>> = vec![Vec::new()];
     let mut rest = pattern.chars().peekable();
     while let Some(c) = rest.next() {
         let item = match c {
             'a'..='z' | 'A'..='Z' => {
-                let mut count = 1;
-                while rest.next_if_eq(&c).is_some() {
-                    count += 1;
+                let count = 1 + repeated(c, &mut rest);
+                if c == 'p' {
+                    let Some(letter) = rest.next_if(char::is_ascii_alphabetic) else {
+                        return Err(failure(format!("Pad letter 'p' must be followed by valid pad pattern: {pattern}")));
+                    };
+                    let width = count;
+                    let count = 1 + repeated(letter, &mut rest);
+                    check(letter, count)?;
+                    Item::Padded { width, letter, count }
+                } else {
+                    check(c, count)?;
+                    Item::Field { letter: c, count }
                 }
-                check(c, count)?;
-                Item::Field { letter: c, count }
             }
             '\'' => {
                 let mut literal = String::new();
@@ -115,6 +147,15 @@ fn items(pattern: &str) -> Result<Vec<Item>, Failure> {
         }
     }
     Ok(open.pop().unwrap_or_default())
+}
+
+/// How often it comes again, which is passed over.
+fn repeated(letter: char, rest: &mut Peekable<Chars<'_>>) -> usize {
+    let mut count = 0;
+    while rest.next_if_eq(&letter).is_some() {
+        count += 1;
+    }
+    count
 }
 
 fn check(letter: char, count: usize) -> Result<(), Failure> {
@@ -165,6 +206,7 @@ mod tests {
             ("VV z zzzz", "Europe/Paris CET CET"),
             ("X XX XXX x Z ZZZZ ZZZZZ O OOOO", "+01 +0100 +01:00 +01 +0100 GMT+01:00 +01:00 GMT+1 GMT+01:00"),
             ("G GGGG", "AD Anno Domini"),
+            ("MMM ppd|pppHH|ppppa", "Feb  9| 14|  PM"),
         ] {
             assert_eq!(format(&at, pattern).as_deref(), Ok(expected), "{pattern}");
         }
@@ -173,6 +215,11 @@ mod tests {
         let local = value("localdatetime", "-0004-01-01T00:05");
         assert_eq!(format(&local, "yyyy G u uuuu h[ XXX]").as_deref(), Ok("0005 BC -4 -0004 12"));
         assert_eq!(format(&value("date", "2023-12-31"), "w YYYY").as_deref(), Ok("1 2024"));
+        assert_eq!(format(&value("date", "-16642-02-01"), "uu yy YY").as_deref(), Ok("42 43 42"));
+        let old = value("datetime", "1901-01-01T00:00-00:44:30");
+        assert_eq!(format(&old, "O OOOO ZZZZ").as_deref(), Ok("GMT-0:44:30 GMT-00:44:30 GMT-00:44:30"));
+        let odd = value("datetime", "1901-01-01T00:00+10:00:05");
+        assert_eq!(format(&odd, "O OOOO").as_deref(), Ok("GMT+10:00:05 GMT+10:00:05"));
     }
 
     #[test]
@@ -189,6 +236,10 @@ mod tests {
         check(&local, "ddd", "Wrong number of pattern letters: d");
         check(&local, "yyyy]", "without previous [");
         check(&local, "{", "reserved character");
+        check(&local, "pp d", "Pad letter 'p'");
+        check(&local, "d pp", "Pad letter 'p'");
+        check(&local, "ppddd", "Wrong number of pattern letters: d");
+        check(&local, "ppMMM", "`Feb` is longer than the 2 characters");
         check(&local, &"[".repeat(100), "sections");
     }
 
@@ -214,6 +265,18 @@ mod tests {
         check("datetime", "2024-07-01 10:11:12", "yyyy-MM-dd HH:mm:ss[.S][ X]", "2024-07-01T10:11:12Z");
         check("datetime", "2024-07-01T10:11Z Europe/Paris", "uuuu-MM-dd'T'HH:mmX VV", "2024-07-01T12:11+02:00[Europe/Paris]");
         check("date", "5 BC", "y G", "-0004-01-01");
+        check("localdatetime", "2024 Feb  9 14:05:06", "yyyy MMM ppd HH:mm:ss", "2024-02-09T14:05:06");
+        check("localdatetime", "2024 Feb 29 14:05:06", "yyyy MMM ppd HH:mm:ss", "2024-02-29T14:05:06");
+        check("date", "2024  1", "yyyypppM", "2024-01-01");
+        check("datetime", "2024-07-01 10:11 GMT+8", "yyyy-MM-dd HH:mm O", "2024-07-01T10:11+08:00");
+        check("datetime", "2024-07-01 10:11 GMT+0", "yyyy-MM-dd HH:mm O", "2024-07-01T10:11Z");
+        check("datetime", "2024-07-01 10:11 GMT-03:30", "yyyy-MM-dd HH:mm ZZZZ", "2024-07-01T10:11-03:30");
+        check("datetime", "2024-07-01 10:11 GMT-0:44:30", "yyyy-MM-dd HH:mm O", "2024-07-01T10:11-00:44:30");
+        check("datetime", "2024-07-01 10:11 UTC+2", "yyyy-MM-dd HH:mm z", "2024-07-01T10:11+02:00");
+        let message = "Text \"2024 Feb 9 14\" could not be parsed with pattern \"yyyy MMM ppd HH\": it differs at character 11";
+        check("localdatetime", "2024 Feb 9 14", "yyyy MMM ppd HH", message);
+        let message = "Text \"2024-07-01 +1\" could not be parsed with pattern \"yyyy-MM-dd X\": it differs at character 12";
+        check("datetime", "2024-07-01 +1", "yyyy-MM-dd X", message);
         let message = "Text \"2024-02-29x\" could not be parsed with pattern \"yyyy-MM-dd\": there is more text at character 11";
         check("date", "2024-02-29x", "yyyy-MM-dd", message);
         let message = "Text \"2024/02\" could not be parsed with pattern \"yyyy-MM\": it differs at character 5";
@@ -228,5 +291,53 @@ mod tests {
             "Text \"30/02/2024\", read with pattern \"dd/MM/yyyy\", names no day of the calendar",
         );
         check("date", "10:11", "HH:mm", "Text \"10:11\", read with pattern \"HH:mm\", has no date");
+        for (pattern, letter) in [("YYYY-MM-dd", 'Y'), ("yyyy[ W]", 'W'), ("yyyy ppw", 'w'), ("F", 'F')] {
+            let failure = call("date", &[Value::text("2024-01-01"), Value::text(pattern)]).expect_err(pattern);
+            assert!(failure.message.contains(&format!("has the letter `{letter}`, which is shown and not read")), "{failure}");
+        }
+    }
+
+    /// As in Java, but for days that a month does not have.
+    #[test]
+    fn times_are_whole_and_do_not_contradict_themselves() {
+        let read = |kind: &str, text: &str, pattern: &str| {
+            let read = call(kind, &[Value::text(text), Value::text(pattern)]);
+            read.map_or_else(|failure| failure.message, |read| read.to_text())
+        };
+        for (kind, text, pattern, problem) in [
+            ("localtime", "12:30", "hh:mm", "neither AM nor PM"),
+            ("localdatetime", "29.02.2024 03:30", "dd.MM.yyyy KK:mm", "neither AM nor PM"),
+            ("localtime", "14:00 AM", "HH:mm a", "different times of the day at once"),
+            ("localtime", "02:00 PM", "HH:mm a", "different times of the day at once"),
+            ("localtime", "14 03 PM", "HH hh a", "different times of the day at once"),
+            ("localtime", "14 03", "HH hh", "different times of the day at once"),
+            ("localtime", "03 AM 54000000000000", "hh a N", "different times of the day at once"),
+            ("localtime", "31 54000000000000", "mm N", "different times of the day at once"),
+            ("localdatetime", "29.02.2024 24:00 PM", "dd.MM.yyyy HH:mm a", "different times of the day at once"),
+            ("localtime", "24:00", "HH:mm", "names no time of the day"),
+            ("time", "29.02.2024 24:00", "dd.MM.yyyy HH:mm", "names no time of the day"),
+            ("localdatetime", "29.02.2024 24:01", "dd.MM.yyyy HH:mm", "names no time of the day"),
+            ("localdatetime", "29.02.2024 24:00:00.001", "dd.MM.yyyy HH:mm:ss.SSS", "names no time of the day"),
+            ("localdatetime", "29.02.2024 25:00", "dd.MM.yyyy HH:mm", "names no time of the day"),
+            ("date", "31.12.+999999999 24", "dd.MM.uuuuuuuuu HH", "names no day of the calendar"),
+        ] {
+            let message = read(kind, text, pattern);
+            assert!(message.contains(problem), "{text} by {pattern}: {message}");
+        }
+        for (kind, text, pattern, expected) in [
+            ("localtime", "14:00 PM", "HH:mm a", "14:00"),
+            ("localtime", "14 02 PM", "HH hh a", "14:00"),
+            ("localtime", "14 02", "HH hh", "14:00"),
+            ("localtime", "03 PM 54000000000000", "hh a N", "15:00"),
+            ("localtime", "03 54000000000000", "hh N", "15:00"),
+            ("date", "29.02.2024 03", "dd.MM.yyyy hh", "2024-02-29"),
+            ("localdatetime", "29.02.2024 24:00", "dd.MM.yyyy HH:mm", "2024-03-01T00:00"),
+            ("localdatetime", "29.02.2024 24", "dd.MM.yyyy HH", "2024-03-01T00:00"),
+            ("date", "31.12.2024 24:00", "dd.MM.yyyy HH:mm", "2025-01-01"),
+            ("datetime", "Thu 29.02.2024 24:00 +0100", "EEE dd.MM.yyyy HH:mm Z", "2024-03-01T00:00+01:00"),
+            ("localdatetime", "29.02.2024 24:30", "dd.MM.yyyy kk:mm", "2024-02-29T00:30"),
+        ] {
+            assert_eq!(read(kind, text, pattern), expected, "{text} by {pattern}");
+        }
     }
 }

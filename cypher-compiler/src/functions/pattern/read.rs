@@ -1,6 +1,6 @@
 //! Text of a pattern as a point in time.
 
-use weir_model::temporal::{Date, LocalDateTime, LocalTime, NANOS_PER_DAY, Time};
+use weir_model::temporal::{Date, LocalDateTime, LocalTime, NANOS_PER_DAY, NANOS_PER_SECOND, Time};
 use weir_model::value::Value;
 
 use super::super::iso::{self, Zone};
@@ -51,7 +51,10 @@ pub(super) struct Found {
     zone: Option<Zone>,
 }
 
+const NO_TIME: &str = "names no time of the day";
+
 impl Found {
+    /// With `24:00` it is the day after.
     fn date(&self) -> Result<Option<Date>, &'static str> {
         let of_era = self.year_of_era.map(|year| if self.before_common_era { 1 - year } else { year });
         let Some(year) = self.year.or(of_era) else { return Ok(None) };
@@ -66,23 +69,55 @@ impl Found {
         if self.day_of_week.is_some_and(|day| day != date.day_of_week()) {
             return Err("names another day of the week than its date");
         }
+        if self.is_end_of_day() {
+            return date.plus_days(1).map(Some).ok_or("names no day of the calendar");
+        }
         Ok(Some(date))
     }
 
+    /// `24:00`.
+    fn is_end_of_day(&self) -> bool {
+        let smaller = [self.minute, self.second, self.nano];
+        self.hour == Some(24) && self.nano_of_day.is_none() && smaller.into_iter().flatten().all(|part| part == 0)
+    }
+
     fn time(&self) -> Result<Option<i64>, &'static str> {
-        if let Some(nano_of_day) = self.nano_of_day {
-            return if nano_of_day < NANOS_PER_DAY { Ok(Some(nano_of_day)) } else { Err("names no time of the day") };
+        let hour = match (self.hour, self.hour_of_half, self.afternoon) {
+            (Some(_), ..) if self.is_end_of_day() => Some(0),
+            (None, Some(_), None) if self.nano_of_day.is_none() => {
+                return Err("has an hour of half a day, and neither AM nor PM; add `a` to the pattern, or write `HH`");
+            }
+            (None, Some(hour), Some(afternoon)) => Some(if afternoon { hour + 12 } else { hour }),
+            (hour, ..) => hour,
+        };
+        let [minute, second, nano] = [self.minute, self.second, self.nano].map(|part| part.unwrap_or(0));
+        let time = match (self.nano_of_day, hour) {
+            (Some(nano_of_day), _) => Some(nano_of_day).filter(|nano_of_day| *nano_of_day < NANOS_PER_DAY).ok_or(NO_TIME)?,
+            (None, Some(hour)) => LocalTime::of(hour, minute, second, nano).ok_or(NO_TIME)?.nano_of_day,
+            (None, None) => return Ok(None),
+        };
+        let of_day = |seconds: i64| time / (seconds * NANOS_PER_SECOND);
+        let said = [
+            (hour, of_day(3600)),
+            (self.hour_of_half, of_day(3600) % 12),
+            (self.afternoon.map(i64::from), of_day(3600) / 12),
+            (self.minute, of_day(60) % 60),
+            (self.second, of_day(1) % 60),
+            (self.nano, time % NANOS_PER_SECOND),
+        ];
+        if said.iter().any(|(said, is)| said.is_some_and(|said| said != *is)) {
+            return Err("names different times of the day at once");
         }
-        let of_half = self.hour_of_half.map(|hour| hour + if self.afternoon == Some(true) { 12 } else { 0 });
-        let Some(hour) = self.hour.or(of_half) else { return Ok(None) };
-        let parts = [self.minute, self.second, self.nano].map(|part| part.unwrap_or(0));
-        let time = LocalTime::of(hour, parts[0], parts[1], parts[2]).ok_or("names no time of the day")?;
-        Ok(Some(time.nano_of_day))
+        Ok(Some(time))
     }
 
     pub(super) fn value(&self, kind: Kind) -> Result<Value, &'static str> {
         let date = || self.date()?.ok_or("has no date");
         let time = || self.time()?.ok_or("has no time");
+        // A time alone has no day that another could follow.
+        if matches!(kind, Kind::LocalTime | Kind::Time) && self.is_end_of_day() {
+            return Err(NO_TIME);
+        }
         let local =
             || Ok::<_, &'static str>(LocalDateTime { epoch_day: date()?.epoch_day, nano_of_day: self.time()?.unwrap_or(0) });
         let zone = self.zone.clone().or(self.offset.map(Zone::Offset)).unwrap_or(Zone::Offset(0));
@@ -122,6 +157,7 @@ impl Reader<'_> {
             let read = match item {
                 Item::Literal(text) => self.literal(text),
                 Item::Field { letter, count } => self.field(*letter, *count, reserved(&items[place + 1..])).is_some(),
+                Item::Padded { width, letter, count } => self.padded(*width, *letter, *count).is_some(),
                 Item::Optional(section) => {
                     let (at, found) = (self.at, self.found.clone());
                     if !self.items(section) {
@@ -168,6 +204,17 @@ impl Reader<'_> {
             names.enumerate().filter(|(_, name)| self.rest().starts_with(name)).max_by_key(|(_, name)| name.len())?;
         self.at += name.len();
         Some(place as i64)
+    }
+
+    /// A field in exactly so many characters, blanks before it.
+    fn padded(&mut self, width: usize, letter: char, count: usize) -> Option<()> {
+        let (whole, rest) = (self.text, self.rest());
+        let end = self.at + rest.char_indices().map(|(at, _)| at).chain([rest.len()]).nth(width)?;
+        self.text = &whole[..end];
+        while self.literal(" ") {}
+        let read = self.field(letter, count, 0);
+        self.text = whole;
+        read.filter(|()| self.at == end)
     }
 
     fn field(&mut self, letter: char, count: usize, reserved: usize) -> Option<()> {
@@ -244,7 +291,8 @@ impl Reader<'_> {
             }
             'V' | 'z' | 'v' => self.zone(),
             'X' | 'x' | 'Z' | 'O' => {
-                if letter == 'O' || (letter == 'Z' && count == 4) {
+                let behind_gmt = letter == 'O' || (letter == 'Z' && count == 4);
+                if behind_gmt {
                     if !self.literal("GMT") {
                         return None;
                     }
@@ -253,21 +301,26 @@ impl Reader<'_> {
                         return Some(());
                     }
                 }
-                self.offset()
+                self.offset(behind_gmt)
             }
-            // Fields of weeks make no date here.
+            // Those of weeks: patterns with them are not read.
             _ => None,
         }
     }
 
-    fn offset(&mut self) -> Option<()> {
+    fn offset(&mut self, behind_gmt: bool) -> Option<()> {
         let digits = |c: char| c.is_ascii_digit() || c == ':';
         let end = match self.rest().chars().next()? {
             'Z' => 1,
             '+' | '-' => 1 + self.rest()[1..].find(|c| !digits(c)).unwrap_or(self.rest().len() - 1),
             _ => return None,
         };
-        let Zone::Offset(offset) = Zone::of(&self.rest()[..end])? else { return None };
+        let text = &self.rest()[..end];
+        let offset = match Zone::of(text) {
+            _ if behind_gmt => iso::short_offset(text)?,
+            Some(Zone::Offset(offset)) => offset,
+            _ => return None,
+        };
         self.found.offset = Some(offset);
         self.at += end;
         Some(())

@@ -1,5 +1,7 @@
 //! A point in time as text of a pattern.
 
+use std::iter;
+
 use weir_model::expression::Failure;
 use weir_model::temporal::{Date, NANOS_PER_SECOND, zone};
 use weir_model::value::Value;
@@ -36,9 +38,13 @@ pub(super) fn write(items: &[Item], at: &Shown, out: &mut String) -> Result<(), 
     for item in items {
         match item {
             Item::Literal(text) => out.push_str(text),
-            Item::Field { letter, count } => {
-                let text = field(*letter, *count, at)
-                    .ok_or_else(|| failure(format!("temporal.format: the value has no `{letter}` to show")))?;
+            Item::Field { letter, count } => out.push_str(&shown(*letter, *count, at)?),
+            Item::Padded { width, letter, count } => {
+                let text = shown(*letter, *count, at)?;
+                let blanks = width.checked_sub(text.chars().count()).ok_or_else(|| {
+                    failure(format!("temporal.format: `{text}` is longer than the {width} characters that `p` gives it"))
+                })?;
+                out.extend(iter::repeat_n(' ', blanks));
                 out.push_str(&text);
             }
             Item::Optional(section) => {
@@ -52,10 +58,14 @@ pub(super) fn write(items: &[Item], at: &Shown, out: &mut String) -> Result<(), 
     Ok(())
 }
 
+fn shown(letter: char, count: usize, at: &Shown) -> Result<String, Failure> {
+    field(letter, count, at).ok_or_else(|| failure(format!("temporal.format: the value has no `{letter}` to show")))
+}
+
 fn field(letter: char, count: usize, at: &Shown) -> Option<String> {
     let number = |n: i64| format!("{n:0count$}");
     let year = |year: i64| match count {
-        2 => format!("{:02}", year.rem_euclid(100)),
+        2 => format!("{:02}", year.unsigned_abs() % 100),
         _ if count >= 4 && year >= 10i64.pow(count as u32) => format!("+{year}"),
         _ if year < 0 => format!("-{:0count$}", -year),
         _ => number(year),
@@ -159,15 +169,18 @@ fn offset(offset: i32, zero: &str, colon: bool, short: bool, minutes_only: bool)
     text
 }
 
-/// `GMT+1` or `GMT+01:00`.
-fn localized(seconds: i32, full: bool) -> String {
-    let size = seconds.unsigned_abs();
-    let sign = if seconds < 0 { '-' } else { '+' };
-    match (seconds, full, size / 60 % 60) {
-        (0, ..) => "GMT".to_owned(),
-        (_, true, minutes) => format!("GMT{sign}{:02}:{minutes:02}", size / 3600),
-        (_, false, 0) => format!("GMT{sign}{}", size / 3600),
-        (_, false, minutes) => format!("GMT{sign}{}:{minutes:02}", size / 3600),
+/// `GMT+1` or `GMT+01:00`; seconds where there are any.
+fn localized(offset: i32, full: bool) -> String {
+    let size = offset.unsigned_abs();
+    let sign = if offset < 0 { '-' } else { '+' };
+    let (hours, minutes, seconds) = (size / 3600, size / 60 % 60, size % 60);
+    match (full, minutes, seconds) {
+        _ if offset == 0 => "GMT".to_owned(),
+        (true, _, 0) => format!("GMT{sign}{hours:02}:{minutes:02}"),
+        (true, ..) => format!("GMT{sign}{hours:02}:{minutes:02}:{seconds:02}"),
+        (false, 0, 0) => format!("GMT{sign}{hours}"),
+        (false, _, 0) => format!("GMT{sign}{hours}:{minutes:02}"),
+        (false, ..) => format!("GMT{sign}{hours}:{minutes:02}:{seconds:02}"),
     }
 }
 

@@ -27,8 +27,7 @@ pub fn stages(plan: &Plan, ids: IdScheme, patterns: &mut Patterns) -> Result<Sta
     let mut build = Build { ids, patterns };
     if let Operator::Subquery { input, inner, unit: false } = &plan.root {
         // At the root nodes and edges are given in full.
-        let below: Slots = &needed | &inner.mentioned();
-        let (stage, layout) = build.stage(input, below)?;
+        let (stage, layout) = build.stage(input, argument(input, inner, &needed))?;
         return Ok(Stage::Each(Box::new(Each::new(stage, layout, (**inner).clone(), Layout(columns), true))));
     }
     let (stage, layout) = build.stage(&plan.root, needed)?;
@@ -50,6 +49,12 @@ fn layout(slots: &Slots) -> Layout {
 
 fn slots_of<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Slots {
     exprs.into_iter().flat_map(Expr::slots).collect()
+}
+
+/// What a part that asks the graph row by row, and hands on what is needed, must have of its rows. What these do not have, the
+/// part fills itself, or takes for null.
+fn argument(input: &Operator, inner: &Operator, needed: &Slots) -> Slots {
+    &(needed | &inner.mentioned()) & &input.filled()
 }
 
 /// What is kept of rows if their answer passes with time.
@@ -113,7 +118,7 @@ impl Build<'_> {
             }
             Operator::Sort { .. } | Operator::Skip { .. } | Operator::Limit { .. } => return self.top(operator, needed),
             Operator::Subquery { input, inner, unit: false } => {
-                let (input, layout) = self.input(input, &needed | &inner.mentioned())?;
+                let (input, layout) = self.input(input, argument(input, inner, &needed))?;
                 Stage::Each(Box::new(Each::new(*input, layout, (**inner).clone(), out.clone(), false)))
             }
             Operator::Join { left, right, keys } => {

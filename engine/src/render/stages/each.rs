@@ -184,6 +184,8 @@ impl Each {
     }
 
     pub fn look(&self, row: &Row, turn: &mut Turn) -> Seen {
+        // What is not of this row may be of one that another stage looked at.
+        turn.row.fill(Value::Null);
         self.layout.spread(row, &mut turn.row);
         let turn_at = Cell::new(Clock::NEVER);
         let Looking { view, evaluator, watched, ids, open_cypher } = &mut turn.looking;

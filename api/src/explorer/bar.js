@@ -1,0 +1,105 @@
+// The bar that queries are written in: grows with its text, remembers what was run, offers the sample queries.
+
+import {ask, at, button, menuBelow, say} from "./dom.js";
+import {list, replaceList} from "./query.js";
+import {Past} from "./scene.js";
+
+const KEPT = "weir.explorer.history";
+let past = new Past(), samples = [];
+
+// `acts`: what happens on run(text, asTable) and cancel().
+export function prepare(acts) {
+  try { past = new Past(JSON.parse(localStorage.getItem(KEPT)) || []); } catch { /* A browser that keeps nothing, or something else there. */ }
+  const field = at("text");
+  const run = table => { if (field.value.trim()) acts.run(field.value.trim(), table); else field.focus(); };
+  field.addEventListener("input", grow);
+  addEventListener("resize", grow);
+  field.addEventListener("keydown", event => {
+    if (event.isComposing) return;
+    if (event.key === "Enter" && (!event.shiftKey || event.ctrlKey || event.metaKey)) { event.preventDefault(); run(event.shiftKey); }
+    if (event.key === "Escape" && at("run").dataset.running) acts.cancel();
+    if (event.shiftKey || event.ctrlKey || event.altKey || event.metaKey || field.value.includes("\n")) return;
+    const text = event.key === "ArrowUp" ? past.older(field.value) : event.key === "ArrowDown" ? past.newer() : null;
+    if (text !== null) { event.preventDefault(); write(text); }
+  });
+  at("query").addEventListener("submit", event => event.preventDefault());
+  at("run").addEventListener("click", event => at("run").dataset.running ? acts.cancel() : run(event.shiftKey));
+  at("as-table").addEventListener("click", () => run(true));
+  at("samples").addEventListener("click", () => menuBelow(at("samples"), menuOfSamples(acts), "Sample queries"));
+  grow();
+}
+
+export function write(text) {
+  const field = at("text");
+  field.value = text;
+  grow();
+  field.focus();
+  field.setSelectionRange(text.length, text.length);
+}
+
+function grow() {
+  const field = at("text");
+  field.style.height = "auto";
+  field.style.height = field.scrollHeight + 2 + "px";
+}
+
+export function remember(text) {
+  past.add(text);
+  try { localStorage.setItem(KEPT, JSON.stringify(past.texts)); } catch { /* It is remembered as long as the page is open. */ }
+}
+
+// Shows what a query came to: its kind colours the bar for a moment.
+export function tell(kind, text) {
+  at("said").textContent = text;
+  at("said").className = kind;
+  const form = at("query");
+  form.classList.remove("good", "empty", "wrong");
+  if (kind === "running") return;
+  form.classList.add(kind);
+  setTimeout(() => form.classList.remove(kind), 900);
+}
+
+export function problem(text) {
+  at("problem").hidden = !text;
+  at("problem-text").textContent = text || "";
+}
+
+export function running(on) {
+  const run = at("run");
+  if (on) run.dataset.running = "yes"; else delete run.dataset.running;
+  run.textContent = on ? "Cancel" : "Run";
+}
+
+export async function loadSamples(pick) {
+  samples = await list("sample-queries");
+  at("try").replaceChildren(...samples.slice(0, 6).map(({name, query}) => button(name, () => pick(query), {title: query})));
+}
+
+function menuOfSamples(acts) {
+  const text = at("text").value.trim(), same = samples.find(({query}) => query.trim() === text);
+  const matching = text && !same ? samples.filter(({name, query}) => (name + " " + query).toLowerCase().includes(text.toLowerCase())) : samples;
+  return ["Sample queries", ...(matching.length ? matching : samples).map(({name, query}) => [name, () => { write(query); acts.run(query, false); }, query]), null,
+    ...(same ? [["Remove “" + same.name + "” from this list…", () => remove(same, acts)]] : text ? [["Put the query on this list…", () => keep(text, acts)]] : ["Write a query to put it on this list"])];
+}
+
+async function keep(query, acts) {
+  const name = await ask({title: "Put the query on the list", label: "Name", ok: "Save", text: "Everybody who opens this page sees it.", input: {maxLength: 200},
+    check: name => name.trim() ? "" : "It needs a name."});
+  if (name) await change(list => [...list, {name: name.trim(), query}], "“" + name.trim() + "” is on the list", acts);
+}
+
+async function remove(sample, acts) {
+  if (await ask({title: "Remove the query from the list?", text: "“" + sample.name + "” goes for everybody.", ok: "Remove"}))
+    await change(list => list.filter(({name, query}) => name !== sample.name || query !== sample.query), "“" + sample.name + "” is no longer on the list", acts);
+}
+
+// The list is read anew before it is replaced: somebody else may have changed it.
+async function change(how, done, acts) {
+  try {
+    await replaceList("sample-queries", how(await list("sample-queries")));
+    await loadSamples(query => { write(query); acts.run(query, false); });
+    say(done);
+  } catch (error) {
+    say(error.message, {wrong: true});
+  }
+}

@@ -1,0 +1,92 @@
+// The panel beside the canvas: what is chosen, with labels, typed properties, and edges by type to go on along.
+
+import {at, button, COPY, copy, count, icon, make} from "./dom.js";
+import {cut} from "./draw.js";
+import {edgeCounts} from "./rules.js";
+import {kindOf, shown, write} from "./values.js";
+
+const VALUE_MAX = 300, EDGE_TYPES_MAX = 40;
+let acts = null, shownFor = null, shownAs = "";
+
+// `given`: query({text, parameters}), expand(node, type, out), refresh(nodes), remove(), unpin(nodes), choose(ids), caption(id).
+export function prepare(given) { acts = given; }
+
+export function show(nodes, edge) {
+  const panel = at("panel"), one = nodes.length === 1 ? nodes[0] : null;
+  panel.hidden = !nodes.length && !edge;
+  if (panel.hidden) return forget();
+  // What has not changed stays as it is, opened and scrolled as somebody left it.
+  const now = one ? write([one.labels, one.properties, one.caption, one.color, Boolean(one.pinned)]) : "";
+  if (one && one === shownFor && now === shownAs) return;
+  shownAs = now;
+  const content = edge && !nodes.length ? ofEdge(edge) : one ? ofNode(one) : ofMany(nodes);
+  panel.replaceChildren(...content);
+}
+
+// The next time everything is shown anew.
+export function forget() { shownFor = null; }
+
+function head(title, ...more) {
+  return make("div", {className: "panel-head"}, ...title, make("span", {className: "gap"}), ...more, button("×", () => acts.choose([]), {className: "plain", ariaLabel: "Close"}));
+}
+
+function chip(text, color) {
+  const element = make("span", {className: "chip"}, text);
+  if (color) { element.style.background = color; element.style.color = "#fff"; }
+  return element;
+}
+
+function ofNode(node) {
+  const edges = make("div", {className: "edges"}, make("p", {className: "soft"}, "…"));
+  shownFor = node;
+  acts.query(edgeCounts(node.id)).then(({rows}) => { if (shownFor === node) edges.replaceChildren(...edgeRows(node, rows)); },
+    error => edges.replaceChildren(make("p", {className: "wrong"}, error.message)));
+  return [head(node.labels.length ? node.labels.map(label => chip(label, node.color)) : [make("span", {className: "soft"}, "no label")]),
+    make("h2", {}, node.caption),
+    make("p", {className: "id"}, make("code", {}, node.id), button(icon(COPY), () => copy(node.id, "The id is copied"), {className: "plain icon", ariaLabel: "Copy the id", title: "Copy"})),
+    make("div", {className: "buttons"}, button("Refresh", () => acts.refresh([node])), node.pinned ? button("Unpin", () => acts.unpin([node])) : null, button("Remove", acts.remove, {title: "From the canvas; the graph stays as it is (Delete)"})),
+    make("h3", {}, "Properties"), properties(node.properties), make("h3", {}, "Edges"), edges];
+}
+
+function properties(map) {
+  const keys = Object.keys(map).sort();
+  if (!keys.length) return make("p", {className: "soft"}, "None.");
+  return make("table", {}, make("tbody", {}, ...keys.map(key => {
+    const value = map[key], kind = kindOf(value), line = shown(value), text = (kind === "list" || kind === "map") && line.length > 30 ? write(value, "  ") : line;
+    const content = make("span", {className: "value " + kind}, cut(text, VALUE_MAX));
+    if (text.length > VALUE_MAX) content.append(" ", button("all", () => content.replaceChildren(text), {className: "plain link"}));
+    return make("tr", {}, make("th", {scope: "row"}, key, make("div", {className: "soft"}, kind)),
+      make("td", {}, content), make("td", {}, button(icon(COPY), () => copy(shown(value), key + " is copied"), {className: "plain icon", ariaLabel: "Copy " + key, title: "Copy"})));
+  })));
+}
+
+function edgeRows(node, rows) {
+  if (!rows.length) return [make("p", {className: "soft"}, "None.")];
+  rows.sort((a, b) => a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0);
+  const list = rows.slice(0, EDGE_TYPES_MAX).map(([type, out, number]) => make("div", {className: "edge-row"},
+    make("span", {title: out ? "outgoing" : "incoming", ariaLabel: out ? "outgoing" : "incoming"}, out ? "→" : "←"), make("span", {className: "type"}, type),
+    make("span", {className: "soft"}, Number(number).toLocaleString("en")), button("Expand", () => acts.expand(node, type, out), {ariaLabel: `Expand ${out ? "outgoing" : "incoming"} ${type}`})));
+  if (rows.length > EDGE_TYPES_MAX) list.push(make("p", {className: "soft"}, "and " + count(rows.length - EDGE_TYPES_MAX, "more type")));
+  return list;
+}
+
+function ofEdge(edge) {
+  shownFor = edge;
+  const end = id => button(acts.caption(id), () => acts.choose([id]), {className: "plain link"});
+  return [head([make("span", {className: "chip edge"}, edge.type)]), make("p", {}, end(edge.from), " → ", end(edge.to)),
+    edge.synthetic ? make("p", {className: "soft"}, "Drawn by a quick query; it is not in the graph.") : null, make("h3", {}, "Properties"), properties(edge.properties || {})].filter(Boolean);
+}
+
+function ofMany(nodes) {
+  shownFor = nodes;
+  const byLabel = new Map();
+  for (const node of nodes) {
+    const name = node.labels.join(":") || "no label";
+    if (!byLabel.has(name)) byLabel.set(name, []);
+    byLabel.get(name).push(node);
+  }
+  return [head([make("b", {}, count(nodes.length, "node"))]),
+    make("div", {className: "buttons"}, button("Refresh", () => acts.refresh(nodes)), button("Unpin", () => acts.unpin(nodes)), button("Remove", acts.remove)),
+    ...[...byLabel].slice(0, 30).map(([name, some]) => make("div", {className: "edge-row"}, chip(name, some[0].color), make("span", {className: "type"}),
+      make("span", {className: "soft"}, some.length.toLocaleString("en")), button("Only these", () => acts.choose(some.map(node => node.id)))))];
+}

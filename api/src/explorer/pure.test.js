@@ -1,0 +1,169 @@
+// Tests of the modules that know no page: `node --test` in this folder. They are not served.
+
+import assert from "node:assert/strict";
+import {test} from "node:test";
+
+import {course, cut, draw, links, signOf, SvgPen} from "./draw.js";
+import {bounds, Forces, place, tree} from "./layout.js";
+import {about, appearance, asked, edgesAmong, fits, inlined, neighbours, observed, offered, onlyReads} from "./rules.js";
+import {Past, Scene} from "./scene.js";
+import {edgeKey, found, kindOf, moment, parse, possibleIds, shown, toCsv, toJson, write} from "./values.js";
+
+const node = (id, labels = [], properties = {}) => ({id, labels, properties});
+const edge = (from, type, to) => ({key: edgeKey(from, type, to), from, to, type, properties: {}});
+
+test("numbers stay as they were sent", () => {
+  const text = '{"a":[9007199254740993,1.0,1.5,-0,1e400],"b":"9007199254740993 \\" 1.0","c":null}';
+  assert.equal(write(parse(text)), text);
+  assert.deepEqual(parse(text).a.map(kindOf), ["integer", "float", "float", "integer", "float"]);
+  assert.equal(shown(parse("[1.0]")[0]), "1.0");
+  const odd = '{"a\\\\":"\\\\\\" 1.0","b":[1.0,"2.0"]}';
+  assert.equal(write(parse(odd)), odd);
+  // Texts of many megabytes, also of nothing but escapes, need no stack.
+  for (const part of ["x", "\\\\", '\\"']) {
+    const large = '["' + part.repeat(1e7) + '",1.0]';
+    assert.ok(write(parse(large)) === large, part);
+  }
+  assert.equal(write({a: [1, {}], b: []}, "  "), '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}');
+});
+
+test("nodes, edges and paths are found however deep", () => {
+  const a = node("1", ["A"]), b = node("2"), e = {start: "1", end: "2", name: "R", properties: {}};
+  const {nodes, edges, others} = found([[[a, e, b], null], [{x: [a]}, [[b]]]]);
+  assert.deepEqual([nodes.length, edges.length, others], [2, 1, false]);
+  assert.equal(edges[0].key, edgeKey("1", "R", "2"));
+  assert.equal(found([[a, 1]]).others, true);
+  assert.deepEqual(found([[{id: 1, labels: "x", properties: {}}]]).nodes, []);
+  // Ids of any scheme: numbers as their text, however large.
+  assert.equal(found([[parse('{"id":9007199254740993,"labels":[],"properties":{}}')]]).nodes[0].id, "9007199254740993");
+});
+
+test("ids are guessed among results", () => {
+  const uuid = "27dd96d6-75be-30f8-8d97-71b670468f39";
+  assert.deepEqual(possibleIds({who: uuid, "strId(n)": "7", nodeIds: ["8", "9"], n: node("10"), name: "x", idle: "no"}), [uuid, "7", "8", "9", "10"]);
+});
+
+test("tables become JSON and CSV", () => {
+  assert.equal(toCsv(["a", "b,c"], [["x\"y", null], [1, [1]], [2]]), 'a,"b,c"\r\n"x""y",\r\n1,[1]\r\n2,\r\n');
+  assert.deepEqual(JSON.parse(toJson(["a", "a"], [[1, 2]])), [{a: 1, a_2: 2}]);
+});
+
+test("moments", () => {
+  const now = 1e12;
+  assert.equal(moment(" now ", now), null);
+  assert.equal(moment("-15m", now), now - 9e5);
+  assert.equal(moment("2 hours ago", now), now - 72e5);
+  assert.equal(moment("1700000000000", now), 17e11);
+  assert.equal(moment("2026-03-01T10:00:00Z", now), Date.UTC(2026, 2, 1, 10));
+  assert.deepEqual(["some time", "2 months ago", "3 milliseconds"].map(text => moment(text, now)), [undefined, undefined, undefined]);
+  assert.equal(moment("90 SECONDS ago", now), now - 9e4);
+});
+
+test("rules fit by label, keys and values", () => {
+  const n = node("1", ["A", "B"], {x: 1, y: null, l: [1]});
+  assert.ok(fits({propertyKeys: ["x"], knownValues: {l: [1]}, dbLabel: "B"}, n));
+  assert.ok(fits({propertyKeys: [], knownValues: {}}, n));
+  for (const predicate of [{dbLabel: "C"}, {propertyKeys: ["y"]}, {propertyKeys: ["toString"]}, {knownValues: {x: "1"}}]) assert.ok(!fits(predicate, n));
+});
+
+test("the first rule that fits says how a node looks", () => {
+  const rules = [{predicate: {dbLabel: "A"}, color: "url(x)", label: {type: "Property", key: "p", prefix: "P "}}, {predicate: {}, size: 500, color: "#f00", label: {type: "Constant", value: "c"}}];
+  assert.deepEqual(appearance(rules, node("1", ["A"], {p: 3})), {size: null, color: null, icon: null, caption: "P 3"});
+  assert.equal(appearance(rules, node("1", ["A"], {name: "Ann"})).caption, "Ann");
+  assert.deepEqual(appearance(rules, node("1")), {size: 120, color: "#f00", icon: null, caption: "c"});
+  assert.deepEqual([signOf("\uf47e"), signOf("🔥"), signOf(null)], [{sign: "person"}, {text: "🔥"}, null]);
+});
+
+test("quick queries of one node and of several", () => {
+  const entry = (predicate, quickQuery) => ({predicate, quickQuery: {querySuffix: "RETURN n", ...quickQuery}});
+  const all = [entry({}, {name: "all"}), entry({dbLabel: "A"}, {name: "a"}), entry({}, {name: "edge", edgeLabel: "x"}), entry({}, {name: "old", queryLanguage: "Gremlin"})];
+  const names = nodes => offered(all, nodes).map(({quickQuery}) => quickQuery.name);
+  assert.deepEqual(names([node("1", ["A"])]), ["all", "a", "edge"]);
+  assert.deepEqual(names([node("1", ["A"]), node("2")]), ["all"]);
+  assert.equal(inlined(about(['a"b'], "RETURN n")), 'MATCH (n) WHERE strId(n) = "a\\"b" RETURN n');
+  assert.equal(inlined(about(["1", "2"], "RETURN n")), 'UNWIND ["1","2"] AS nodeId MATCH (n) WHERE strId(n) = nodeId RETURN n');
+  assert.ok(neighbours("1", "A`B", false, 5).text.includes("<-[:`A``B`]-(m)"));
+  assert.deepEqual(edgesAmong(["1"], ["1", "2"], 9).parameters, {nodeIds: ["1"], drawn: {1: true, 2: true}});
+});
+
+test("what the address and the shorthand ask for", () => {
+  assert.equal(asked("", "#query=MATCH%20(n)%20WHERE%20n.x%3D1%20RETURN%20n").query, "MATCH (n) WHERE n.x=1 RETURN n");
+  assert.equal(asked("", "#RETURN%201").query, "RETURN 1");
+  assert.deepEqual(asked("?interactive=false&layout=tree&atTime=-1h&v2Api=true", "#a=b"), {query: "", interactive: false, layout: "tree", atTime: "-1h", namespace: ""});
+  assert.deepEqual([observed("observe fraud-ring"), observed(" OBSERVE `a b`;"), observed("MATCH (OBSERVE) RETURN 1")], ["fraud-ring", "a b", null]);
+});
+
+test("a link that does more than read is known", () => {
+  for (const text of ["LOAD CSV FROM 'http://x/' AS r RETURN r", "MATCH (n) call loadJsonLines(n.x) YIELD value RETURN value", "TERMINATE QUERY '7'"]) assert.ok(!onlyReads(text), text);
+  for (const text of ["MATCH (n) WHERE n.called = 1 RETURN n", "MATCH (n:Download) RETURN n.loads"]) assert.ok(onlyReads(text), text);
+});
+
+test("what is found late comes back with a step that was taken back", () => {
+  const scene = new Scene(), step = scene.add({nodes: [node("a"), node("b")]});
+  scene.undo();
+  scene.extend(step, {edges: [edge("a", "R", "b")]});
+  assert.deepEqual([scene.nodes.size, scene.edges.size, scene.undo()], [0, 0, false]);
+  assert.ok(scene.redo());
+  assert.deepEqual([scene.nodes.size, scene.edges.size], [2, 1]);
+});
+
+test("steps lead back and forth", () => {
+  const scene = new Scene(), state = () => [[...scene.nodes.keys()].join(""), scene.edges.size];
+  const first = scene.add({nodes: [node("a"), node("b")], edges: [edge("a", "R", "b"), edge("a", "R", "nobody")]});
+  scene.extend(first, {edges: [edge("b", "S", "a")]});
+  assert.deepEqual(state(), ["ab", 2]);
+  scene.add({nodes: [node("b", ["New"]), node("c")], edges: [edge("b", "R", "c")]});
+  assert.deepEqual(scene.nodes.get("b").labels, ["New"]);
+  scene.remove(["b"]);
+  assert.deepEqual(state(), ["ac", 0]);
+  scene.undo();
+  assert.deepEqual([state()[0].length, state()[1]], [3, 3]);
+  scene.undo();
+  scene.undo();
+  assert.deepEqual([state(), scene.undo()], [["", 0], false]);
+  while (scene.redo());
+  assert.deepEqual(state(), ["ac", 0]);
+});
+
+test("texts that were run come back, and what was being written", () => {
+  const past = new Past(["one"], 2);
+  past.add("two");
+  past.add("one");
+  assert.deepEqual(past.texts, ["one", "two"]);
+  assert.deepEqual([past.older("draft"), past.older(), past.older(), past.newer(), past.newer(), past.newer()], ["one", "two", null, "one", "draft", null]);
+});
+
+test("forces end, apart and in sight; a tree has levels", () => {
+  const nodes = Array.from({length: 300}, (_, i) => ({...node(String(i)), radius: 17}));
+  const all = nodes.slice(1).map((b, i) => ({a: nodes[Math.floor(i / 4)], b}));
+  place(nodes, all, null);
+  const forces = new Forces();
+  forces.warm();
+  let steps = 0;
+  while (forces.step(nodes, all)) steps++;
+  assert.ok(steps < 400, String(steps));
+  let least = Infinity;
+  for (const a of nodes) for (const b of nodes) if (a !== b) least = Math.min(least, Math.hypot(a.x - b.x, a.y - b.y));
+  const {left, right} = bounds(nodes);
+  assert.ok(least > 10 && right - left < 6000, `${least} ${right - left}`);
+  tree(nodes, all);
+  assert.ok(all.every(({a, b}) => b.y > a.y));
+  // A ring has no root, and all at one place no direction: neither may hang.
+  const ring = nodes.slice(0, 3).map(n => Object.assign(n, {x: 0, y: 0}));
+  tree(ring, [{a: ring[0], b: ring[1]}, {a: ring[1], b: ring[2]}, {a: ring[2], b: ring[0]}]);
+  ring.forEach(n => Object.assign(n, {x: 5, y: 5}));
+  forces.warm();
+  forces.step(ring, []);
+  assert.ok(ring.every(n => Number.isFinite(n.x)) && ring[0].x !== ring[1].x);
+});
+
+test("a picture holds texts as texts", () => {
+  const scene = new Scene(), theme = Object.fromEntries(["paper", "ink", "soft", "edge", "accent", "halo", "marked", "node", "sign", "synthetic"].map(name => [name, "#123"]));
+  scene.add({nodes: ["a", "b"].map((id, i) => ({...node(id), x: i * 100, y: 0, radius: 17, caption: '<script>&"\u0000', sign: signOf("\uf47e")})), edges: [edge("a", "<R>", "b"), edge("b", "S", "a"), edge("a", "T", "a")]});
+  const all = links(scene), pen = new SvgPen();
+  assert.notEqual(course(all[0]).textY, course(all[1]).textY);
+  draw(pen, {nodes: [...scene.nodes.values()], edges: all, theme});
+  const svg = pen.document(bounds([...scene.nodes.values()]), "#fff");
+  assert.ok(svg.includes("&lt;script&gt;&amp;&quot;<") && svg.includes("&lt;R&gt;") && !svg.includes("<script>") && !/NaN|undefined|\u0000/.test(svg), svg);
+  assert.equal(cut("abc", 2), "a…");
+});

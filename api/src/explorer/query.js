@@ -1,0 +1,89 @@
+// Asks the server. Every request carries the graph and the moment that are looked at, and can be ended by a signal.
+
+import {parse, write} from "./values.js";
+
+// Behind a proxy the paths of weir may begin with something.
+export const ROOT = location.pathname.replace(/[^/]*\/?$/, "");
+const ANSWER_BYTES_MAX = 64e6;
+
+// What all requests are about.
+export const scope = {namespace: "default", atTime: null};
+
+export class QueryError extends Error {}
+
+async function told(reply) {
+  const text = await reply.text();
+  try {
+    const body = JSON.parse(text), list = Array.isArray(body) ? body : body.errors;
+    const texts = list.map(one => typeof one === "string" ? one : one.message);
+    if (texts.length) return texts.join("\n");
+  } catch { /* Not as weir says it, so as it is: a proxy's word, or nothing. */ }
+  return text.trim().startsWith("<") || !text.trim() ? `The server answers with ${reply.status} ${reply.statusText}` : text;
+}
+
+async function send(path, options) {
+  let reply;
+  try {
+    reply = await fetch(ROOT + path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new QueryError("weir cannot be reached: " + error.message);
+  }
+  if (!reply.ok) throw new QueryError(await told(reply));
+  return reply;
+}
+
+// A whole answer as text. One that is too large to be held ends the query instead.
+async function whole(reply) {
+  const parts = [], decoder = new TextDecoder(), reader = reply.body.getReader();
+  let size = 0;
+  for (;;) {
+    let next;
+    try { next = await reader.read(); } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new QueryError("The answer broke off: the query failed on its way, or was ended.");
+    }
+    if (next.done) break;
+    size += next.value.length;
+    if (size > ANSWER_BYTES_MAX) {
+      reader.cancel();
+      throw new QueryError(`The answer is larger than ${ANSWER_BYTES_MAX / 1e6} MB, so the query was ended. Ask for less, as with LIMIT.`);
+    }
+    parts.push(decoder.decode(next.value, {stream: true}));
+  }
+  return parts.join("") + decoder.decode();
+}
+
+// Runs a query: its columns and rows. How long it may take is the server's to say (`query.timeout`).
+export async function query(text, parameters = {}, {signal, timeout = "1h"} = {}) {
+  const search = new URLSearchParams({timeout});
+  if (scope.atTime !== null) search.set("atTime", scope.atTime);
+  const path = `api/v2/graph/${encodeURIComponent(scope.namespace)}/cypher:query?${search}`;
+  const reply = await send(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: write({text, parameters}), signal});
+  const {columns, results} = parse(await whole(reply));
+  return {columns, rows: results};
+}
+
+// One of the lists that everybody shares: sample-queries, quick-queries, node-appearances.
+export async function list(name) {
+  return parse(await (await send("api/v1/query-ui/" + name)).text());
+}
+
+export async function replaceList(name, items) {
+  await send("api/v1/query-ui/" + name, {method: "PUT", headers: {"Content-Type": "application/json"}, body: write(items)});
+}
+
+export async function namespaces() {
+  return (await send("api/v1/namespace")).json();
+}
+
+const inGraph = () => "namespace=" + encodeURIComponent(scope.namespace);
+
+export async function standingQueries() {
+  return (await send("api/v1/query/standing?" + inGraph())).json();
+}
+
+// Results of a standing query from now on.
+export function follow(name) {
+  return new EventSource(`${ROOT}api/v1/query/standing/${encodeURIComponent(name)}/results?${inGraph()}`);
+}
