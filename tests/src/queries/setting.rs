@@ -156,7 +156,9 @@ impl Setting {
 
     pub fn passing(&self, batch: usize) -> Passing {
         let clock = self.clock.as_deref().unwrap_or_default();
-        clock.get(batch % clock.len().max(1)).copied().unwrap_or_default()
+        let passing = clock.get(batch % clock.len().max(1)).copied().unwrap_or_default();
+        // Nor is there a tick before the first record, at which a node that is sought would be found and not scanned.
+        if batch == 0 { Passing { before: 0, rests: false, ..passing } } else { passing }
     }
 
     pub fn begin(&self, query: usize) -> Begin {
