@@ -333,6 +333,14 @@ pub fn allow(policy: SecretPolicy) {
     *write(&POLICY) = Some(Arc::new(policy));
 }
 
+/// Whether a variable is one of these: its name, or the beginning of names with a star behind it.
+pub fn is_among(variables: &[String], variable: &str) -> bool {
+    variables.iter().any(|known| match known.strip_suffix('*') {
+        Some(beginning) => variable.starts_with(beginning),
+        None => known == variable,
+    })
+}
+
 impl SecretPolicy {
     pub fn new(directories: Vec<PathBuf>, variables: Vec<String>) -> Result<SecretPolicy, ConnectorError> {
         if let Some(relative) = directories.iter().find(|directory| !directory.is_absolute()) {
@@ -348,10 +356,7 @@ impl SecretPolicy {
     }
 
     fn allows(&self, variable: &str) -> bool {
-        self.variables.iter().any(|known| match known.strip_suffix('*') {
-            Some(beginning) => variable.starts_with(beginning),
-            None => known == variable,
-        })
+        is_among(&self.variables, variable)
     }
 
     /// The file itself, if it is named directly in an allowed directory and does not lead out of that: mounted secrets are links

@@ -63,9 +63,13 @@ pub fn clocked(condition: &Expr, row: &[Value], context: &dyn Context) -> Result
 }
 
 /// `'9s'` is behind `'10s'`: joined to text the time does not run one way, and nobody would know when the condition turns. What
-/// was compared is alike on both sides, so one of them is looked at, that which is no work.
+/// was compared is alike on both sides, so one of them is looked at: a slot or a constant where there is one, which is no work.
 fn check_runs(condition: &Expr, row: &[Value], context: &dyn Context) -> Result<(), Failure> {
     let Expr::Binary { left, right, .. } = condition else { return Ok(()) };
+    let adds = |side: &Expr| matches!(side, Expr::Binary { operator: Binary::Add, .. });
+    if !adds(left) && !adds(right) {
+        return Ok(());
+    }
     let side = if matches!(**right, Expr::Slot(_) | Expr::Literal(_)) { right } else { left };
     let joined = match &*side.look(row, context)? {
         Value::Text(_) => "text",

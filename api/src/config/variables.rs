@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_connectors::secret;
 use weir_cypher_compiler::nearest;
 
 use super::keys::{KEYS, variable};
@@ -19,14 +20,8 @@ pub fn unknown_variables(
     read: &BTreeSet<String>,
     secrets: &[String],
 ) -> Vec<String> {
-    let is_secret = |name: &str| {
-        secrets.iter().any(|known| match known.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => known == name,
-        })
-    };
     let unknown = given.filter(|(name, value)| {
-        let is_known = read.contains(name) || OTHERS.contains(&name.as_str()) || is_secret(name);
+        let is_known = read.contains(name) || OTHERS.contains(&name.as_str()) || secret::is_among(secrets, name);
         name.starts_with(BEGINNING) && !is_known && !is_of_a_service(name, value)
     });
     let mut unknown: Vec<String> = unknown.map(|(name, _)| name).collect();

@@ -6,9 +6,11 @@ import {Past} from "./scene.js";
 
 const KEPT = "weir.explorer.history";
 let past = new Past(), samples = [];
+// What happens on run(text, asTable) and cancel().
+let acts = null;
 
-// `acts`: what happens on run(text, asTable) and cancel().
-export function prepare(acts) {
+export function prepare(given) {
+  acts = given;
   try { past = new Past(JSON.parse(localStorage.getItem(KEPT)) || []); } catch { /* A browser that keeps nothing, or something else there. */ }
   const field = at("text");
   const run = table => { if (field.value.trim()) acts.run(field.value.trim(), table); else field.focus(); };
@@ -25,7 +27,7 @@ export function prepare(acts) {
   at("query").addEventListener("submit", event => event.preventDefault());
   at("run").addEventListener("click", event => at("run").dataset.running ? acts.cancel() : run(event.shiftKey));
   at("as-table").addEventListener("click", () => run(true));
-  at("samples").addEventListener("click", () => menuBelow(at("samples"), menuOfSamples(acts), "Sample queries"));
+  at("samples").addEventListener("click", () => menuBelow(at("samples"), menuOfSamples(), "Sample queries"));
   grow();
 }
 
@@ -70,34 +72,39 @@ export function running(on) {
   run.textContent = on ? "Cancel" : "Run";
 }
 
-export async function loadSamples(pick) {
+function pick(query) {
+  write(query);
+  acts.run(query, false);
+}
+
+export async function loadSamples() {
   samples = await list("sample-queries");
   at("try").replaceChildren(...samples.slice(0, 6).map(({name, query}) => button(name, () => pick(query), {title: query})));
 }
 
-function menuOfSamples(acts) {
+function menuOfSamples() {
   const text = at("text").value.trim(), same = samples.find(({query}) => query.trim() === text);
   const matching = text && !same ? samples.filter(({name, query}) => (name + " " + query).toLowerCase().includes(text.toLowerCase())) : samples;
-  return ["Sample queries", ...(matching.length ? matching : samples).map(({name, query}) => [name, () => { write(query); acts.run(query, false); }, query]), null,
-    ...(same ? [["Remove “" + same.name + "” from this list…", () => remove(same, acts)]] : text ? [["Put the query on this list…", () => keep(text, acts)]] : ["Write a query to put it on this list"])];
+  return ["Sample queries", ...(matching.length ? matching : samples).map(({name, query}) => [name, () => pick(query), query]), null,
+    ...(same ? [["Remove “" + same.name + "” from this list…", () => remove(same)]] : text ? [["Put the query on this list…", () => keep(text)]] : ["Write a query to put it on this list"])];
 }
 
-async function keep(query, acts) {
+async function keep(query) {
   const name = await ask({title: "Put the query on the list", label: "Name", ok: "Save", text: "Everybody who opens this page sees it.", input: {maxLength: 200},
     check: name => name.trim() ? "" : "It needs a name."});
-  if (name) await change(list => [...list, {name: name.trim(), query}], "“" + name.trim() + "” is on the list", acts);
+  if (name) await change(list => [...list, {name: name.trim(), query}], "“" + name.trim() + "” is on the list");
 }
 
-async function remove(sample, acts) {
+async function remove(sample) {
   if (await ask({title: "Remove the query from the list?", text: "“" + sample.name + "” goes for everybody.", ok: "Remove"}))
-    await change(list => list.filter(({name, query}) => name !== sample.name || query !== sample.query), "“" + sample.name + "” is no longer on the list", acts);
+    await change(list => list.filter(({name, query}) => name !== sample.name || query !== sample.query), "“" + sample.name + "” is no longer on the list");
 }
 
 // The list is read anew before it is replaced: somebody else may have changed it.
-async function change(how, done, acts) {
+async function change(how, done) {
   try {
     await replaceList("sample-queries", how(await list("sample-queries")));
-    await loadSamples(query => { write(query); acts.run(query, false); });
+    await loadSamples();
     say(done);
   } catch (error) {
     say(error.message, {wrong: true});

@@ -5,7 +5,7 @@ import {Canvas} from "./canvas.js";
 import * as cards from "./cards.js";
 import {ask, at, button, closeMenu, copy, count, fileName, make, menu, menuBelow, save, say} from "./dom.js";
 import * as panel from "./panel.js";
-import {list, namespaces, query, QueryError, scope, standingQueries} from "./query.js";
+import {list, namespaces, query, QueryError, sameScope, scope, standingQueries} from "./query.js";
 import {about, asked, DEFAULT_QUICK, edgesAmong, inlined, neighbours, nodesById, observed, offered, onlyReads} from "./rules.js";
 import {Scene} from "./scene.js";
 import {edgeKey, found, moment, write} from "./values.js";
@@ -69,11 +69,11 @@ async function take(text, answer, asTable) {
 // Asks beside the bar, as for what is clicked on. An error is told and gives null, and so does an answer about a graph or a moment
 // that is not looked at any more.
 async function aside({text, parameters}, options) {
-  const {namespace, atTime} = scope;
+  const isSame = sameScope();
   busy(1);
   try {
     const answer = await query(text, parameters, options);
-    return scope.namespace === namespace && scope.atTime === atTime ? answer : null;
+    return isSame() ? answer : null;
   } catch (error) {
     say(error.message, {wrong: true});
     return null;
@@ -86,7 +86,7 @@ function busy(change) { others += change; at("busy").hidden = others === 0; }
 
 // Draws nodes and edges, with the edges between them and what is there. Answers how many are new, or null when nobody wants them.
 async function draw({nodes, edges}, {origin = null, edgeLabel = null, quiet = false} = {}) {
-  const {namespace, atTime} = scope, isSame = () => scope.namespace === namespace && scope.atTime === atTime;
+  const isSame = sameScope();
   const here = new Set(nodes.map(node => node.id));
   const missing = [...new Set(edges.flatMap(edge => [edge.from, edge.to]))].filter(id => !here.has(id) && !scene.nodes.has(id)).slice(0, IDS_AT_ONCE);
   if (missing.length) nodes = [...nodes, ...found((await aside(nodesById(missing)))?.rows || []).nodes];
@@ -166,13 +166,13 @@ function drawCard(card) {
 
 // Reads nodes again as they are at the moment that is looked at, and the edges between all.
 async function refresh(nodes = [...scene.nodes.values()]) {
-  const ids = nodes.map(node => node.id), drawn = [...scene.nodes.keys()], asked = new Set(drawn), {namespace, atTime} = scope;
+  const ids = nodes.map(node => node.id), drawn = [...scene.nodes.keys()], asked = new Set(drawn), isSame = sameScope();
   if (!ids.length) return;
   const parts = [];
   for (let i = 0; i < ids.length; i += IDS_AT_ONCE) parts.push(ids.slice(i, i + IDS_AT_ONCE));
   const answers = await Promise.all(parts.map(part => aside(nodesById(part))));
   const among = await aside(edgesAmong(ids, drawn, EDGES_MAX), {timeout: EDGES_TIMEOUT});
-  if (scope.namespace !== namespace || scope.atTime !== atTime) return;
+  if (!isSame()) return;
   if (answers.includes(null) || !among) return say("What is drawn could not be read again, and is as it was before.", {wrong: true});
   const things = found(answers.flatMap(answer => answer.rows)), edges = found(among.rows).edges, keys = new Set(edges.map(edge => edge.key));
   const read = new Map(things.nodes.map(node => [node.id, node])), all = new Set(ids);
@@ -439,7 +439,7 @@ async function start() {
   setLayout(wanted.layout);
   chosen();
   if (wanted.interactive) at("text").focus();
-  const loads = await Promise.allSettled([loadNamespaces(wanted.namespace), bar.loadSamples(query => { bar.write(query); run(query); }),
+  const loads = await Promise.allSettled([loadNamespaces(wanted.namespace), bar.loadSamples(),
     list("quick-queries").then(all => { quick = all; }), list("node-appearances").then(rules => canvas.setRules(rules))]);
   const failed = loads.find(({status}) => status === "rejected");
   if (failed) say(failed.reason.message, {wrong: true});

@@ -1,13 +1,19 @@
-// Asks the server. Every request carries the graph and the moment that are looked at, and can be ended by a signal.
+// Asks the server. Every query carries the graph and the moment that are looked at, and can be ended by a signal.
 
 import {parse, write} from "./values.js";
 
 // Behind a proxy the paths of weir may begin with something.
-export const ROOT = location.pathname.replace(/[^/]*\/?$/, "");
+const ROOT = location.pathname.replace(/[^/]*\/?$/, "");
 const ANSWER_BYTES_MAX = 64e6;
 
 // What all requests are about.
 export const scope = {namespace: "default", atTime: null};
+
+// Whether they still are about the same as now.
+export function sameScope() {
+  const {namespace, atTime} = scope;
+  return () => scope.namespace === namespace && scope.atTime === atTime;
+}
 
 export class QueryError extends Error {}
 

@@ -10,7 +10,7 @@ export function fits(predicate, node) {
     && (!predicate.dbLabel || node.labels.includes(predicate.dbLabel));
 }
 
-export const shortId = id => id.length > 10 ? id.slice(0, 8) + "…" : id;
+const shortId = id => id.length > 10 ? id.slice(0, 8) + "…" : id;
 
 // What stands below a node where no rule says so.
 function usualCaption(node) {

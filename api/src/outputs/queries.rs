@@ -251,7 +251,11 @@ impl Asker {
                     rows.extend(answer.iter().map(|row| sent(row)));
                     break;
                 }
-                Err(EngineError::Query(failure)) => self.failed(&failure_text(&failure), &mut pause),
+                Err(EngineError::Query(failure)) => {
+                    let again = self.tries_failed.then_some(pause);
+                    pause = (pause * 2).min(RETRY_PAUSE_MAX);
+                    (again, format!("the query failed on a result: {}", failure_text(&failure)))
+                }
                 // Nothing is written before the log has been replayed, and nothing has failed.
                 Err(EngineError::Starting) if !may_wait => return Err(Halt::Waits),
                 Err(EngineError::Starting) => {
@@ -270,13 +274,6 @@ impl Asker {
             self.wait(tries, again, &format!("{problem}; it is tried again"))?;
         }
         Ok(Ok(rows))
-    }
-
-    /// When a query that failed on its result is tried again, if it is, and what is told of it.
-    fn failed(&self, reason: &str, pause: &mut Duration) -> (Option<Duration>, String) {
-        let again = self.tries_failed.then_some(*pause);
-        *pause = (*pause * 2).min(RETRY_PAUSE_MAX);
-        (again, format!("the query failed on a result: {reason}"))
     }
 
     /// Until what a query has changed is known to stay. The query itself does not run again: it would change it twice.

@@ -103,10 +103,14 @@ mod tests {
 
     use super::*;
 
+    fn engine() -> Engine {
+        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
+        engine.expect("an engine in memory")
+    }
+
     #[test]
     fn texts_are_compiled_once_and_the_old_ones_go() {
-        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
-        let engine = engine.expect("an engine in memory");
+        let engine = engine();
         let (plans, compiled) = (Plans::default(), Cell::new(0));
         let graph = engine.default_graph();
         let get = |text: &str| {
@@ -136,8 +140,7 @@ mod tests {
 
     #[test]
     fn a_call_that_takes_parameters_by_name_has_a_plan_for_those_that_are_given() {
-        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
-        let engine = engine.expect("an engine in memory");
+        let engine = engine();
         let (plans, compiled) = (Plans::default(), Cell::new(0));
         let graph = engine.default_graph();
         let text = "CALL int.add";

@@ -189,8 +189,7 @@ impl StandingQueries {
             return error;
         }
         let problems = self.looked_at(graph, &[], outputs).map_or_else(|_| Vec::new(), |(_, problems)| problems);
-        let told = told(&problems);
-        if told.is_empty() { error } else { ApiError::Bad([error.reasons(), told].concat()) }
+        error.and(ApiError::Bad(told(&problems)))
     }
 
     /// Those of the outputs with which nothing is wrong, and what is wrong with the others.

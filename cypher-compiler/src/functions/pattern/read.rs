@@ -316,10 +316,11 @@ impl Reader<'_> {
             _ => return None,
         };
         let text = &self.rest()[..end];
-        let offset = match Zone::of(text) {
-            _ if behind_gmt => iso::short_offset(text)?,
-            Some(Zone::Offset(offset)) => offset,
-            _ => return None,
+        let offset = if behind_gmt {
+            iso::short_offset(text)?
+        } else {
+            let Zone::Offset(offset) = Zone::of(text)? else { return None };
+            offset
         };
         self.found.offset = Some(offset);
         self.at += end;

@@ -170,18 +170,13 @@ fn offset(offset: i32, zero: &str, colon: bool, short: bool, minutes_only: bool)
 }
 
 /// `GMT+1` or `GMT+01:00`; seconds where there are any.
-fn localized(offset: i32, full: bool) -> String {
-    let size = offset.unsigned_abs();
-    let sign = if offset < 0 { '-' } else { '+' };
-    let (hours, minutes, seconds) = (size / 3600, size / 60 % 60, size % 60);
-    match (full, minutes, seconds) {
-        _ if offset == 0 => "GMT".to_owned(),
-        (true, _, 0) => format!("GMT{sign}{hours:02}:{minutes:02}"),
-        (true, ..) => format!("GMT{sign}{hours:02}:{minutes:02}:{seconds:02}"),
-        (false, 0, 0) => format!("GMT{sign}{hours}"),
-        (false, _, 0) => format!("GMT{sign}{hours}:{minutes:02}"),
-        (false, ..) => format!("GMT{sign}{hours}:{minutes:02}:{seconds:02}"),
+fn localized(seconds: i32, full: bool) -> String {
+    let mut text = offset(seconds, "", true, !full && seconds % 60 == 0, false);
+    // Hours have one digit where that is enough.
+    if !full && text.as_bytes().get(1) == Some(&b'0') {
+        text.remove(1);
     }
+    format!("GMT{text}")
 }
 
 /// Year and week, of weeks that begin on Sunday; the week with January 1st is the first.
