@@ -76,37 +76,37 @@ bench-kafka: tools-build ## measure Kafka in, Kafka out beside a broker that is 
 
 crash: tools-build ## the crash test at length: kill weir KILLS times at random moments
 	cargo build --release --workspace --bin weir
-	WEIR_CRASH_KILLS=$(KILLS) cargo test --release --workspace --test crash -- --nocapture
+	WEIR_CRASH_KILLS=$(KILLS) cargo test --release --workspace --test product -- --nocapture crash::
 
 crash-kafka: tools-build ## kill weir or a real Kafka broker KAFKA_KILLS times: each result is in the output topic once
 	cargo build --release --workspace --bin weir
-	WEIR_KAFKA_KILLS=$(KAFKA_KILLS) cargo test --release --workspace --test kafka -- --nocapture each_result
+	WEIR_KAFKA_KILLS=$(KAFKA_KILLS) cargo test --release --workspace --test product -- --nocapture kafka::each_result
 
 network-faults: tools-build ## networks that are cut, slow, stalled and half open between weir and every connector, for FAULT_SECONDS each
 	cargo build --release --workspace --bin weir
-	WEIR_FAULT_SECONDS=$(FAULT_SECONDS) cargo test --release --workspace --test networks -- --nocapture --test-threads 2
-	WEIR_FAULT_SECONDS=$(FAULT_SECONDS) cargo test --release --workspace --test kafka --test redis --test nats --test postgres --test mqtt --test amqp -- --nocapture network
+	WEIR_FAULT_SECONDS=$(FAULT_SECONDS) cargo test --release --workspace --test product -- --nocapture --test-threads 2 networks:: what_a_network_does \
+	  nats::a_server_that_stalls postgres::connections_that_are_cut amqp::a_connection_that_is_cut
 
 faults: tools-build ## FAULTS faults below the stores from SEED on: power lost, a full disk, torn, changed and missing bytes
 	WEIR_FAULT_SEEDS=$(SEED)..$$(($(SEED) + $(FAULTS))) cargo test --release --workspace --test faults --test faults_rocks_db --test faults_live -- --nocapture
 
 campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained in every mode, evaluated and the reference agree
-	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test agreement -- --nocapture
+	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test language -- --nocapture agreement::
 
 fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder, evaluator and each decoder
-	WEIR_FUZZ=$(INPUTS) WEIR_FUZZ_SEED=$(SEED) cargo test --release --workspace --no-fail-fast --test fuzz --test fuzz_decoders -- --nocapture
+	WEIR_FUZZ=$(INPUTS) WEIR_FUZZ_SEED=$(SEED) cargo test --release --workspace --no-fail-fast --test language -- --nocapture fuzz
 
 fuzz-api: tools-build ## EXAMPLES generated requests for each operation of each OpenAPI document, from SEED on
 	cargo build --release --workspace --bin weir
-	WEIR_API_EXAMPLES=$(EXAMPLES) WEIR_API_SEED=$(SEED) cargo test --release --workspace --test openapi -- --nocapture generated
+	WEIR_API_EXAMPLES=$(EXAMPLES) WEIR_API_SEED=$(SEED) cargo test --release --workspace --test product -- --nocapture openapi::generated
 
 abuse: tools-build ## SECONDS of clients that are wrong, slow and gone: nothing is left of them
 	cargo build --release --workspace --bin weir
-	WEIR_ABUSE_SECONDS=$(SECONDS) cargo test --release --workspace --test abuse -- --nocapture leaks
+	WEIR_ABUSE_SECONDS=$(SECONDS) cargo test --release --workspace --test product -- --nocapture abuse::leaks
 
 churn: tools-build ## SECONDS of payments that come and end by themselves: memory, disk and latency stay flat
 	cargo build --release --workspace --bin weir
-	WEIR_CHURN_SECONDS=$(SECONDS) cargo test --release --workspace --test churn -- --nocapture
+	WEIR_CHURN_SECONDS=$(SECONDS) cargo test --release --workspace --test product -- --nocapture churn::
 
 release: ## the binary that is handed out, in RELEASE: the same commit gives the same bytes everywhere
 	packaging/release.sh $(RELEASE)

@@ -24,14 +24,29 @@ sed 's|/usr/local/bin/weir|/usr/bin/weir|' "$here/weir.service" >"$tree/lib/syst
 "$1" completions zsh >"$tree/usr/share/zsh/vendor-completions/_weir"
 install -m 644 "$here/../LICENSE" "$tree/usr/share/doc/weir/copyright"
 
-# What the binary is linked with says from which release of the C library on it runs.
-libc=$(objdump -T "$1" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2 || true)
+# What the binary is linked with says from which release of the C library on it runs, and of that of C++, whose symbols have
+# numbers of their own: https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html
+newest() { objdump -T "$1" 2>/dev/null | grep -o "$2_[0-9.]*" | sort -Vu | tail -n 1 | cut -d_ -f2 || true; }
+libc=$(newest "$1" GLIBC)
+symbols=$(newest "$1" GLIBCXX)
+case $symbols in
+  "") cpp= ;;
+  3.4 | 3.4.? | 3.4.1? | 3.4.2[0-5]) cpp=8 ;;
+  3.4.2[678]) cpp=10 ;;
+  3.4.29) cpp=11 ;;
+  3.4.30) cpp=12 ;;
+  3.4.31) cpp=13 ;;
+  3.4.32) cpp=13.2 ;;
+  3.4.33) cpp=14 ;;
+  3.4.34) cpp=15 ;;
+  *) echo "packaging/debian.sh: the binary needs GLIBCXX_$symbols; say here which libstdc++6 has it" >&2; exit 1 ;;
+esac
 cat >"$tree/DEBIAN/control" <<CONTROL
 Package: weir
 Version: $version
 Architecture: $architecture
 Maintainer: The weir project <weir@localhost>
-Depends: libc6 (>= ${libc:-2.31}), libstdc++6, adduser
+Depends: libc6 (>= ${libc:-2.31}), libstdc++6${cpp:+ (>= $cpp)}, adduser
 Recommends: ca-certificates
 Section: database
 Priority: optional

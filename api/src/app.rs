@@ -27,6 +27,9 @@ use crate::startup::Startup;
 /// The other name of the default namespace.
 const DEFAULT_GRAPH_ALIAS: &str = "default";
 
+/// Why it takes no requests at its end.
+pub const STOPPING: &str = "weir is stopping";
+
 /// How long the results found before the end may take to reach their destinations.
 const DELIVERY_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -123,7 +126,7 @@ impl App {
     /// Why requests should not be sent here, if so.
     pub fn not_ready(&self) -> Option<String> {
         match (*self.stop.borrow(), self.is_ready()) {
-            (true, _) => Some("weir is stopping".to_owned()),
+            (true, _) => Some(STOPPING.to_owned()),
             (false, false) => Some(self.startup.reason()),
             (false, true) => self.engine.log_failure().map(|failure| failure.to_string()),
         }
@@ -134,6 +137,10 @@ impl App {
         if !self.stop.send_replace(true) {
             tracing::info!("stopping, asked by {who}");
         }
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     pub fn stopping(&self) -> watch::Receiver<bool> {
@@ -213,12 +220,20 @@ impl App {
         Ok(())
     }
 
-    /// The end: sources stop and hand in what they have read, results found so far are delivered, the store is closed.
+    /// The end: sources stop and hand in what they have read, results found so far are delivered, queries that run get a moment
+    /// more, the store is closed.
     pub fn shut_down(&self) -> Result<(), String> {
         self.live.hub.close();
         self.engine.close_ingest();
-        self.ingests.shut_down();
-        self.standing.shut_down(Instant::now() + DELIVERY_PATIENCE);
+        let queries = || self.queries.shut_down();
+        std::thread::scope(|scope| {
+            let beside = std::thread::Builder::new().name("last queries".to_owned()).spawn_scoped(scope, queries);
+            self.ingests.shut_down();
+            self.standing.shut_down(Instant::now() + DELIVERY_PATIENCE);
+            if beside.is_err() {
+                queries();
+            }
+        });
         self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
     }
 }

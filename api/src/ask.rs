@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::client::{Client, Problem, encoded};
+use crate::client::{Client, Parameter, Parameters, Problem, encoded};
 use crate::clock;
 use crate::shell::statement;
 use crate::terminal::{Table, Terminal};
@@ -41,7 +42,7 @@ pub struct Target {
 
     /// A parameter: `$NAME` in the query. The value is JSON; may be given several times
     #[arg(long, value_name = "NAME=JSON", value_parser = parameter)]
-    pub param: Vec<(String, Json)>,
+    pub param: Vec<(String, Parameter)>,
 }
 
 impl Target {
@@ -49,6 +50,11 @@ impl Target {
         let mut client = Client::new(url, self.namespace.clone())?;
         client.at = self.at_time;
         Ok(client)
+    }
+
+    /// Of a name that is given twice the last one counts.
+    pub fn parameters(&self) -> Parameters {
+        self.param.iter().cloned().collect()
     }
 }
 
@@ -194,7 +200,7 @@ impl From<io::Error> for End {
 fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
     let runtime = runtime()?;
     let client = question.target.client(url)?;
-    let parameters: Map<String, Json> = question.target.param.iter().cloned().collect();
+    let parameters = question.target.parameters();
     let format = question.format.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json });
     let (mut statements, rest) = statement::split(text);
     // A text of nothing is sent too: the service says what is wrong with it.
@@ -214,7 +220,7 @@ fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
 /// Writes the answer to one query, in a form; others may stand before it.
 async fn write(
     client: &Client,
-    (text, parameters): (&str, &Map<String, Json>),
+    (text, parameters): (&str, &Parameters),
     (format, apart): (Format, bool),
     out: &mut impl Write,
 ) -> Result<(), End> {
@@ -350,14 +356,15 @@ pub fn until_interrupted<T>(runtime: &Runtime, future: impl Future<Output = T>) 
     })
 }
 
-fn parameter(text: &str) -> Result<(String, Json), String> {
+/// The value is only looked at: what its numbers are, the service decides, as it does of any body.
+fn parameter(text: &str) -> Result<(String, Parameter), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' should be name=value"))?;
     let name = name.trim().trim_start_matches('$');
     if name.is_empty() {
         return Err(format!("'{text}' should be name=value"));
     }
-    match serde_json::from_str(value) {
-        Ok(value) => Ok((name.to_owned(), value)),
+    match serde_json::from_str::<Box<RawValue>>(value) {
+        Ok(value) => Ok((name.to_owned(), Parameter::Given(value))),
         Err(error) => Err(format!("the value of {name} is not JSON ({error}); a text stands in quotes: {name}='\"{value}\"'")),
     }
 }
@@ -405,9 +412,15 @@ mod tests {
 
     #[test]
     fn parameters_are_json() {
-        assert_eq!(parameter("a=[1, \"x\"]"), Ok(("a".to_owned(), json!([1, "x"]))));
-        assert_eq!(parameter("$a=\"=\""), Ok(("a".to_owned(), json!("="))));
-        for wrong in ["a", "=1", "a=x", "a="] {
+        let given = |name: &str, text: &str| {
+            let value = RawValue::from_string(text.to_owned()).expect("JSON");
+            Ok((name.to_owned(), Parameter::Given(value)))
+        };
+        assert_eq!(parameter("a=[1, \"x\"]"), given("a", "[1, \"x\"]"));
+        assert_eq!(parameter("$a=\"=\""), given("a", "\"=\""));
+        assert_eq!(parameter("n= 9007199254740993.0 "), given("n", "9007199254740993.0"));
+        assert_eq!(parameter("n=-1e400"), given("n", "-1e400"));
+        for wrong in ["a", "=1", "a=x", "a=", "a=1 2", "a=01", "a=.5", "a=NaN"] {
             assert!(parameter(wrong).is_err(), "{wrong}");
         }
     }

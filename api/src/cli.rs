@@ -34,8 +34,9 @@ Examples:
   weir shell                                ask a running weir
   weir query 'MATCH (n) RETURN count(*)'    the same from a script
 
-Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line or the configuration was wrong; 4 asked
-to stop, and not everything was done in time. `weir query` has more.";
+Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line, the configuration or a recipe was wrong;
+3 no weir could be asked (query, shell, plan, tools with --url); 4 asked to stop, and not everything was done in time.
+`weir query` has more.";
 
 const NAME: &str = "weir";
 
@@ -182,10 +183,13 @@ impl Arguments {
             false => format!("'{option}'"),
         });
         let idle = idle.map(|option| format!("{option} has no effect on `weir {command}`, whose --help lists what has"));
-        match idle.or_else(|| arguments.contradiction().map(str::to_owned)) {
-            Some(message) => Err(grammar.error(ErrorKind::ArgumentConflict, message)),
-            None => Ok(arguments),
-        }
+        let Some(message) = idle.or_else(|| arguments.contradiction().map(str::to_owned)) else { return Ok(arguments) };
+        // The usage below it is that of the command.
+        grammar.build();
+        Err(match grammar.find_subcommand_mut(command) {
+            Some(command) => command.error(ErrorKind::ArgumentConflict, message),
+            None => grammar.error(ErrorKind::ArgumentConflict, message),
+        })
     }
 
     /// What stands behind the name of a command says the same as before it. Of what can be said once that is the last word.
@@ -303,7 +307,13 @@ fn grammar() -> clap::Command {
             let option = option.display_order(SHARED_ORDER + index);
             if option.get_id().as_str() == "port" && !serves { option.help(PORT_ASKED) } else { option }
         });
-        command.args(copies)
+        let command = command.args(copies);
+        // Both have the same options of their own.
+        match command.get_name() {
+            "export" => command.mut_arg("file", |file| file.help("The file that is written")),
+            "import" => command.mut_arg("file", |file| file.help("The file that is read")),
+            _ => command,
+        }
     })
 }
 
@@ -330,19 +340,30 @@ pub fn completions(shell: Shell) -> Vec<u8> {
 /// The manual page: that of the service, then each command with its options.
 pub fn manual() -> std::io::Result<Vec<u8>> {
     let command = grammar();
-    let mut page = Vec::new();
+    let mut main = Vec::new();
     // The version by itself has several lines, and the head of a page is one.
-    Man::new(command.clone()).source(format!("{NAME} {}", crate::VERSION)).render(&mut page)?;
+    Man::new(command.clone()).source(format!("{NAME} {}", crate::VERSION)).render(&mut main)?;
+    // Of an option without a long name the value is left out.
+    let main = titled(&main).replace(r"[\fB\-D \fR]", r"[\fB\-D\fR \fIKEY=VALUE\fR]");
+    let mut page = main.into_bytes();
     for command in command.get_subcommands() {
         let name = format!("{NAME} {}", command.get_name());
         let man = Man::new(command.clone());
         let mut section = Vec::new();
         man.render_description_section(&mut section)?;
         man.render_options_section(&mut section)?;
-        let section = String::from_utf8_lossy(&section).replace(".SH ", ".SS ");
+        if command.get_after_help().is_some() {
+            man.render_extra_section(&mut section)?;
+        }
+        let section = titled(&section).replace(".SH ", ".SS ");
         page.extend_from_slice(format!(".SH \"{}\"\n{section}", name.to_uppercase()).as_bytes());
     }
     Ok(page)
+}
+
+/// What stands behind the options has no title of its own.
+fn titled(page: &[u8]) -> String {
+    String::from_utf8_lossy(page).replace(".SH EXTRA\n", ".SH \"EXAMPLES AND EXIT CODES\"\n")
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -452,6 +473,30 @@ mod tests {
         assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{manual}");
         for words in ["Exit codes", "recipe\\-value", "Completions"] {
             assert!(manual.to_lowercase().contains(&words.to_lowercase()), "{words} is not in\n{manual}");
+        }
+        let synopsis = manual.lines().find(|line| line.contains("[\\fICONFIG\\fR]")).expect("a synopsis");
+        assert!(synopsis.contains("[\\fB\\-D\\fR \\fIKEY=VALUE\\fR]"), "{synopsis}");
+        let count = |title: &str| manual.lines().filter(|line| *line == title).count();
+        let titles = [".SH \"EXAMPLES AND EXIT CODES\"", ".SS \"EXAMPLES AND EXIT CODES\""];
+        assert_eq!(titles.map(count), [1, 1], "weir has it, and weir query");
+        assert!(!manual.contains("EXTRA"), "{manual}");
+    }
+
+    #[test]
+    fn what_is_said_of_a_command_is_about_that_command() {
+        for (line, usage) in [
+            ("weir query x --url x -p 1", "Usage: weir query "),
+            ("weir -Da=1 shell", "Usage: weir shell "),
+            ("weir export x -p 1", "Usage: weir export "),
+            ("weir improt", "Usage: weir [OPTIONS]"),
+        ] {
+            let said = refused(line);
+            assert!(said.contains(usage), "{line}: {said}");
+        }
+        for (command, expected) in [("export", "The file that is written"), ("import", "The file that is read")] {
+            let mut grammar = grammar();
+            let help = grammar.find_subcommand_mut(command).expect("a command").render_help().to_string();
+            assert!(help.contains(expected) && !help.contains("written or read"), "{help}");
         }
     }
 

@@ -1,10 +1,11 @@
-//! Logging: where lines go and which. `WEIR_LOG` (or `RUST_LOG`) says it per module, over the configuration, and
-//! `PUT …/log-level` says it anew while weir runs.
+//! Logging: where lines go and which. `WEIR_LOG` says it per module, over the configuration, and `PUT …/log-level` says it
+//! anew while weir runs.
 //!
 //! Logs go to standard error; standard output belongs to the results of standing queries.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use tracing_subscriber::layer::SubscriberExt;
@@ -23,6 +24,12 @@ const QUIET: &[&str] = &["aws_config"];
 
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
+/// Over the configuration.
+const VARIABLE: &str = "WEIR_LOG";
+
+/// The target of the lines that say who changed what: information, which stays where less is asked for.
+pub const AUDIT: &str = "audit";
+
 /// What is in force, and the way to change it.
 struct Control {
     handle: reload::Handle<EnvFilter, Registry>,
@@ -31,9 +38,13 @@ struct Control {
 
 static CONTROL: OnceLock<Control> = OnceLock::new();
 
+/// Whether every line is an object, and whoever reads them would stumble over words.
+static OBJECTS_ALONE: AtomicBool = AtomicBool::new(false);
+
 /// Sets up logging for the process. An unusable level is an error of the configuration.
 pub fn start(settings: &LogSettings) -> Result<(), String> {
-    let given = ["WEIR_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok().map(|text| (*name, text)));
+    // One that is empty is how an environment says that there is none.
+    let given = std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty()).map(|text| (VARIABLE, text));
     let (place, text) = given.unwrap_or(("log.level", settings.level.clone()));
     let filter = filter(&text).map_err(|reason| format!("{place} is '{text}': {reason}"))?;
     let (filter, handle) = reload::Layer::new(filter);
@@ -45,6 +56,7 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
     };
     // A second start in one process (tests) keeps the first.
     if registry().with(filter).with(lines).try_init().is_ok() {
+        OBJECTS_ALONE.store(settings.json && !stderr().is_terminal(), Ordering::Relaxed);
         let _ = CONTROL.set(Control { handle, level: Mutex::new(text) });
     }
     Ok(())
@@ -54,6 +66,25 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
 pub fn say(words: impl Display) {
     let line = format!("{words}\n");
     let _ = Lines.write_all(line.as_bytes());
+}
+
+/// Whether standard error is for programs: an object a line, and nothing else.
+pub fn is_objects_alone() -> bool {
+    OBJECTS_ALONE.load(Ordering::Relaxed)
+}
+
+/// The same words as an event, where the log is objects alone.
+pub fn tell(words: impl Display) {
+    if is_objects_alone() { tracing::info!("{words}") } else { say(words) }
+}
+
+/// The same, of what is wrong. Why weir ends is said whatever the level.
+pub fn tell_error(words: impl Display) {
+    if is_objects_alone() && tracing::enabled!(tracing::Level::ERROR) {
+        tracing::error!("{words}");
+    } else {
+        say(format_args!("weir: {words}"));
+    }
 }
 
 /// Standard error, for whole lines: they stand above those that a recipe has drawn.
@@ -110,13 +141,34 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
     let named = |module: &str| parts.iter().any(|part| part.starts_with(module));
     // It tells all it knows of each login, and what matters of that comes as an error of the stream or output.
     let quiet = QUIET.iter().filter(|module| !named(module)).map(|module| format!("{module}=off"));
-    let directives = quiet.chain(parts.iter().map(|part| (*part).to_owned())).collect::<Vec<_>>().join(",");
+    let audit = loses_audit(&parts).then(|| format!("{AUDIT}=info"));
+    let directives = quiet.chain(audit).chain(parts.iter().map(|part| (*part).to_owned())).collect::<Vec<_>>().join(",");
     EnvFilter::try_new(directives).map_err(|error| format!("{error}; {usage}"))
+}
+
+/// Whether who changed what would be left out though nobody asked for that: only `audit=off` does, and `off`, which is silence.
+fn loses_audit(parts: &[&str]) -> bool {
+    let is_named = parts.iter().any(|part| part.split(['=', '[']).next().is_some_and(|module| module.trim_end() == AUDIT));
+    let of_all = parts.iter().rev().find(|part| !part.contains(['=', '[']));
+    let is_one_of = |level: &str, levels: &[&str]| levels.iter().any(|known| known.eq_ignore_ascii_case(level));
+    !is_named && of_all.is_none_or(|level| is_one_of(level, &["error", "warn"]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_changed_what_is_left_out_only_where_that_is_said() {
+        for asked in ["warn", "ERROR", "weir_engine=debug", "info,warn", "warn,auditor=off"] {
+            let filter = filter(asked).expect("a filter").to_string();
+            assert!(filter.contains("audit=info"), "{asked}: {filter}");
+        }
+        for asked in ["info", "debug", "off", "warn,audit=off", "audit=debug,error"] {
+            let filter = filter(asked).expect("a filter").to_string();
+            assert!(!filter.contains("audit=info"), "{asked}: {filter}");
+        }
+    }
 
     #[test]
     fn levels_and_pairs() {

@@ -114,7 +114,7 @@ fn tell(origin: &str, what: &str) {
 }
 
 /// Whether it is time to warn again, which is noted.
-fn is_due(told: &mut Option<Instant>, now: Instant) -> bool {
+pub fn is_due(told: &mut Option<Instant>, now: Instant) -> bool {
     let is_due = told.is_none_or(|told| now.saturating_duration_since(told) >= TELL_INTERVAL);
     if is_due {
         *told = Some(now);

@@ -201,10 +201,15 @@ impl Procedures {
         loop {
             caller.check()?;
             let results = match results.look() {
-                Some(News::Results(results)) => results,
+                Some(News::Results(results)) => {
+                    // What follows may read what the results tell of.
+                    results.last().map_or(Ok(()), |last| caller.move_on(last.place.tick))?;
+                    results
+                }
                 Some(News::Lost(..)) => return Err(failed("The rows were taken too slowly: some results are not kept any more")),
                 Some(News::Ended) => return Ok(()),
                 None => {
+                    caller.rest();
                     std::thread::sleep(NAP);
                     continue;
                 }

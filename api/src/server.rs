@@ -6,8 +6,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -22,16 +22,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use warp::http::{HeaderValue, Version, header};
 use warp::reply::Response;
+use weir_model::lock::lock;
 
 use crate::app::App;
 use crate::config::Webserver;
 use crate::error::ApiError;
-use crate::open_files;
 use crate::origin;
 use crate::routes;
 use crate::sockets::SILENCES_MAX;
 use crate::sockets::line::Line;
-use crate::startup::Startup;
+use crate::startup::{self, Startup};
 use crate::tls::Tls;
 use crate::wire::family::Family;
 
@@ -98,6 +98,7 @@ impl Answers {
         // It has not sent its body yet, and only does when somebody reads.
         let waits = request.headers().contains_key(header::EXPECT);
         let response = match self {
+            Answers::All(app) if app.is_stopping() => closing(startup::answer_stopping(&request), version),
             Answers::All(app) => routed(app.clone(), remote, &mut request).await,
             Answers::Health(app) if is_health(request.uri().path()) => routes::answer(app.clone(), remote, &mut request).await,
             Answers::Health(_) => ApiError::NoRoute.into_response(Family::of(request.uri().path())),
@@ -165,24 +166,36 @@ pub async fn bind(settings: &Webserver) -> Result<TcpListener, String> {
         HOST_NAME | HOST_ADDRESS => rustix::system::uname().nodename().to_string_lossy().into_owned(),
         given => given.to_owned(),
     };
-    listen(&address, settings.port).await
+    listen(&address, settings.port, &SERVER_PORT).await
 }
 
 /// Binds the port of the probes, which only this machine reaches.
 pub async fn bind_health(port: u16) -> Result<TcpListener, String> {
-    listen("127.0.0.1", port).await
+    listen("127.0.0.1", port, &HEALTH_PORT).await
 }
 
-async fn listen(address: &str, port: u16) -> Result<TcpListener, String> {
+/// What a port comes from: the keys, and how another is chosen.
+struct PortOf {
+    keys: &'static str,
+    other: &'static str,
+}
+
+const SERVER_PORT: PortOf =
+    PortOf { keys: "webserver.address, webserver.port", other: "`--port <PORT>` or -Dweir.webserver.port=<PORT>" };
+
+const HEALTH_PORT: PortOf =
+    PortOf { keys: "webserver.use-mtls.health-endpoints.port", other: "-Dweir.webserver.use-mtls.health-endpoints.port=<PORT>" };
+
+async fn listen(address: &str, port: u16, of: &PortOf) -> Result<TcpListener, String> {
+    let PortOf { keys, other } = of;
     TcpListener::bind((address, port)).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => format!(
-            "cannot listen on {address}:{port}: the port is in use. Is another weir running? Choose another port with \
-             `--port <PORT>` or -Dweir.webserver.port=<PORT>"
+            "cannot listen on {address}:{port}: the port is in use. Is another weir running? Choose another port with {other}"
         ),
         io::ErrorKind::PermissionDenied => {
-            format!("cannot listen on {address}:{port}: permission denied. Ports below 1024 need privileges; choose one above")
+            format!("cannot listen on {address}:{port} ({keys}): permission denied. Ports below 1024 need privileges; choose one above")
         }
-        _ => format!("cannot listen on {address}:{port} (webserver.address, webserver.port): {error}"),
+        _ => format!("cannot listen on {address}:{port} ({keys}): {error}"),
     })
 }
 
@@ -198,7 +211,7 @@ pub async fn serve(
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
     let (http, settings) = (Arc::new(http), Arc::new(settings));
-    let places = Arc::new(Semaphore::new(open_files::connections(settings.connections_max)));
+    let places = Arc::new(Semaphore::new(settings.connections_max));
     let graceful = GracefulShutdown::new();
     let (leave, left) = watch::channel(false);
     loop {
@@ -241,7 +254,7 @@ pub async fn serve(
                 Some(tls) => {
                     let stream = match wait_for(tls.accept(stream), patience).await {
                         Some(Ok(stream)) => stream,
-                        Some(Err(error)) => return tracing::debug!("a handshake with {remote} failed: {error}"),
+                        Some(Err(error)) => return tell_handshake(remote, &error, &settings),
                         None => return tracing::debug!("a handshake with {remote} took too long"),
                     };
                     // The handshake has told which it is.
@@ -267,6 +280,21 @@ pub async fn serve(
             drain(graceful, leave).await;
         })),
         _ => drain(graceful, leave).await,
+    }
+}
+
+/// A client without a certificate that is taken is told nothing it could show, so whoever runs weir has to be told. One that goes
+/// without a word, as what watches ports does, is none.
+fn tell_handshake(remote: SocketAddr, error: &io::Error, settings: &Webserver) {
+    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
+    let asks_certificates = settings.tls.as_ref().is_some_and(|files| files.client_authorities.is_some());
+    if asks_certificates && error.kind() == io::ErrorKind::InvalidData && origin::is_due(&mut lock(&TOLD), Instant::now()) {
+        tracing::warn!(
+            "a client at {remote} was refused, for its handshake failed: {error}; clients must show a certificate that one of \
+             webserver.use-mtls.trust-store has signed (told once a minute at most)"
+        );
+    } else {
+        tracing::debug!("a handshake with {remote} failed: {error}");
     }
 }
 
@@ -351,9 +379,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn a_port_in_use_is_told_with_the_option_it_comes_from() {
+        let taken = bind_health(0).await.expect("a port");
+        let port = taken.local_addr().expect("an address").port();
+        let refused = bind_health(port).await.expect_err("it is taken");
+        assert!(refused.contains("health-endpoints.port=<PORT>") && !refused.contains("--port"), "{refused}");
+    }
+
+    #[tokio::test]
     async fn clients_that_acknowledge_nothing_are_left() {
         let places = Arc::new(Semaphore::new(1));
-        let listener = listen("127.0.0.1", 0).await.expect("a port");
+        let listener = bind_health(0).await.expect("a port");
         let _client = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("it listens");
         let (stream, _, _place) = accept(&listener, &places).await.expect("a connection");
         assert_eq!(places.available_permits(), 0);

@@ -19,32 +19,37 @@ use weir_engine::memory;
 
 use crate::app::App;
 use crate::cli::{Arguments, Command};
+use crate::client::Problem;
 use crate::config::{self, ConfigError, MemorySettings, Settings, StoreSettings, Webserver};
-use crate::log::say;
+use crate::log::{say, tell};
 use crate::metrics::memory_bytes_total;
 use crate::queries::QuerySettings;
-use crate::recipe::Recipe;
+use crate::recipe::{NoRecipe, Recipe};
 use crate::server::Answers;
 use crate::startup::Startup;
 use crate::temporary::Temporary;
 use crate::tls::Tls;
+use crate::tools::ToolError;
 use crate::{ask, cli, demo, live, log, metrics, open_files, server, shell, tools, traces, transfer};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
+/// How long the last answers may take to leave where that has passed.
+const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
+
 /// The exit code of a weir that was asked to end and could not do so in good order. What starts weir again when it fails is to
 /// leave it then.
 const UNFINISHED: u8 = 4;
 
-/// The exit code where the configuration is wrong, as where the command line is: starting again mends neither.
+/// The exit code where the configuration or a recipe is wrong, as where the command line is: starting again mends none of them.
 const MISTAKEN: u8 = ask::USAGE;
 
 /// Why weir ends otherwise than in good order.
 enum Trouble {
     /// It could not start, or failed.
     Failed(String),
-    /// The configuration is wrong.
+    /// The configuration or the recipe is wrong.
     Mistaken(String),
     /// It was asked to end, and not everything was done.
     Unfinished(String),
@@ -53,6 +58,15 @@ enum Trouble {
 impl From<ConfigError> for Trouble {
     fn from(error: ConfigError) -> Trouble {
         Trouble::Mistaken(error.to_string())
+    }
+}
+
+impl From<NoRecipe> for Trouble {
+    fn from(why: NoRecipe) -> Trouble {
+        match why {
+            NoRecipe::Mistaken(_) => Trouble::Mistaken(why.to_string()),
+            NoRecipe::Failed(reason) => Trouble::Failed(reason),
+        }
     }
 }
 
@@ -67,7 +81,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let url = |given: Option<&str>| arguments.url(given, std::env::var("WEIR_URL").ok());
     // Where a tool is told to ask a weir; otherwise it opens the store.
     let asked = |given: &Option<String>| given.as_deref().map(|given| url(Some(given)));
-    let with_settings = |act: &dyn Fn(&Settings) -> Result<ExitCode, String>| {
+    let with_settings = |act: &dyn Fn(&Settings) -> Result<ExitCode, ToolError>| {
         let settings = match configuration(arguments) {
             Ok((settings, unknown)) => {
                 // Who runs weir itself is told in its log; of those who use it this one asks what is in force.
@@ -81,9 +95,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         if opens_store(&arguments.command) {
             warn_root(&settings.store);
         }
-        act(&settings).unwrap_or_else(|reason| fail(&reason, ExitCode::FAILURE))
+        act(&settings).unwrap_or_else(|error| match error {
+            // As a query says it.
+            ToolError::Unreachable(reason) => {
+                say(&reason);
+                ask::exit_code(&Problem::Unreachable(reason))
+            }
+            ToolError::Failed(reason) => fail(&reason, ExitCode::FAILURE),
+        })
     };
-    let with_store = |act: &dyn Fn(&StoreSettings) -> Result<ExitCode, String>| with_settings(&|settings| act(&settings.store));
+    let with_store =
+        |act: &dyn Fn(&StoreSettings) -> Result<ExitCode, ToolError>| with_settings(&|settings| act(&settings.store));
     match &arguments.command {
         Some(Command::Config { .. }) => with_settings(&|settings| Ok(print(config::show::text(settings).as_bytes()))),
         Some(Command::Completions { shell }) => print(&cli::completions(*shell)),
@@ -148,11 +170,12 @@ fn opens_store(command: &Option<Command>) -> bool {
 fn warn_root(store: &StoreSettings) {
     let Some(path) = store.path().filter(|_| geteuid().is_root()) else { return };
     if let Some(owner) = foreign_owner(path) {
-        say(format_args!(
-            "weir: root runs this, and {} belongs to the user {owner}, or lies in a directory that does: a weir of that user cannot open what root \
+        let words = format!(
+            "root runs this, and {} belongs to the user {owner}, or lies in a directory that does: a weir of that user cannot open what root \
              makes there. Run it as that user: sudo -u '#{owner}' weir …",
             path.display()
-        ));
+        );
+        if log::is_objects_alone() { tracing::warn!("{words}") } else { say(format_args!("weir: {words}")) }
     }
 }
 
@@ -165,12 +188,14 @@ fn foreign_owner(path: &Path) -> Option<u32> {
 }
 
 fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
-    match serve(arguments, demo) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Trouble::Failed(reason)) => fail(&reason, ExitCode::FAILURE),
-        Err(Trouble::Mistaken(reason)) => fail(&reason, ExitCode::from(MISTAKEN)),
-        Err(Trouble::Unfinished(reason)) => fail(&reason, ExitCode::from(UNFINISHED)),
-    }
+    let (reason, code) = match serve(arguments, demo) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Trouble::Failed(reason)) => (reason, ExitCode::FAILURE),
+        Err(Trouble::Mistaken(reason)) => (reason, ExitCode::from(MISTAKEN)),
+        Err(Trouble::Unfinished(reason)) => (reason, ExitCode::from(UNFINISHED)),
+    };
+    log::tell_error(reason);
+    code
 }
 
 /// What is to be run, everything read and checked.
@@ -186,7 +211,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
     let mut temporary = Vec::new();
     let recipe = match &arguments.recipe {
         Some(name) => {
-            let (recipe, data) = Recipe::load(name, &arguments.recipe_value).map_err(|errors| errors.join("\n"))?;
+            let (recipe, data) = Recipe::load(name, &arguments.recipe_value)?;
             temporary.extend(data);
             Some(recipe)
         }
@@ -194,7 +219,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
     };
     let (mut settings, unknown) = configuration(arguments)?;
     settings.without_effect.extend(arguments.without_recipe());
-    log::start(&settings.log)?;
+    log::start(&settings.log).map_err(Trouble::Mistaken)?;
     for problem in unknown {
         tracing::warn!("{problem}");
     }
@@ -208,7 +233,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
         let place = Temporary::new(arguments.no_delete)?;
         let store = place.path.join("graph.weir-data");
         if arguments.no_delete {
-            say(format_args!("The data of {what} are in {}", store.display()));
+            tell(format_args!("The data of {what} are in {}", store.display()));
         }
         settings.keep_in(store, &format!("the store of {what}"));
         temporary.push(place);
@@ -219,42 +244,43 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
 
 fn serve(arguments: &Arguments, demo: Option<u32>) -> Result<(), Trouble> {
     let runtime = Runtime::new().map_err(|error| format!("cannot start the threads that serve requests: {error}"))?;
+    let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
     let at_once = {
         let _within = runtime.enter();
-        end_at_once_on_signals()?
+        if !on_terminal {
+            outlive_hangups()?;
+        }
+        end_at_once_on_signals(on_terminal)?
     };
     let Prepared { settings, recipe, demo, temporary } = prepare(arguments, demo)?;
     if settings.dump {
-        say(config::show::text(&settings).trim_end());
+        tell(config::show::text(&settings).trim_end());
     }
     if !settings.without_effect.is_empty() {
         tracing::warn!("these settings have no effect here: {}", settings.without_effect.join(", "));
     }
-    let result = runtime.block_on(serve_within(settings, recipe, demo, at_once));
+    let result = runtime.block_on(serve_within(settings, recipe, demo, (at_once, on_terminal)));
     // What still waits for the network has had its time.
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(temporary);
     result
 }
 
-/// Where that cannot be had, weir works as long as the graph has room.
-fn bound_memory(settings: &MemorySettings, query: &mut QuerySettings) {
-    let Some(Some(limit)) = config::memory(&settings.limit, memory_bytes_total()) else { return };
-    match memory::bound(limit, &settings.directory) {
-        Ok(()) => {
-            tracing::debug!("memory is bounded to {} MiB", limit >> 20);
-            query.memory_bytes_max = memory::at_most(query.memory_bytes_max, 4);
-            query.all_memory_bytes_max = memory::at_most(query.all_memory_bytes_max, 2);
-        }
-        Err(problem) => tracing::warn!("memory is not bounded: {problem}; set memory.directory, or memory.limit = none"),
-    }
+/// Where that cannot be had, which the error says why, weir works as long as the graph has room.
+fn bound_memory(settings: &MemorySettings, query: &mut QuerySettings) -> Result<(), String> {
+    let Some(Some(limit)) = config::memory(&settings.limit, memory_bytes_total()) else { return Ok(()) };
+    memory::bound(limit, &settings.directory)?;
+    tracing::debug!("memory is bounded to {} MiB", limit >> 20);
+    query.memory_bytes_max = memory::at_most(query.memory_bytes_max, 4);
+    query.all_memory_bytes_max = memory::at_most(query.all_memory_bytes_max, 2);
+    Ok(())
 }
 
 async fn serve_within(
     mut settings: Settings,
     recipe: Option<Recipe>,
     demo: Option<u32>,
-    at_once: Option<JoinHandle<()>>,
+    (at_once, on_terminal): (Option<JoinHandle<()>>, bool),
 ) -> Result<(), Trouble> {
     let doors = Doors::open(&settings.webserver).await?;
     let (url, serving) = (doors.url(), doors.listener.is_some());
@@ -264,7 +290,8 @@ async fn serve_within(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
-    bound_memory(&settings.memory, &mut settings.query);
+    // Before the store is opened, which takes its share of it.
+    let bounded = bound_memory(&settings.memory, &mut settings.query);
     if let Some(settings) = &settings.traces {
         traces::start(settings)?;
     }
@@ -273,9 +300,13 @@ async fn serve_within(
     let (opened, stop_starting) = watch::channel(false);
     let starting = doors.serve(Answers::Starting(startup.clone()), Answers::StartingHealth(startup.clone()), &stop_starting);
     let app = App::open(settings, &directories, &startup)?;
+    // Where the store cannot be opened, that memory is not bounded either is nothing to be told.
+    if let Err(problem) = bounded {
+        tracing::warn!("memory is not bounded: {problem}; set memory.directory, or memory.limit = none");
+    }
     app.start()?;
     drop(watch);
-    stop_on_signals(&app)?;
+    stop_on_signals(&app, on_terminal)?;
     if let Some(at_once) = at_once {
         at_once.abort();
     }
@@ -290,7 +321,9 @@ async fn serve_within(
     if let Some(tls) = &doors.tls {
         tokio::spawn(tls.clone().follow(app.stopping()));
     }
-    let mut tasks = doors.serve(Answers::All(app.clone()), Answers::Health(app.clone()), &app.stopping());
+    // While everything else ends, probes are still told so.
+    let (close, closed) = watch::channel(false);
+    let mut tasks = doors.serve(Answers::All(app.clone()), Answers::Health(app.clone()), &closed);
     // They are closed when the servers are done.
     drop(doors);
     metrics::reporters::start(&app);
@@ -305,21 +338,32 @@ async fn serve_within(
     };
     let mut stop = app.stopping();
     let _ = stop.wait_for(|stop| *stop).await;
-    say("Stopping: what was read is written, what was found is delivered …");
+    if !log::is_objects_alone() {
+        say("Stopping: what was read is written, what was found is delivered …");
+    }
     if let Some(demo) = demo {
         let _ = tokio::task::spawn_blocking(move || demo.join()).await;
     }
-    end(app, tasks).await
+    end(app, tasks, &close).await
 }
 
-async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>) -> Result<(), Trouble> {
+/// `close`: the ports.
+async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>, close: &watch::Sender<bool>) -> Result<(), Trouble> {
+    let began = Instant::now();
     let ended = tokio::task::spawn_blocking(move || app.shut_down());
     let ended = tokio::time::timeout(STOP_MAX, ended).await;
-    all_end(tasks).await;
+    close.send_replace(true);
+    let left = STOP_MAX.saturating_sub(began.elapsed()).max(LAST_ANSWERS_MAX);
+    if tokio::time::timeout(left, all_end(tasks)).await.is_err() {
+        tracing::warn!("some requests were not finished when weir ended; they are cut");
+    }
     traces::finish().await;
     let reason = match ended {
         Ok(Ok(Ok(()))) => {
-            say("Stopped.");
+            match log::is_objects_alone() {
+                true => tracing::info!("stopped"),
+                false => say("Stopped."),
+            }
             return Ok(());
         }
         Ok(Ok(Err(reason))) => reason,
@@ -336,6 +380,9 @@ async fn all_end(tasks: Vec<JoinHandle<()>>) {
     }
 }
 
+/// The keys that name the files of TLS.
+const TLS_FILES: &str = "webserver.tls, webserver.use-mtls.trust-store";
+
 /// The ports that weir listens at; none without a web server.
 struct Doors {
     webserver: Webserver,
@@ -345,15 +392,19 @@ struct Doors {
 }
 
 impl Doors {
-    /// Before anything else: a port is the quickest thing to find taken, and nothing has been touched yet.
-    async fn open(webserver: &Webserver) -> Result<Doors, String> {
+    /// Before anything else: a port is the quickest thing to find taken, and nothing has been touched yet. Certificates that
+    /// cannot be used are a mistake of the configuration.
+    async fn open(webserver: &Webserver) -> Result<Doors, Trouble> {
         let mut doors = Doors { webserver: webserver.clone(), listener: None, tls: None, health: None };
         if webserver.enabled {
+            let unusable = |reason: String| Trouble::Mistaken(format!("{TLS_FILES}: {reason}"));
+            doors.tls = webserver.tls.clone().map(Tls::open).transpose().map_err(unusable)?;
             doors.listener = Some(Arc::new(server::bind(webserver).await?));
-            doors.tls = webserver.tls.clone().map(Tls::open).transpose()?;
             if let Some(port) = webserver.health_port {
                 doors.health = Some(Arc::new(server::bind_health(port).await?));
             }
+            // Here, so that it is told once.
+            doors.webserver.connections_max = open_files::connections(webserver.connections_max);
         }
         Ok(doors)
     }
@@ -399,54 +450,83 @@ fn greet(url: &str, store: &str, workers: usize, serving: bool) {
 /// Signals so close together are one: `timeout` and others tell a process, and then its group.
 const ONE_SIGNAL: Duration = Duration::from_secs(1);
 
-/// SIGINT and SIGTERM as they come.
+/// The name of the signal that the terminal is gone.
+const HANGUP: &str = "SIGHUP";
+
+/// SIGINT and SIGTERM as they come, and SIGHUP where weir was started on a terminal.
 struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
+    hangup: Option<unix::Signal>,
 }
 
 impl Signals {
-    fn watch() -> Result<Signals, String> {
-        let watch = |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
-        Ok(Signals { interrupt: watch(SignalKind::interrupt())?, terminate: watch(SignalKind::terminate())? })
+    fn watch(on_terminal: bool) -> Result<Signals, String> {
+        let hangup = on_terminal.then(|| watch_for(SignalKind::hangup())).transpose()?;
+        Ok(Signals { interrupt: watch_for(SignalKind::interrupt())?, terminate: watch_for(SignalKind::terminate())?, hangup })
     }
 
     /// The name of the next one.
     async fn next(&mut self) -> &'static str {
+        let Signals { interrupt, terminate, hangup } = self;
+        let hangup = async {
+            match hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            _ = terminate.recv() => "SIGTERM",
+            _ = hangup => HANGUP,
         }
     }
 }
 
+fn watch_for(kind: SignalKind) -> Result<unix::Signal, String> {
+    signal(kind).map_err(|error| format!("cannot watch for signals: {error}"))
+}
+
+/// Without a terminal SIGHUP asks a service to read its files again; who does not watch for it is ended by the kernel.
+fn outlive_hangups() -> Result<(), String> {
+    let mut hangups = watch_for(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            tracing::info!(
+                "{HANGUP} changes nothing: certificates that change are read again by themselves, the configuration when weir starts"
+            );
+        }
+    });
+    Ok(())
+}
+
 /// While there is nothing yet that could end in order. Who does not watch for these signals is ended by the kernel, except for
 /// the first process of a container, which does it itself.
-fn end_at_once_on_signals() -> Result<Option<JoinHandle<()>>, String> {
+fn end_at_once_on_signals(on_terminal: bool) -> Result<Option<JoinHandle<()>>, String> {
     if !getpid().is_init() {
         return Ok(None);
     }
-    let mut signals = Signals::watch()?;
+    let mut signals = Signals::watch(on_terminal)?;
     Ok(Some(tokio::spawn(async move {
         let name = signals.next().await;
-        say(format_args!("{name} before weir was ready: ending at once. What was acknowledged is safe."));
+        tell(format_args!("{name} before weir was ready: ending at once. What was acknowledged is safe."));
         end_at_once();
     })))
 }
 
-/// SIGINT and SIGTERM ask for an orderly end; a second one does not wait for it.
-fn stop_on_signals(app: &Arc<App>) -> Result<(), String> {
-    let mut signals = Signals::watch()?;
+/// Signals ask for an orderly end; a second one does not wait for it, but for that of a terminal, which tells it as it likes.
+fn stop_on_signals(app: &Arc<App>, on_terminal: bool) -> Result<(), String> {
+    let mut signals = Signals::watch(on_terminal)?;
     let app = app.clone();
     tokio::spawn(async move {
         let mut asked: Option<Instant> = None;
         loop {
             let name = signals.next().await;
             if let Some(asked) = asked {
-                if asked.elapsed() < ONE_SIGNAL {
+                if asked.elapsed() < ONE_SIGNAL || name == HANGUP {
                     continue;
                 }
-                say(format_args!("{name} again: ending at once. What was acknowledged is safe."));
+                tell(format_args!("{name} again: ending at once. What was acknowledged is safe."));
                 end_at_once();
             }
             asked = Some(Instant::now());

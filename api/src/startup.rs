@@ -13,7 +13,7 @@ use warp::reply::{Reply, Response};
 use weir_engine::Loading;
 use weir_model::lock::lock;
 
-use crate::app::App;
+use crate::app::{App, STOPPING};
 use crate::error::{self, ApiError};
 use crate::routes;
 use crate::transfer::progress::bar;
@@ -25,6 +25,9 @@ const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 /// When those come back who follow results.
 const COME_BACK_MILLIS: u32 = 500;
+
+/// When a page that was asked for while weir stops may be there again.
+const BACK_SECONDS: u32 = 5;
 
 pub struct Startup {
     began: Instant,
@@ -81,17 +84,12 @@ impl Startup {
 
     /// It lives; everything else has to wait.
     pub fn answer(&self, request: &Request<Incoming>) -> Response {
-        let path = request.uri().path();
-        let asked = routes::find(request.method(), path, false).map(|(route, _)| route.name);
-        match asked {
-            Some("admin::liveness") => StatusCode::NO_CONTENT.into_response(),
-            // A browser that follows results gives up at an error, and comes back when a stream ends.
-            Some("standing::results" | "ui::events") => {
-                error::response(StatusCode::OK, Some("text/event-stream"), format!("retry: {COME_BACK_MILLIS}\n\n"))
+        instead(request).unwrap_or_else(|asked| match asked {
+            Some("ui::page" | "ui::explorer" | "ui::streams" | "documents::page" | "documents::page_v1") => {
+                routes::starting(&self.reason())
             }
-            Some("ui::page" | "ui::explorer" | "documents::page" | "documents::page_v1") => routes::starting(&self.reason()),
-            _ => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
-        }
+            _ => ApiError::NotReady(self.reason()).into_response(Family::of(request.uri().path())),
+        })
     }
 
     /// The graph is there, and may be read.
@@ -105,6 +103,30 @@ impl Startup {
         let app = self.app.get()?.upgrade()?;
         let reads = || routes::find(request.method(), request.uri().path(), false).is_some_and(|(route, _)| route.only_reads());
         (app.is_ready() || reads()).then_some(app)
+    }
+}
+
+/// While weir stops it lives as well, and takes nothing more. Connections are closed afterwards.
+pub fn answer_stopping(request: &Request<Incoming>) -> Response {
+    let path = request.uri().path();
+    instead(request).unwrap_or_else(|_| {
+        let reason = STOPPING.to_owned();
+        // People read what a page answers; programs have the status, which v1 gives no words to.
+        let is_page = !path.starts_with("/api/");
+        let refusal = if is_page { ApiError::Busy { reason, seconds: BACK_SECONDS } } else { ApiError::NotReady(reason) };
+        refusal.into_response(Family::of(path))
+    })
+}
+
+/// What is answered at all times. For everything else the name of what was asked, if there is such a thing.
+fn instead(request: &Request<Incoming>) -> Result<Response, Option<&'static str>> {
+    match routes::find(request.method(), request.uri().path(), false).map(|(route, _)| route.name) {
+        Some("admin::liveness") => Ok(StatusCode::NO_CONTENT.into_response()),
+        // A browser that follows results gives up at an error, and comes back when a stream ends.
+        Some("standing::results" | "ui::events") => {
+            Ok(error::response(StatusCode::OK, Some("text/event-stream"), format!("retry: {COME_BACK_MILLIS}\n\n")))
+        }
+        asked => Err(asked),
     }
 }
 

@@ -2,24 +2,57 @@
 //! runs. Where the store is, the configuration says, as for the service.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use weir_engine::store::{Copied, Since, Source, Store, back_up as back_up_store, check, end_of, restore};
+use thiserror::Error;
+use weir_engine::store::{Copied, Since, Source, Store, StoreError, back_up as back_up_store, check, end_of, restore};
 
 use crate::app::{open_store, open_to_read};
+use crate::client::Problem;
 use crate::config::StoreSettings;
 use crate::error::chain;
 use crate::log::say;
 use crate::terminal::counted;
 use crate::transfer::{Whole, back_up_over_http, beside, renamed};
 
+/// Why a tool has not done what it was told to.
+#[derive(Debug, Error)]
+pub enum ToolError {
+    /// The weir that was to be asked could not be.
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<String> for ToolError {
+    fn from(reason: String) -> ToolError {
+        ToolError::Failed(reason)
+    }
+}
+
+impl From<Problem> for ToolError {
+    fn from(problem: Problem) -> ToolError {
+        match problem {
+            Problem::Unreachable(reason) => ToolError::Unreachable(reason),
+            Problem::Refused(_) => ToolError::Failed(problem.to_string()),
+        }
+    }
+}
+
 /// Reads everything; fails when something is damaged.
-pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
+pub fn check_store(store: &StoreSettings) -> Result<ExitCode, ToolError> {
     let opened = open_and_tell(store)?;
-    let checked = check(&*opened, &mut |what| say(format_args!("weir: reading {what}")));
+    // For people who wait. In the mail of a job it would look as if something were wrong.
+    let is_watched = stderr().is_terminal();
+    let checked = check(&*opened, &mut |what| {
+        if is_watched {
+            say(format_args!("weir: reading {what}"));
+        }
+    });
     for damage in &checked.damage {
         println!("{damage}");
     }
@@ -68,21 +101,19 @@ pub struct Backup {
 }
 
 /// `url`: of the weir to be asked, where one is.
-pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Result<ExitCode, String> {
+pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Result<ExitCode, ToolError> {
     let file = &backup.file;
     let failed = |error: &dyn std::error::Error| format!("cannot write the backup {}: {}", file.display(), chain(error));
     if let Some(base) = &backup.since
         && (file == base || fs::canonicalize(file).is_ok_and(|file| fs::canonicalize(base).is_ok_and(|base| base == file)))
     {
-        return Err(format!(
-            "{} is the backup that --since builds on, and would be written over: name another file",
-            file.display()
-        ));
+        let problem = "is the backup that --since builds on, and would be written over: name another file";
+        return Err(format!("{} {problem}", file.display()).into());
     }
     let since = backup.since.as_deref().map(end_of_file).transpose()?;
     let leave_out: Vec<String> = backup.leave_out.iter().map(|name| name.to_ascii_lowercase()).collect();
     let whole = Whole::private(file);
-    let write = || {
+    let write = || -> Result<String, ToolError> {
         let mut out = whole.begin().map_err(|error| failed(&error))?;
         let said = match url {
             Some(url) => {
@@ -106,7 +137,7 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
         whole.end().map_err(|error| failed(&error))?;
         Ok(said)
     };
-    let said = write().inspect_err(|_: &String| whole.give_up())?;
+    let said = write().inspect_err(|_| whole.give_up())?;
     let without = if leave_out.is_empty() { String::new() } else { format!(", without {}", leave_out.join(", ")) };
     whole.tell(&format!("{said} in {}{without}", file.display()));
     Ok(ExitCode::SUCCESS)
@@ -126,15 +157,16 @@ fn end_of_file(file: &Path) -> Result<Since, String> {
 /// It is no backup as weir writes them: two files in one, or one that was written over another.
 const BEHIND: &str = "damaged data: the file goes on behind the end of the backup; use another copy of it";
 
-pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCode, String> {
+pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCode, ToolError> {
     let Some(path) = store.path() else {
-        return Err("nothing can be restored into a store that lives in memory: set store.type and store.filepath".to_owned());
+        let problem = "nothing can be restored into a store that lives in memory: set store.type and store.filepath";
+        return Err(problem.to_owned().into());
     };
     // A slash at the end would put what lies beside it into it.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.components().collect());
     let is_free = !path.exists() || fs::read_dir(path).is_ok_and(|mut items| items.next().is_none());
     if !is_free {
-        return Err(format!("{} is there already: restore into another place (store.filepath)", path.display()));
+        return Err(format!("{} is there already: restore into another place (store.filepath)", path.display()).into());
     }
     let open = |file: &PathBuf| match File::open(file) {
         Ok(opened) => Ok(BufReader::new(opened)),
@@ -148,12 +180,19 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
     let unfinished = beside(path, "restoring");
     let remove = || if unfinished.is_dir() { fs::remove_dir_all(&unfinished) } else { fs::remove_file(&unfinished) };
     let failed = |error: &dyn std::error::Error| format!("cannot restore {named}: {}", chain(error));
-    let mut read = || {
+    let unfit = |error: StoreError| match error {
+        StoreError::OutOfOrder { number, problem } => {
+            let file = files.get(number - 1).map_or(named.clone(), |file| file.display().to_string());
+            format!("cannot restore: {file} {problem}")
+        }
+        error => failed(&error),
+    };
+    let mut read = || -> Result<Copied, String> {
         if unfinished.exists() {
             remove().map_err(|error| failed(&error))?;
         }
         let opened = open_store(&store.at(unfinished.clone()))?;
-        let copied = restore(&*opened, &mut from).map_err(|error| failed(&error))?;
+        let copied = restore(&*opened, &mut from).map_err(unfit)?;
         if given_bytes > copied.bytes { Err(format!("cannot restore {named}: {BEHIND}")) } else { Ok(copied) }
     };
     let copied = read().inspect_err(|_| drop(remove()))?;

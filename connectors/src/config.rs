@@ -12,6 +12,9 @@ pub use crate::secret::{MASKED, Secret, with_secrets};
 /// `Deserialize` has only a message to hand on.
 const NESTED: char = '\u{0}';
 
+/// The same of one that does not know which option it stands in.
+const INSIDE: char = '\u{1}';
+
 /// Reads a definition. Unknown fields are ignored and null means absent, as in v1.
 pub fn from_json<T: DeserializeOwned>(definition: &Json) -> Result<T, ConnectorError> {
     let Json::Object(fields) = definition else {
@@ -29,6 +32,10 @@ pub fn from_json<T: DeserializeOwned>(definition: &Json) -> Result<T, ConnectorE
             path if path == "." => culprit::<T>(&given, &message).unwrap_or_default(),
             path => path,
         };
+        if let Some((field, problem)) = message.split_once(INSIDE) {
+            let error = ConnectorError::config(field, problem);
+            return if path.is_empty() { error } else { error.within(&path) };
+        }
         let (field, problem) = plain_problem(&message, at(definition, &path));
         let field = match (path.is_empty(), field.is_empty()) {
             (false, false) => format!("{path}.{field}"),
@@ -99,6 +106,15 @@ pub fn unknown_kind(kind: &str) -> ConnectorError {
 pub fn nested<E: serde::de::Error>(error: ConnectorError) -> E {
     match error {
         ConnectorError::Config { field, problem } => E::custom(format!("{field}{NESTED}{problem}")),
+        other => E::custom(other.to_string()),
+    }
+}
+
+/// The same with the option that it stands in before its own. Formats of records and `keepAlive` are told without: so does the
+/// reference service.
+pub fn inside<E: serde::de::Error>(error: ConnectorError) -> E {
+    match error {
+        ConnectorError::Config { field, problem } => E::custom(format!("{field}{INSIDE}{problem}")),
         other => E::custom(other.to_string()),
     }
 }
@@ -239,10 +255,42 @@ mod tests {
                 crate::parse_source_v1(&definition).err().unwrap_or_else(|| panic!("{definition} is taken")).to_string();
             assert!(!refused.contains("12345678"), "{definition}: {refused}");
             let named = if refused.contains("headers.") { "headers.Authorization" } else { option };
-            // A definition within another one is known by its own options.
-            let named = if kind == "KafkaIngest" && definition[option].is_object() { "password" } else { named };
-            let nested = ["saslJaasConfig", "format"].contains(&option) && definition[option].is_string();
+            // A format is known by its own options.
+            let nested = option == "format" && definition[option].is_string();
             assert!(nested || refused.contains(named), "{definition}: {refused}");
+        }
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn an_option_within_another_is_named_with_it() {
+        let source = json!({"type": "KafkaIngest", "topics": ["t"], "bootstrapServers": "h:1"});
+        let output = json!({"type": "WriteToKafka", "topic": "t", "bootstrapServers": "h:1"});
+        let with = |definition: &serde_json::Value, option: &str, given: serde_json::Value| {
+            let mut definition = definition.clone();
+            definition[option] = given;
+            definition
+        };
+        let no_kind = "Missing type discriminator field 'type'!";
+        let missing = "Missing required field";
+        let unknown = "No decoder for discriminator 'Json'!";
+        for (option, given, field, problem) in [
+            ("offsetCommitting", json!({"type": "ExplicitCommit", "maxBatch": 0}), "offsetCommitting.maxBatch", "0 is too small"),
+            ("offsetCommitting", json!({}), "offsetCommitting", no_kind),
+            ("saslJaasConfig", json!({"type": "PlainLogin", "username": "u"}), "saslJaasConfig.password", missing),
+            // As the reference service tells it.
+            ("format", json!({"type": "CypherJson"}), "query", missing),
+        ] {
+            let refused = crate::parse_source_v1(&with(&source, option, given)).err().unwrap().to_string();
+            assert!(refused.starts_with(&format!("option `{field}`: {problem}")), "{refused}");
+        }
+        for (option, given, field, problem) in [
+            ("format", json!({"type": "Json"}), "format", unknown),
+            ("format", json!({"type": "Avro", "subject": 5}), "format.subject", "expecting string"),
+            ("saslJaasConfig", json!({}), "saslJaasConfig", no_kind),
+        ] {
+            let refused = crate::parse_destination_v1(&with(&output, option, given)).err().unwrap().to_string();
+            assert!(refused.starts_with(&format!("option `{field}")) && refused.contains(problem), "{refused}");
         }
     }
 

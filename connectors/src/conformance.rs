@@ -534,6 +534,23 @@ fn a_file_that_is_followed_may_be_rotated() {
 }
 
 #[test]
+fn files_that_a_pattern_leaves_out_are_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::create_dir(at("sub")).unwrap();
+    for name in ["a.txt", "sub/b.txt"] {
+        fs::write(at(name), "1\n").unwrap();
+    }
+    let files = FilePolicy::new(&[at("")], FileResolution::Dynamic).unwrap();
+    let context = SourceContext { files, ..anything() };
+    let config = file_source(&at("**/*.txt"), lines(), json!({"fileIngestMode": "NamedPipe"}));
+    let mut stream = config.open(&context, None).unwrap();
+    assert_eq!(more(&mut stream, 1).0, ["1"]);
+    let notice = stream.notice().unwrap();
+    assert!(notice.contains("/sub, and are not read"), "{notice}");
+}
+
+#[test]
 fn a_file_that_was_replaced_while_nobody_read_it_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");

@@ -1,7 +1,9 @@
 //! What a destination is to the rest: something that takes encoded results in order and says how far it has got.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use weir_model::Position;
@@ -97,6 +99,8 @@ pub struct Written {
     pub left: Vec<usize>,
     /// Why, for the first of them.
     pub left_reason: Option<String>,
+    /// So long at least the other side wants to be left alone before they are.
+    pub pause_min: Duration,
     /// Those of them that nobody was asked to take: they wait behind another.
     pub untried: Vec<usize>,
     /// Results the other side refused for good, by index, with the reason.
@@ -108,6 +112,18 @@ impl Written {
     pub fn tries(&self, before: &[u32]) -> Vec<u32> {
         let tried = |index: &usize| u32::from(self.untried.binary_search(index).is_err());
         self.left.iter().map(|index| before.get(*index).unwrap_or(&0) + tried(index)).collect()
+    }
+
+    /// Whether what is not sent yet has to wait: it must not overtake what comes again. That is what is left, and after
+    /// `Destination::stops_at_refused` also what is refused.
+    pub fn holds_up(&self, stops_at_refused: bool) -> bool {
+        !self.left.is_empty() || stops_at_refused && !self.refused.is_empty()
+    }
+
+    /// Leaves results that nobody was asked to take. Whoever leaves some before those that are left already has to sort them.
+    pub fn leave_untried(&mut self, indices: Range<usize>) {
+        self.left.extend(indices.clone());
+        self.untried.extend(indices);
     }
 }
 
@@ -282,4 +298,101 @@ pub trait DestinationConfig: Send + Sync {
 
     /// Starts writing, behind a position this kind of destination gave; at the end of what is there without one.
     fn open(&self, context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError>;
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::sync::Mutex;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Another side, with a thread for each connection; and what they have taken, in its order.
+    pub(crate) fn other_side<T: Send + 'static>(
+        serve: impl Fn(TcpStream, &Mutex<Vec<String>>) -> T + Clone + Send + 'static,
+    ) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, taken) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
+        let keeping = taken.clone();
+        thread::spawn(move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                let (serve, keeping) = (serve.clone(), keeping.clone());
+                thread::spawn(move || serve(connection, &keeping));
+            }
+        });
+        (address, taken)
+    }
+
+    /// As a delivery writes: what may pass is tried again.
+    pub(crate) fn write(destination: &mut dyn Destination, results: &[Outgoing]) -> Written {
+        let since = Instant::now();
+        loop {
+            match destination.write(results, u64::MAX) {
+                Ok(written) => return written,
+                Err(error) => assert!(error.retryable() && since.elapsed() < PATIENCE, "{error}"),
+            }
+        }
+    }
+
+    /// A destination whose other side refuses the result `refused`, and no other, leaves what stands behind it where that comes
+    /// again, as often as it does; elsewhere it writes the rest. What stands before it is written once. `taken` is what the other
+    /// side has taken by then, in its order.
+    pub(crate) fn nothing_overtakes_what_is_refused(
+        open: impl Fn() -> Box<dyn Destination>,
+        results: &[Outgoing],
+        refused: usize,
+        taken: impl Fn() -> Vec<String>,
+    ) {
+        // Of no more than these: what is too large need not be read.
+        let bodies = |indices: Range<usize>| -> Vec<String> {
+            results[indices].iter().map(|result| String::from_utf8(result.body.clone()).unwrap()).collect()
+        };
+        let indices = |written: &Written| written.refused.iter().map(|(index, _)| *index).collect::<Vec<_>>();
+        let (before, behind) = (bodies(0..refused), bodies(refused + 1..results.len()));
+        assert!(!before.is_empty() && !behind.is_empty() && taken().is_empty());
+
+        let mut destination = open();
+        destination.stops_at_refused();
+        let mut given = results;
+        for _ in 0..3 {
+            let written = write(&mut *destination, given);
+            let place = given.len() - behind.len() - 1;
+            let rest: Vec<usize> = (place + 1..given.len()).collect();
+            assert_eq!((indices(&written), &written.left, &written.untried), (vec![place], &rest, &rest));
+            assert_eq!(taken(), before);
+            given = &results[refused..];
+        }
+        destination.close().unwrap();
+
+        let mut destination = open();
+        let written = write(&mut *destination, results);
+        assert_eq!((indices(&written), written.left, written.untried), (vec![refused], vec![], vec![]));
+        assert_eq!(taken(), [before.clone(), before, behind].concat());
+        destination.close().unwrap();
+    }
+
+    #[test]
+    fn what_is_to_come_again_holds_up_the_rest() {
+        let refused = || vec![(0, "no".to_owned())];
+        for (written, plainly, where_it_stops) in [
+            (Written::default(), false, false),
+            (Written { refused: refused(), ..Written::default() }, false, true),
+            (Written { left: vec![1], ..Written::default() }, true, true),
+            (Written { left: vec![1], refused: refused(), ..Written::default() }, true, true),
+        ] {
+            assert_eq!((written.holds_up(false), written.holds_up(true)), (plainly, where_it_stops), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_untried_has_no_try() {
+        let mut written = Written { left: vec![1], ..Written::default() };
+        written.leave_untried(3..5);
+        written.leave_untried(5..5);
+        assert_eq!((written.tries(&[7; 5]), written.left, written.untried), (vec![8, 7, 7], vec![1, 3, 4], vec![3, 4]));
+    }
 }

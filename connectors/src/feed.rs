@@ -73,6 +73,8 @@ enum Known {
     Nothing,
     /// It stands, and what is left is to see it last.
     Stands(#[expect(dead_code, reason = "it is there to be dropped")] Lasting),
+    /// The same of one whose records say nothing of that.
+    Begun(#[expect(dead_code, reason = "it is there to be dropped")] Lasting),
     Works,
 }
 
@@ -114,7 +116,7 @@ impl Inlet {
 
     /// The same of a record of which more is known than its bytes.
     pub async fn record_from(&self, bytes: Vec<u8>, position: Vec<u8>, origin: Vec<u8>) {
-        if !matches!(*self.known(), Known::Works) {
+        if !matches!(*self.known(), Known::Works | Known::Begun(_)) {
             self.works();
         }
         // What is known of it besides may be larger than itself.
@@ -153,15 +155,26 @@ impl Inlet {
     /// us out.
     pub fn connected(&self) {
         let mut known = self.known();
-        if !matches!(*known, Known::Nothing) {
-            return;
+        if matches!(*known, Known::Nothing) {
+            *known = Known::Stands(self.lasting());
         }
+    }
+
+    /// A connection has begun. It works when it has lasted for a while, whatever it brings: of a server that says something to
+    /// all who come, and then closes, records would say each time that all is well.
+    pub fn begun(&self) {
+        let lasting = self.lasting();
+        *self.known() = Known::Begun(lasting);
+    }
+
+    /// Sees a connection last.
+    fn lasting(&self) -> Lasting {
         let (shared, trouble, bell, lasts_min) = (self.known.clone(), self.trouble.clone(), self.bell.clone(), self.lasts_min);
         let lasting = tokio::spawn(async move {
             tokio::time::sleep(lasts_min).await;
             let cleared = {
                 let mut known = lock(&shared);
-                let lasts = matches!(*known, Known::Stands(_));
+                let lasts = matches!(*known, Known::Stands(_) | Known::Begun(_));
                 if lasts {
                     *known = Known::Works;
                 }
@@ -172,19 +185,32 @@ impl Inlet {
                 bell.ring();
             }
         });
-        *known = Known::Stands(Lasting(lasting.abort_handle()));
+        Lasting(lasting.abort_handle())
+    }
+
+    /// A connection has ended. Whether it worked.
+    pub fn ended(&self) -> bool {
+        matches!(std::mem::take(&mut *self.known()), Known::Works)
     }
 
     /// After a connection has ended: says why and waits, or gives the error where another one cannot help.
     pub async fn again(&self, refused: Refused, pauses: &mut Pauses) -> Result<(), ConnectorError> {
-        let worked = matches!(std::mem::take(&mut *self.known()), Known::Works);
-        let Refused::Passing(problem) = refused else { return Err(refused.error(&self.trouble.place)) };
-        self.trouble(&problem);
+        let Refused::Passing(problem) = refused else {
+            self.ended();
+            return Err(refused.error(&self.trouble.place));
+        };
+        self.again_after(&problem, Duration::ZERO, pauses).await;
+        Ok(())
+    }
+
+    /// The same of what may work later; waits as long as the other side has asked for, or longer.
+    pub async fn again_after(&self, problem: &str, least: Duration, pauses: &mut Pauses) {
+        let worked = self.ended();
+        self.trouble(problem);
         if worked {
             pauses.reset();
         }
-        pauses.wait(Duration::ZERO).await;
-        Ok(())
+        pauses.wait(least).await;
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -446,6 +472,31 @@ mod tests {
             again(&mut pauses).await;
             tokio::time::sleep(Duration::from_millis(400)).await;
             assert!(trouble.get().is_some());
+        });
+    }
+
+    #[test]
+    fn of_one_that_says_something_to_all_who_come_records_say_nothing() {
+        let (items, _received) = channel(10);
+        let trouble = Trouble::new("here");
+        let inlet = inlet(items, trouble.clone(), Duration::from_millis(300));
+        let mut pauses = Pauses::new();
+        runtime().block_on(async {
+            for times in [2, 4] {
+                inlet.begun();
+                inlet.record(vec![1], vec![1]).await;
+                inlet.again_after("a word", Duration::ZERO, &mut pauses).await;
+                assert_eq!((pauses.next, trouble.get().is_some()), (PAUSE_MIN * times, true));
+            }
+            inlet.begun();
+            inlet.record(vec![1], vec![1]).await;
+            assert!(trouble.get().is_some(), "that it brings something says nothing yet");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            assert_eq!(trouble.get(), None);
+            let begun = Instant::now();
+            inlet.again_after("a word", Duration::from_millis(400), &mut pauses).await;
+            assert!(begun.elapsed() >= Duration::from_millis(400), "the other side has asked for so long");
+            assert_eq!(pauses.next, PAUSE_MIN * 2);
         });
     }
 

@@ -89,9 +89,7 @@ impl FilePolicy {
             return Err(refuse(problem.to_owned()));
         }
         let resolved = resolved.map_err(|error| refuse(absent(&error)))?;
-        // It may have come after this policy was made.
-        let except = self.except.as_ref().and_then(|place| fs::canonicalize(place).ok());
-        if except.is_some_and(|place| resolved.starts_with(place)) {
+        if self.is_excepted(&resolved) {
             return Err(refuse("weir keeps its own data there".to_owned()));
         }
         if self.files.as_ref().is_some_and(|files| !files.contains(&resolved)) {
@@ -99,6 +97,27 @@ impl FilePolicy {
             return Err(refuse(problem.to_owned()));
         }
         Ok(resolved)
+    }
+
+    /// The directory of a file that is there and could be read if its directory were allowed, and whether it lies below one that
+    /// is.
+    pub(crate) fn outside(&self, path: &Path) -> Option<(PathBuf, bool)> {
+        if self.anything {
+            return None;
+        }
+        let resolved = fs::canonicalize(path).ok()?;
+        let directory = resolved.parent()?;
+        if self.directories.iter().any(|allowed| allowed == directory) || self.is_excepted(&resolved) {
+            return None;
+        }
+        let is_below = self.directories.iter().any(|allowed| directory.starts_with(allowed));
+        Some((directory.to_owned(), is_below))
+    }
+
+    fn is_excepted(&self, resolved: &Path) -> bool {
+        // It may have come after this policy was made.
+        let except = self.except.as_ref().and_then(|place| fs::canonicalize(place).ok());
+        except.is_some_and(|place| resolved.starts_with(place))
     }
 }
 
@@ -158,6 +177,22 @@ mod tests {
         assert!(refusal(&policy("in/a"), at("in/a")).contains("its own data"));
         assert!(refusal(&policy("in/deeper"), at("in/deeper/b")).contains("its own data"));
         assert!(policy("in/deeper").check(&at("in/a")).is_ok() && policy("in/absent").check(&at("in/a")).is_ok());
+        assert_eq!(policy("outside").outside(&at("outside")), None, "nobody can have meant to read it");
+    }
+
+    #[test]
+    fn files_outside_are_known_by_their_directory() {
+        let tree = tree();
+        let at = |path: &str| tree.path().join(path);
+        let place = |path: &str| fs::canonicalize(at(path)).unwrap();
+        let policy = FilePolicy::new(&[at("in")], FileResolution::Dynamic).unwrap();
+        assert_eq!(policy.outside(&at("in/a")), None);
+        assert_eq!(policy.outside(&at("in/deeper/b")), Some((place("in/deeper"), true)));
+        for elsewhere in ["outside", "in/link"] {
+            assert_eq!(policy.outside(&at(elsewhere)), Some((place(""), false)), "{elsewhere}");
+        }
+        assert_eq!(policy.outside(&at("in/no")), None);
+        assert_eq!(FilePolicy::allow_all().outside(&at("outside")), None);
     }
 
     #[test]

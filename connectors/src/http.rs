@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use reqwest::Client;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, Identity, RequestBuilder, Response, StatusCode, Url};
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
+use weir_model::temporal::{Date, SECONDS_PER_DAY};
 
 use crate::config::Secret;
 use crate::error::{ConnectorError, Fault};
@@ -20,6 +21,8 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// From sending a request to the end of its answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 const REDIRECT_COUNT_MAX: usize = 5;
+/// The longest a server may tell weir to stay away.
+const AWAY_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Connections are kept and shared by all who ask.
 pub fn client() -> Result<Client, ConnectorError> {
@@ -143,11 +146,18 @@ pub(crate) fn without_password(text: &str) -> String {
     if masked { url.into() } else { text.to_owned() }
 }
 
+/// Whether it is an address as `without_password` shows it.
+pub(crate) fn holds_mask(text: &str) -> bool {
+    let of_query = |url: &Url| url.query().is_some_and(|query| query.split('&').any(|pair| pair.ends_with("=****")));
+    // Most texts are none, and need not be parsed.
+    text.contains("****") && Url::parse(text).is_ok_and(|url| url.password() == Some("****") || of_query(&url))
+}
+
 /// How a request that should stay open went.
 pub(crate) enum Asked {
     Answered(Response),
-    /// It may work later.
-    Failed(String),
+    /// It may work later, so much later at least.
+    Failed(String, Duration),
     /// It will not.
     Refused(ConnectorError),
 }
@@ -160,14 +170,17 @@ pub(crate) async fn ask(place: &str, request: RequestBuilder) -> Asked {
         Ok(Err(error)) if error.is_redirect() || error.is_builder() => {
             return Asked::Refused(refusal(place, chain(&error.without_url())));
         }
-        Ok(Err(error)) => return Asked::Failed(chain(&error.without_url())),
-        Err(_) => return Asked::Failed(format!("there was no answer within {} s", REQUEST_TIME_MAX.as_secs())),
+        Ok(Err(error)) => return Asked::Failed(chain(&error.without_url()), Duration::ZERO),
+        Err(_) => {
+            let problem = format!("there was no answer within {} s", REQUEST_TIME_MAX.as_secs());
+            return Asked::Failed(problem, Duration::ZERO);
+        }
     };
     let status = answer.status();
     if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
         Asked::Answered(answer)
     } else if may_pass(status) {
-        Asked::Failed(format!("the server answered {status}"))
+        Asked::Failed(format!("the server answered {status}"), retry_after(answer.headers()))
     } else {
         Asked::Refused(refusal(place, format!("the server answered {status}")))
     }
@@ -188,6 +201,37 @@ pub(crate) async fn whole(mut answer: Response, bytes_max: usize) -> Result<Vec<
 /// Whether what failed with this status may work later.
 pub(crate) fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::REQUEST_TIMEOUT || status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+/// How long the server wants to be left alone; an hour at most, and no time where it does not say, or says it in no way known.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Duration {
+    let given = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    given.and_then(|text| away_time(text.trim(), SystemTime::now())).unwrap_or_default().min(AWAY_TIME_MAX)
+}
+
+/// In seconds, or until a date.
+fn away_time(text: &str, now: SystemTime) -> Option<Duration> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // Those that do not fit are many, too.
+        return (!text.is_empty()).then(|| Duration::from_secs(text.parse().unwrap_or(u64::MAX)));
+    }
+    let until = UNIX_EPOCH + Duration::from_secs(u64::try_from(date_of_http(text)?).ok()?);
+    Some(until.duration_since(now).unwrap_or_default())
+}
+
+/// A date as HTTP has them (`Sun, 06 Nov 1994 08:49:37 GMT`), in seconds since 1970. Its two older forms no server says any more.
+fn date_of_http(text: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [_, day, month, year, time, "GMT"] = words[..] else { return None };
+    let number = |text: &str, below: i64| text.parse().ok().filter(|number: &i64| (0..below).contains(number));
+    let month = MONTHS.iter().position(|name| *name == month)? as i64 + 1;
+    let date = Date::of(number(year, 10_000)?, month, number(day, 32)?)?;
+    let parts: Vec<&str> = time.split(':').collect();
+    let [hour, minute, second] = parts[..] else { return None };
+    // A minute may have a 61st second.
+    let of_day = (number(hour, 24)? * 60 + number(minute, 60)?) * 60 + number(second, 61)?;
+    Some(date.epoch_day * SECONDS_PER_DAY + of_day)
 }
 
 /// The other side does not want what it was asked for.
@@ -275,4 +319,28 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_says_in_seconds_or_with_a_date_when_to_come_again() {
+        let now = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let away = |text: &str| away_time(text, now).map(|away| away.as_secs());
+        assert_eq!((away("0"), away("120"), away("99999999999999999999")), (Some(0), Some(120), Some(u64::MAX)));
+        assert_eq!(away("Sun, 06 Nov 1994 08:49:37 GMT"), Some(0));
+        assert_eq!(away("Sun, 06 Nov 1994 08:51:07 GMT"), Some(90));
+        assert_eq!(away("Mon, 07 Nov 1994 08:49:37 GMT"), Some(86_400));
+        assert_eq!(away("Sat, 05 Nov 1994 08:49:37 GMT"), Some(0), "it is over");
+        for wrong in ["", "-1", "soon", "1.5", "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:00:00 GMT", "06 Nov 1994"] {
+            assert_eq!(away(wrong), None, "{wrong}");
+        }
+        let headers = |text| HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+        assert_eq!(retry_after(&headers(" 30 ")), Duration::from_secs(30));
+        assert_eq!(retry_after(&headers("Fri, 31 Dec 9999 23:59:59 GMT")), AWAY_TIME_MAX);
+        assert_eq!(retry_after(&headers("no idea")), Duration::ZERO);
+        assert_eq!(retry_after(&HeaderMap::new()), Duration::ZERO);
+    }
 }

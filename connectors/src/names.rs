@@ -2,8 +2,12 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+/// Another one each time.
+pub fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 pub fn unlikely() -> String {
-    let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())
 }
 

@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for OutputFormat {
             "Avro" => config::from_json(&given).map(OutputFormat::Avro),
             other => Err(config::unknown_kind(other)),
         });
-        format.map_err(config::nested)
+        format.map_err(config::inside)
     }
 }
 

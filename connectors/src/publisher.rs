@@ -97,9 +97,8 @@ impl<P: Publish> Publisher<P> {
         while first < results.len() {
             first = self.protocol.publish(&mut connection, results, ids, first, &mut written).await?;
             // What comes later must not overtake what is tried again.
-            if !written.left.is_empty() || self.stops_at_refused && !written.refused.is_empty() {
-                written.left.extend(first..results.len());
-                written.untried.extend(first..results.len());
+            if written.holds_up(self.stops_at_refused) {
+                written.leave_untried(first..results.len());
                 break;
             }
         }

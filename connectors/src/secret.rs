@@ -92,7 +92,7 @@ enum Notation {
     Masked,
     /// To be stored.
     Whole,
-    /// References can be told from what else a definition holds.
+    /// To be checked: the same, and references can be told from what else a definition holds.
     Marked,
 }
 
@@ -144,42 +144,50 @@ impl<A: Address> Address for Vec<A> {
 /// `serialize_with` for addresses that may have passwords in them: these are masked where secrets are.
 pub fn address<A: Address, S: Serializer>(address: &A, out: S) -> Result<S::Ok, S::Error> {
     match NOTATION.get() {
-        Notation::Whole => address.serialize(out),
-        Notation::Masked | Notation::Marked => address.masked().serialize(out),
+        Notation::Whole | Notation::Marked => address.serialize(out),
+        Notation::Masked => address.masked().serialize(out),
     }
 }
 
-/// Whether all is there that a definition refers to; `stored` writes it down.
+/// Whether all is there that a definition refers to, and nothing in it only stands for what is not shown: who sends a definition
+/// as it was told would have the mask used for the secret. `stored` writes it down. For what is new; an earlier version took
+/// masks, and how that fails is to be seen.
 pub fn check(stored: impl FnOnce() -> Json) -> Result<(), ConnectorError> {
     check_under(&policy(), stored)
 }
 
 fn check_under(policy: &SecretPolicy, stored: impl FnOnce() -> Json) -> Result<(), ConnectorError> {
-    let mut found = Vec::new();
-    collect(&noted(Notation::Marked, stored), String::new(), &mut found);
-    for (path, reference) in found {
-        reference.look_up(policy).map_err(|problem| ConnectorError::Config { field: path, problem })?;
-    }
-    Ok(())
+    check_part(policy, &noted(Notation::Marked, stored), "")
 }
 
-fn collect(written: &Json, path: String, found: &mut Vec<(String, Reference)>) {
-    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+fn check_part(policy: &SecretPolicy, written: &Json, path: &str) -> Result<(), ConnectorError> {
+    let refused = |problem: String| ConnectorError::Config { field: path.to_owned(), problem };
     match written {
         Json::Object(fields) => match fields.get(MARK).map(Reference::deserialize) {
-            Some(Ok(reference)) => found.push((path, reference)),
-            _ => fields.iter().for_each(|(name, value)| collect(value, below(name), found)),
+            Some(Ok(reference)) => reference.look_up(policy).map(drop).map_err(refused),
+            _ => fields.iter().try_for_each(|(name, value)| {
+                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                check_part(policy, value, &below)
+            }),
         },
-        Json::Array(items) => items.iter().enumerate().for_each(|(index, item)| collect(item, format!("{path}[{index}]"), found)),
-        _ => {}
+        Json::Array(items) => {
+            items.iter().enumerate().try_for_each(|(index, item)| check_part(policy, item, &format!("{path}[{index}]")))
+        }
+        Json::String(text) if text == MASKED => Err(refused(format!(
+            r#"{MASKED} is the mask and not the secret; give its value, or where it is kept: {{"env": "NAME"}} or {{"file": "/path"}}"#
+        ))),
+        Json::String(text) if crate::http::holds_mask(text) => {
+            Err(refused("the **** in it is the mask of what is not shown; give the whole address".to_owned()))
+        }
+        _ => Ok(()),
     }
 }
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match (self, NOTATION.get()) {
-            (Secret::Plain(text), Notation::Whole) => out.serialize_str(text),
-            (Secret::Plain(_), _) => out.serialize_str(MASKED),
+            (Secret::Plain(_), Notation::Masked) => out.serialize_str(MASKED),
+            (Secret::Plain(text), _) => out.serialize_str(text),
             (Secret::Kept(reference), Notation::Marked) => {
                 JsonMap::from_iter([(MARK.to_owned(), json!(reference))]).serialize(out)
             }
@@ -447,6 +455,42 @@ mod tests {
         let refused = refused.unwrap_err().to_string();
         assert_eq!(refused, "option `inner.list[0]`: the environment variable WEIR_SECRET_A is not set");
         assert_eq!(serde_json::to_value(&read.password).unwrap(), MASKED, "the notation is as it was");
+    }
+
+    #[test]
+    fn what_stands_for_a_secret_is_none() {
+        #[derive(Serialize, Deserialize)]
+        struct Addressed {
+            #[serde(serialize_with = "address")]
+            url: String,
+            definition: Definition,
+        }
+        let given = |password: &str, hook: &str, item: &str, url: &str| {
+            let definition = json!({"password": password, "hook": hook, "list": ["hush", item]});
+            json!({"url": url, "definition": definition})
+        };
+        let refused = |given: Json| {
+            // What an earlier version has stored is still read.
+            let read: Addressed = serde_json::from_value(given.clone()).unwrap();
+            assert_eq!(with_secrets(|| serde_json::to_value(&read)).unwrap(), given);
+            let stored = || with_secrets(|| serde_json::to_value(&read).unwrap());
+            check_under(&SecretPolicy::default(), stored).err().map(|error| error.to_string())
+        };
+        let url = "http://me:hush@h/?token=hush&page=1";
+        assert_eq!(refused(given("hush", "****", "Secret(***)", url)), None);
+        for (wrong, option) in [
+            (given(MASKED, "plain", "hush", url), "definition.password"),
+            (given("hush", MASKED, "hush", url), "definition.hook"),
+            (given("hush", "plain", MASKED, url), "definition.list[1]"),
+        ] {
+            let told = refused(wrong).unwrap();
+            assert!(told.starts_with(&format!("option `{option}`: {MASKED} is the mask")) && !told.contains("hush"), "{told}");
+        }
+        let shown = url.to_owned().masked();
+        for shown in ["http://me:****@h/?token=hush", "http://me:hush@h/?page=1&token=****", shown.as_str()] {
+            let told = refused(given("hush", "plain", "hush", shown)).unwrap();
+            assert!(told.starts_with("option `url`: the **** in it") && !told.contains("hush"), "{told}");
+        }
     }
 
     #[test]

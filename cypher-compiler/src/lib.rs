@@ -26,7 +26,7 @@ pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
 pub use lexer::quoted_name;
 pub use needs::{Needs, needs};
-pub use standing::{StandingMode, StandingPlan, compile_asked, compile_standing};
+pub use standing::{StandingMode, StandingPlan, compile_asked, compile_standing, valueless};
 use std::borrow::Cow;
 use std::sync::Arc;
 use weir_model::{IdScheme, Plan, Procedure, Text};
@@ -40,7 +40,8 @@ pub struct Options {
     pub ids: IdScheme,
     /// Procedures the caller brings; one of the name of a builtin stands in its place.
     pub procedures: Vec<Arc<Procedure>>,
-    /// A variable that nothing declares is the parameter of that name, as in the texts `do.when` and its like run.
+    /// It is a text that `do.when` or its like runs: a variable that nothing declares is the parameter of that name, and nothing
+    /// in it listens.
     pub bare_parameters: bool,
     /// The graph is of openCypher's model, where CREATE and MERGE take a node that is bound as it is.
     pub open_cypher: bool,

@@ -73,10 +73,10 @@ impl Alarms {
         lock(&self.state)
     }
 
-    /// Waits for moments that have come, and lets the workers of each graph get `pass` its earliest; then they say what they wait
-    /// for next. Where `pass` says that it could not be done now, it is asked again soon, the others in between. Returns when the
+    /// Waits for moments that have come, and has the workers of each graph get past its earliest; then they say what they wait for
+    /// next. Where `get_past` says that it could not be done now, it is asked again soon, the others in between. Returns when the
     /// alarms are stopped.
-    pub fn watch(&self, mut pass: impl FnMut(GraphId, Tick) -> bool) {
+    pub fn watch(&self, mut get_past: impl FnMut(GraphId, Tick) -> bool) {
         // By query: one that is slow to say what it waits for next keeps no other from its moment.
         let mut passed: BTreeMap<(GraphId, u32), u64> = BTreeMap::new();
         let mut state = self.lock();
@@ -98,7 +98,7 @@ impl Alarms {
                 let come: Vec<_> = come.into_iter().map(queries).collect();
                 drop(state);
                 for (graph, earliest, queries) in come {
-                    if pass(graph, Tick::at_millis(earliest)) {
+                    if get_past(graph, Tick::at_millis(earliest)) {
                         passed.extend(queries);
                     }
                 }

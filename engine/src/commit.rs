@@ -1,8 +1,8 @@
 //! Commit: one order of ticks for a graph, and every query serializable in it.
 //!
 //! A batch that read nothing is given its ticks and goes to the log and to the workers, under one short lock. A batch
-//! that read is accepted if no node it read was written since its snapshot; otherwise it is evaluated again, with the
-//! lock held and the newest state in view, so that even a node everybody counts on makes progress.
+//! that read is accepted if no node it read was written since its snapshot; otherwise it is evaluated again, in the end with
+//! the lock held and the newest state in view, so that even a node everybody counts on makes progress.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -331,7 +331,7 @@ impl Committer {
 
     /// A tick for nothing, if the workers were sent none after this one: they get past it. False where the graph is locked: who
     /// asks does so for all graphs, and comes again.
-    pub fn pass(&self, moment: Tick) -> Result<bool, EngineError> {
+    pub fn get_past(&self, moment: Tick) -> Result<bool, EngineError> {
         let Some(mut state) = self.try_lock() else { return Ok(false) };
         if state.sent <= moment {
             self.append(&mut state, Change { records: 1, ..Change::default() })?;
@@ -381,14 +381,13 @@ impl Committer {
     }
 
     /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output
-    /// comes or goes meanwhile. False where the graph is locked, as with `pass`.
-    pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) -> bool {
-        let Some(mut state) = self.try_lock() else { return false };
+    /// comes or goes meanwhile. Where the graph is locked nothing happens: who asks comes again, as with `get_past`.
+    pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) {
+        let Some(mut state) = self.try_lock() else { return };
         if state.progress_noted.is_none_or(|at| at.elapsed() >= interval) {
             state.progress = outputs();
             state.progress_noted = Some(Instant::now());
         }
-        true
     }
 
     /// Logs what `note_delivered` collected, if no entry has taken it along.
@@ -396,11 +395,9 @@ impl Committer {
         self.append_delivered(&mut self.lock())
     }
 
-    /// The same; false where the graph is locked, as with `pass`.
-    pub fn try_log_delivered(&self) -> Result<bool, EngineError> {
-        let Some(mut state) = self.try_lock() else { return Ok(false) };
-        self.append_delivered(&mut state)?;
-        Ok(true)
+    /// The same; where the graph is locked nothing happens, as with `note_progress`.
+    pub fn try_log_delivered(&self) -> Result<(), EngineError> {
+        self.try_lock().map_or(Ok(()), |mut state| self.append_delivered(&mut state))
     }
 
     fn append_delivered(&self, state: &mut State) -> Result<(), EngineError> {
@@ -667,9 +664,11 @@ mod tests {
         let has_passed = |committer: &Committer| committer.lock().sent > Tick::at_millis(moment);
         until("the other gets no tick", || has_passed(other));
         until("of the other nothing is logged", || other.lock().delivered.is_empty());
-        let noted = locked.note_progress(Duration::ZERO, Vec::new);
-        let said = (locked.pass(Tick::at_millis(moment)), noted, locked.try_log_delivered());
-        assert!(matches!(said, (Ok(false), false, Ok(false))), "{said:?}");
+        // Whoever has locked it holds up none of these, and none of them has done anything.
+        locked.note_progress(Duration::ZERO, || panic!("it is locked"));
+        let said = (locked.get_past(Tick::at_millis(moment)), locked.try_log_delivered());
+        assert!(matches!(said, (Ok(false), Ok(()))), "{said:?}");
+        assert!(!state.delivered.is_empty(), "it was to be logged");
         drop(state);
         // Its turn comes again.
         until("it gets no tick", || has_passed(locked));

@@ -253,11 +253,11 @@ impl Engine {
     /// A thread that gives ticks to graphs whose standing queries wait for the clock.
     fn watch_clock(&self) -> Result<JoinHandle<()>, EngineError> {
         let (engine, alarms) = (Arc::downgrade(&self.shared), self.shared.parts.alarms.clone());
-        let pass = move |id, moment| {
+        let get_past = move |id, moment| {
             let graph = engine.upgrade().and_then(|shared| (Engine { shared }).all().into_iter().find(|graph| graph.id() == id));
             // Of one that is gone nobody waits.
             graph.is_none_or(|graph| {
-                graph.committer().pass(moment).unwrap_or_else(|error| {
+                graph.committer().get_past(moment).unwrap_or_else(|error| {
                     tracing::error!(graph = graph.name(), "standing queries that wait for the clock wait on: {error}");
                     true
                 })
@@ -265,7 +265,7 @@ impl Engine {
         };
         let run = move || {
             scheduling::prompt();
-            alarms.watch(pass);
+            alarms.watch(get_past);
         };
         std::thread::Builder::new().name("clock".to_owned()).spawn(run).map_err(|error| EngineError::Workers(error.to_string()))
     }

@@ -17,7 +17,7 @@ use timely::progress::Antichain;
 use timely::progress::frontier::AntichainRef;
 use timely::scheduling::activate::Activator;
 use timely::worker::Worker;
-use weir_model::Mutations;
+use weir_model::{Mutations, Tick};
 
 use crate::arrangement::build::{Builder, Shard};
 use crate::arrangement::snapshot::Shown;
@@ -159,10 +159,11 @@ impl ShardOfGraph {
     }
 }
 
-/// One shard as it will be when `entries`, of the log, have been applied to what was loaded: for reads before that.
+/// One shard as it will be when `entries`, of the log, have been applied to what was loaded: for reads before that. These see the
+/// end alone, so all that becomes one batch is one change, at its last tick: to keep the ticks of records apart takes memory also
+/// for those that changed nothing, and outputs may be behind by very many.
 pub fn look_ahead(loaded: Option<SharedBatch>, entries: &[Arc<Entry>], shard: Shard) -> Vec<SharedBatch> {
     let (mut builder, mut joined) = (Builder::default(), Mutations::default());
-    let lower = |batch: &SharedBatch| batch.upper.clone();
     let mut batches: Vec<SharedBatch> = loaded.into_iter().collect();
     let mut rows = 0;
     // Of batches as large as that there are few.
@@ -175,8 +176,12 @@ pub fn look_ahead(loaded: Option<SharedBatch>, entries: &[Arc<Entry>], shard: Sh
         !is_full
     });
     for portion in portions {
-        let lower = batches.last().map_or_else(|| Antichain::from_elem(0), lower);
-        let batch = net_change(portion, lower, (&mut builder, &mut joined), shard, &batches);
+        let Some(Tick(upper)) = portion.last().map(|entry| entry.upper) else { continue };
+        joined.clear();
+        portion.iter().for_each(|entry| joined.append(&entry.mutations));
+        let lower = batches.last().map_or_else(|| Antichain::from_elem(0), |batch| batch.upper.clone());
+        let last = vec![upper.saturating_sub(1)];
+        let batch = builder.build(&joined, last, lower, Antichain::from_elem(upper), shard, &batches);
         batches.push(batch.without_located());
     }
     batches
@@ -276,11 +281,38 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use weir_model::{Mutations, NodeId, Value};
+    use weir_model::{Mutations, NodeId, Symbol, Tick, Value};
 
-    use crate::store::InMemory;
+    use super::look_ahead;
+    use crate::arrangement::Snapshot;
+    use crate::arrangement::build::Shard;
+    use crate::store::{Entry, GraphId, InMemory};
     use crate::view::View;
     use crate::{Engine, Options};
+
+    #[test]
+    fn what_is_read_ahead_is_one_change_however_many_records_there_were() {
+        let (node, [value, other, label]) = (NodeId::new(7, 7), [1, 2, 3].map(Symbol));
+        let entry = |first: u64, records: u64| {
+            let mut mutations = Mutations::default();
+            mutations.start_record(5);
+            mutations.set_property(node, other, &Value::Boolean(true));
+            mutations.start_record(records as u32 - 1);
+            if first > 0 {
+                mutations.clear_properties(node);
+            }
+            mutations.set_property(node, value, &Value::Integer(first as i64));
+            mutations.set_label(node, label, first == 1000);
+            let (first, upper, mutations) = (Tick(first), Tick(first + records), Arc::new(mutations));
+            Arc::new(Entry { graph: GraphId(0), first, upper, mutations, sources: Vec::new(), delivered: Vec::new() })
+        };
+        let batches = look_ahead(None, &[entry(0, 1000), entry(1000, 5000), entry(9000, 100)], Shard { index: 0, count: 1 });
+        assert_eq!(batches.len(), 1);
+        assert_eq!(batches[0].node(0).0.times, [9099]);
+        let snapshot = Snapshot::new(vec![batches], 9100);
+        assert_eq!((snapshot.property(node, value), snapshot.property(node, other)), (Value::Integer(9000), Value::Null));
+        assert!(!snapshot.has_label(node, label));
+    }
 
     #[test]
     fn a_graph_at_rest_is_merged_and_shown_as_such() {

@@ -63,7 +63,8 @@ impl Ingester {
     /// same write, so that each record's effect on the graph happens exactly once.
     pub fn ingest(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
         self.graph.wait_for_room()?;
-        Ok(self.ingest_while(records, progress, &|| true)?.expect("it is not given up"))
+        // Nobody gives it up.
+        self.ingest_while(records, progress, &|| true)?.ok_or(EngineError::Closing)
     }
 
     /// The same by whoever has waited for room, as long as it is to go on, which is asked before each record. None where it was

@@ -147,6 +147,17 @@ impl Commits {
         commits.push_back(Committed { first, upper, received: received.unwrap_or(at), at });
     }
 
+    /// The first tick that was committed at or after this one. None where there is none, and where nothing is known of it, as of
+    /// what was replayed.
+    pub(crate) fn first_from(&self, tick: Tick) -> Option<Tick> {
+        let commits = lock(&self.0);
+        let place = commits.partition_point(|commit| commit.upper <= tick);
+        let commit = commits.get(place)?;
+        // What came before the first one that is remembered may be among them.
+        let is_forgotten = place == 0 && commits.len() == COMMITS_MAX;
+        Some(if is_forgotten { tick } else { commit.first.max(tick) })
+    }
+
     /// Of results in the order of ticks: which commits they come from, and how many of each.
     fn of(&self, ticks: impl Iterator<Item = Tick>) -> Vec<(Committed, u64)> {
         let commits = lock(&self.0);
@@ -272,6 +283,19 @@ mod tests {
         latency.delivered(Tick(31), Tick(40), Tick(31));
         assert_eq!(Stage::ALL.map(|stage| latency.of(stage).count()), [3, 0, 3, 6, 6]);
         assert!(lock(&latency.underway).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_answered_begins_with_the_first_commit_after_what_is() {
+        let commits = Commits::default();
+        assert_eq!(commits.first_from(Tick(5)), None);
+        commits.note(Tick(10), Tick(20), None);
+        commits.note(Tick(3000), Tick(3001), None);
+        let firsts = [5, 10, 15, 20, 2999, 3000, 3001].map(|tick| commits.first_from(Tick(tick)).map(|tick| tick.0));
+        assert_eq!(firsts, [Some(10), Some(10), Some(15), Some(3000), Some(3000), Some(3000), None]);
+        (0..COMMITS_MAX as u64).for_each(|n| commits.note(Tick(4000 + n), Tick(4001 + n), None));
+        assert_eq!(commits.first_from(Tick(3001)), Some(Tick(3001)), "it may be one that is forgotten");
+        assert_eq!(commits.first_from(Tick(4001)), Some(Tick(4001)));
     }
 
     #[test]

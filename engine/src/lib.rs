@@ -11,6 +11,7 @@ pub mod evaluate;
 pub mod view;
 pub mod overlay;
 pub mod tracked;
+pub mod live;
 pub mod query;
 pub mod together;
 pub mod commit;

@@ -295,6 +295,14 @@ impl View for Overlay<'_> {
         self.merged(&|each| self.base.nodes(each), &|node| self.shows(node), each);
     }
 
+    /// What is not committed yet is newer than all else.
+    fn recent(&self, count: usize) -> Vec<NodeId> {
+        let mut own: Vec<NodeId> = self.changes.borrow().nodes.keys().copied().collect();
+        own.sort_unstable();
+        let before = self.base.recent(count).into_iter().filter(|node| !self.changes.borrow().nodes.contains_key(node));
+        own.into_iter().filter(|node| self.shows(*node)).chain(before).take(count).collect()
+    }
+
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
         self.merged(&|each| self.base.labelled(label, each), &|node| self.has_label(node, label), each);
     }

@@ -19,6 +19,7 @@ use crate::evaluate::pool::Share;
 use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
 use crate::handle::Graph;
 use crate::history::Recall;
+use crate::live::Live;
 use crate::view::View;
 
 /// How often a query is tried before it is evaluated under the lock of the graph.
@@ -39,6 +40,8 @@ pub struct QueryOptions<'a> {
     pub steps_max: Option<u32>,
     /// An output of a standing query asks, because of a result.
     pub cause: Option<&'a Arc<Cause>>,
+    /// Whoever asks takes rows for as long as any come: what waits for more may be called. Those who need an end have it refused.
+    pub may_listen: bool,
 }
 
 /// How the patterns of the operators of a plan are visited.
@@ -95,8 +98,9 @@ impl<'a> Rows<'a> {
 }
 
 impl Graph {
-    /// Runs a query. Rows of a query that only reads are given out as they are found; those of a query that writes
-    /// after its changes are committed. When this returns, the next read shows the changes, and they are durable.
+    /// Runs a query. Rows of a query that only reads are given out as they are found, of one moment unless it waits for what
+    /// comes; those of a query that writes after its changes are committed. When this returns, the next read shows the
+    /// changes, and they are durable.
     pub fn query(
         &self,
         query: &Prepared,
@@ -113,6 +117,11 @@ impl Graph {
         }
         self.readable()?;
         let reads = query.reads(self.open_cypher());
+        if query.listens() && options.may_listen && !query.writes() {
+            let recall = Recall::new(self, Tick::ZERO, false);
+            self.run(query, parameters, (options, &recall), None, &Live::new(self, &recall), each)?;
+            return Ok(Answered { committed: None });
+        }
         if !query.writes() {
             let snapshot = self.snapshot();
             let recall = Recall::new(self, snapshot.tick(), false);

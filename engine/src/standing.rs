@@ -114,14 +114,14 @@ struct Begun {
     is_awaited: bool,
 }
 
-/// What is known of a query from before a restart.
-struct Past {
+/// What is known of a query from before a restart; what a new one begins with.
+struct Recovered {
     begun: Option<Begun>,
     pauses: Pauses,
     held: Held,
 }
 
-impl Past {
+impl Recovered {
     fn holds(&self, standing: &Standing) -> bool {
         standing.start == Start::Now || self.held.is_active()
     }
@@ -137,9 +137,9 @@ impl Past {
 }
 
 impl StandingState {
-    fn new(standing: &Standing, past: Past, pace: Pace) -> StandingState {
-        let holds = past.holds(standing);
-        let Past { begun, pauses, held } = past;
+    fn new(standing: &Standing, recovered: Recovered, pace: Pace) -> StandingState {
+        let holds = recovered.holds(standing);
+        let Recovered { begun, pauses, held } = recovered;
         let first = begun.filter(|begun| begun.is_awaited).map(|begun| First::new(begun.tick));
         StandingState {
             inbox: Arc::default(),
@@ -208,17 +208,22 @@ impl StandingState {
 impl Graph {
     /// Installs a standing query. Results begin with the next commit, besides what `start` asks for.
     pub fn install(&self, standing: Standing) -> Result<StandingQuery, EngineError> {
+        self.install_named("", standing)
+    }
+
+    /// The same of one that the log is to call by a name instead of its id.
+    pub fn install_named(&self, name: &str, standing: Standing) -> Result<StandingQuery, EngineError> {
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
         }
         let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
-        let past = self.past_of(&standing);
-        let cancellations_until = past.cancellations_until(&standing);
+        let recovered = self.recovered_of(&standing);
+        let cancellations_until = recovered.cancellations_until(&standing);
         let pace = Pace::new(standing.id, standing.plan.source.as_str().into(), self.ids());
-        let pace = pace.among(&self.parts().asides, maintained.staged.is_some());
-        let state = Arc::new(StandingState::new(&standing, past, pace));
+        let pace = pace.named(name).among(&self.parts().asides, maintained.staged.is_some());
+        let state = Arc::new(StandingState::new(&standing, recovered, pace));
         let columns = maintained.columns.clone();
         if maintained.clocked && standing.start != Start::Resume {
             // What turned since the last commit had turned before the query was there.
@@ -277,14 +282,14 @@ impl Graph {
         Ok(query)
     }
 
-    fn past_of(&self, standing: &Standing) -> Past {
+    fn recovered_of(&self, standing: &Standing) -> Recovered {
         let begun = self.recovered_begin(standing);
         let (pauses, held) = match standing.start {
             Start::Resume => (self.recovered_pauses(standing.id), self.recovered_held(standing.id)),
             Start::Summed => (Pauses::from_the_beginning(), Held::default()),
             Start::Now | Start::WholeGraph => Default::default(),
         };
-        Past { begun, pauses, held }
+        Recovered { begun, pauses, held }
     }
 
     /// From which tick on each output gets results, and those who follow the query.
@@ -518,9 +523,19 @@ impl StandingQuery {
         self.state.pace.failure()
     }
 
-    /// While what it is to take in waits for it: up to where its results are there, and how many changes of rows wait.
+    /// While what was committed has not been answered: up to where its results are there, and how many changes of rows wait for
+    /// it. There are none where it waits for its worker, which is at work for this query or another: what their patterns cost all
+    /// of them wait for. Then it is the first commit without an answer, not the end of the last one with, which may be long ago.
     pub fn behind(&self) -> Option<(Tick, usize)> {
-        self.state.pace.falls_behind()
+        let pace = &self.state.pace;
+        if let Some(behind) = pace.falls_behind() {
+            return Some(behind);
+        }
+        let answered = self.answered();
+        if answered == Tick::ZERO || pace.is_over() {
+            return None;
+        }
+        Some((self.graph.committer().commits.first_from(answered)?, 0))
     }
 
     /// Rows that are not in its answer because too much would have to be looked at for them.

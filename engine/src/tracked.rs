@@ -1,7 +1,7 @@
 //! Tracked: a View that remembers what was asked, so that a committer can tell whether an answer still holds.
 //!
-//! A batch that commits as a whole tracks its snapshot, below the overlay with its own writes. A committer that repeats
-//! single records of a batch tracks that overlay too: a record may have read what a repeated one wrote.
+//! A transaction tracks its snapshot, below the overlay with its own writes: what it has written itself is no reason to try
+//! again. Stages of standing queries track the graph at a tick, to know when a row has to look again.
 
 use std::cell::{Cell, RefCell};
 
@@ -133,6 +133,11 @@ impl<N: Notes> View for Tracked<'_, N> {
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         self.scanned.set(true);
         self.base.nodes(each)
+    }
+
+    fn recent(&self, count: usize) -> Vec<NodeId> {
+        self.scanned.set(true);
+        self.base.recent(count)
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {

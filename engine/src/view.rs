@@ -6,6 +6,7 @@
 use weir_model::{NodeId, Symbol, Value};
 
 use crate::index::Question;
+use crate::live::Live;
 
 /// One half of an edge as seen from a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -105,6 +106,12 @@ pub trait View {
         self.nodes(&mut |node| !self.has_label(node, label) || each(node));
     }
 
+    /// Those of `nodes` that changed last, the newest first, each once and not more than `count`, as far as that can be told from
+    /// what is at hand. There may be others, and none may be given.
+    fn recent(&self, _count: usize) -> Vec<NodeId> {
+        Vec::new()
+    }
+
     /// These nodes will be asked for next, for their edges, too, or only for labels and properties. Whoever has to wait for
     /// memory may wait for all of it at once.
     fn expect(&self, _: &[NodeId], _edges: bool) {}
@@ -132,6 +139,11 @@ pub trait View {
 
     /// Where it is noted what is asked: the same without that.
     fn untracked(&self) -> Option<&dyn View> {
+        None
+    }
+
+    /// Where it shows one moment after another: whatever shows them.
+    fn live(&self) -> Option<&Live<'_>> {
         None
     }
 }

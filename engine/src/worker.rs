@@ -22,7 +22,6 @@ use crate::command::{Command, Install};
 use crate::graph::ShardOfGraph;
 use crate::memory::{gather_freed, holds_graph};
 use crate::render::Time;
-use crate::render::family::Member;
 use crate::render::probe::{Common, home, render};
 use crate::render::rest::{Installation, Turns};
 use crate::render::results::{Baseline, Gather, Outlet, Rested};
@@ -181,6 +180,29 @@ fn join(first: Arc<Entry>, commands: &Receiver<Command>) -> (Vec<Arc<Entry>>, Op
     (entries, None)
 }
 
+/// What the results of a query go through on this worker: where it is at home its stages, if it has some, and the way out.
+fn gather(install: &Install, graph: &ShardOfGraph, shard: Shard) -> Gather {
+    let Install { number, maintained, .. } = install;
+    let is_home = home(*number) % shard.count as u64 == shard.index as u64;
+    let outside = Outside {
+        published: graph.published.clone(),
+        symbols: install.symbols.clone(),
+        open_cypher: install.open_cypher,
+        alarm: Alarm::new(install.alarms.clone(), install.graph, *number),
+        pace: install.pace.clone(),
+    };
+    let staged = maintained.staged.as_ref().filter(|_| is_home);
+    let stages = staged.and_then(|staged| staged.start(outside, graph.upper).ok()).map(|stages| (stages, install.asides.clone()));
+    let outlet = Outlet {
+        results: is_home.then(|| install.results.clone()),
+        inbox: install.inbox.clone(),
+        backfill: install.backfill.clone(),
+    };
+    // Of a graph that nothing was ever written to, all that there is was there before.
+    let reported = (install.cancellations_until.0, install.baseline);
+    Gather::new(maintained, install.pace.clone(), stages, reported, graph.upper.max(1), outlet)
+}
+
 /// Everything that was sent before is applied.
 fn step_until_current(worker: &mut Worker, graph: &ShardOfGraph) {
     while !graph.is_current() {
@@ -267,26 +289,8 @@ impl State {
         // The trace must hold exactly what was committed before the query: the same on every worker.
         step_until_current(worker, graph);
         let shard = Shard { index: worker.index(), count: worker.peers() };
+        let gather = gather(install, graph, shard);
         let Install { number, maintained, .. } = install;
-        let is_home = home(*number) % shard.count as u64 == shard.index as u64;
-        let outside = Outside {
-            published: graph.published.clone(),
-            symbols: install.symbols.clone(),
-            open_cypher: install.open_cypher,
-            alarm: Alarm::new(install.alarms.clone(), install.graph, *number),
-            pace: install.pace.clone(),
-        };
-        let staged = maintained.staged.as_ref().filter(|_| is_home);
-        let stages =
-            staged.and_then(|staged| staged.start(outside, graph.upper).ok()).map(|stages| (stages, install.asides.clone()));
-        let outlet = Outlet {
-            results: is_home.then(|| install.results.clone()),
-            inbox: install.inbox.clone(),
-            backfill: install.backfill.clone(),
-        };
-        // Of a graph that nothing was ever written to, all that there is was there before.
-        let reported = (install.cancellations_until.0, install.baseline);
-        let gather = Gather::new(maintained, install.pace.clone(), stages, reported, graph.upper.max(1), outlet);
         // Without a count of each row, nothing is to be known of the matches that were there.
         let asked = maintained.distinct || maintained.staged.is_some() || !matches!(install.baseline, Baseline::Known);
         let at_rest = asked.then(|| graph.at_rest(worker));
@@ -317,12 +321,7 @@ impl State {
             return;
         };
         drop(queries);
-        let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
-            let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
-            let member = Member { query: *number, source, since: 0, constants, ending, pace: install.pace.clone() };
-            (pattern.name.clone(), pattern.program.clone(), member)
-        });
-        let patterns = Installation::patterns(members);
+        let patterns = Installation::patterns(*number, maintained, &install.pace);
         let (backfill, mut held) = (install.backfill.clone(), graph.trace.clone());
         // It keeps ticks apart, not batches: unmerged, they would become more and more as long as it takes.
         held.set_physical_compaction(AntichainRef::new(&[]));

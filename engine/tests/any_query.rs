@@ -503,6 +503,60 @@ fn clique(graph: &Graph, first: u64, count: u64) {
     graph.apply(record, 1).unwrap();
 }
 
+/// A node with edges to so many others, each of another number.
+fn hub(graph: &Graph, count: u64) -> Tick {
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let mut record = Mutations::default();
+    record.set_label(node(1_000), symbol("Hub"), true);
+    for other in 1..=count {
+        record.set_property(node(1_000 + other), symbol("x"), &Value::Integer(other as i64));
+        record.set_edge(node(1_000), symbol("r"), node(1_000 + other), 0, true);
+    }
+    graph.apply(record, 1).unwrap()
+}
+
+#[test]
+fn all_queries_say_that_they_are_behind_while_a_pattern_keeps_their_workers_busy() {
+    // Half a second of work or so: in that time it has to be seen.
+    const SPOKES: u64 = 600;
+    const PATIENCE: Duration = Duration::from_secs(20);
+    for workers in [1, 2] {
+        let engine = open(workers, false, HubBounds::default());
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let queries = install(
+            &engine,
+            &[
+                "MATCH (n:Tick) RETURN n.x AS x",
+                "MATCH (a)<-[:r]-(h:Hub)-[:r]->(b) WHERE a.x + 1 = b.x RETURN a.x AS a, b.x AS b",
+            ],
+            1,
+        );
+        let mut first = Mutations::default();
+        first.set_label(node(1), graph.symbols().intern("Tick"), true);
+        let upper = graph.apply(first, 1).unwrap();
+        queries.iter().for_each(|query| drop(collect(query, upper)));
+        let begun = Instant::now();
+        while queries.iter().any(|query| query.behind().is_some()) {
+            assert!(begun.elapsed() < PATIENCE, "everything is answered");
+        }
+        // What is late is late since the commit, not since the one before.
+        std::thread::sleep(Duration::from_millis(20));
+        let (upper, begun) = (hub(&graph, SPOKES), Instant::now());
+        let late = Some((Tick(upper.0 - 1), 0));
+        for query in &queries {
+            while query.behind() != late {
+                assert!(begun.elapsed() < PATIENCE, "it does not say so: {:?}, not {late:?}", query.behind());
+            }
+        }
+        assert_eq!(more_rows(&queries[1], upper), SPOKES as i64 - 1);
+        assert_eq!(more_rows(&queries[0], upper), 0);
+        while queries.iter().any(|query| query.behind().is_some()) {
+            assert!(begun.elapsed() < 2 * PATIENCE, "everything is answered again");
+        }
+    }
+}
+
 #[test]
 fn a_query_that_costs_too_much_holds_up_nobody() {
     const BOUND: Duration = Duration::from_secs(2);

@@ -127,9 +127,6 @@ pub struct Mutations {
     record: u32,
 }
 
-/// More records than this do not fit the `when` of a row.
-pub const RECORDS_MAX: usize = 1 << 30;
-
 impl Mutations {
     /// Rows from here on belong to the record with this index.
     pub fn start_record(&mut self, record: u32) {

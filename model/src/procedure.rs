@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::expression::{Failure, FailureKind};
 use crate::id::IdScheme;
 use crate::plan::Plan;
+use crate::tick::Tick;
 use crate::value::{Text, Value};
 
 pub struct Procedure {
@@ -26,6 +27,9 @@ pub struct Procedure {
     pub idempotent: bool,
     /// Visits every node.
     pub scans: bool,
+    /// Waits for what comes, and gives rows as long as it does: for queries that only read. They go on with the graph as it is
+    /// then.
+    pub listens: bool,
     pub description: Text,
     /// A query that runs on an empty graph.
     pub example: Text,
@@ -90,6 +94,11 @@ pub trait Caller {
     fn ids(&self) -> IdScheme;
     /// Milliseconds since 1970, the same for the whole query.
     fn now_millis(&self) -> i64;
+    /// For one that listens, before it gives rows of a tick: from here on the query sees the graph as it is, with all that was
+    /// committed up to that tick.
+    fn move_on(&self, tick: Tick) -> Result<(), Failure>;
+    /// For one that listens, while there is nothing to give: no moment of the graph is held for a query that does not look at it.
+    fn rest(&self);
 }
 
 /// A query in place of a call.
@@ -138,6 +147,7 @@ impl Procedure {
             writes: false,
             idempotent: true,
             scans: false,
+            listens: false,
             description: Text::default(),
             example: Text::default(),
             body,

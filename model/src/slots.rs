@@ -110,30 +110,32 @@ impl Operator {
         found
     }
 
-    /// The slots that the operators below, this one included, fill for those above.
+    /// The slots that this operator fills for those above; of a pattern also those that it finds filled already.
+    pub fn fills(&self) -> Vec<Slot> {
+        match self {
+            Operator::Match { pattern, .. } => pattern.slots(),
+            Operator::Optional { nulls, .. } => nulls.clone(),
+            Operator::Project { items, .. } => items.iter().map(|(slot, _)| *slot).collect(),
+            Operator::Aggregate { keys, aggregates, .. } => {
+                keys.iter().map(|(slot, _)| *slot).chain(aggregates.iter().map(|(slot, _)| *slot)).collect()
+            }
+            Operator::Unwind { into, .. } => vec![*into],
+            Operator::Call { yields, .. } => yields.iter().map(|(_, slot)| *slot).collect(),
+            Operator::Recurse { state, .. } => state.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same of this operator and all below it.
     pub fn filled(&self) -> BTreeSet<Slot> {
         let mut found = BTreeSet::new();
-        self.each_below(&mut |operator| match operator {
-            Operator::Match { pattern, .. } => found.extend(pattern.slots()),
-            Operator::Optional { nulls, .. } => found.extend(nulls),
-            Operator::Project { items, .. } => found.extend(items.iter().map(|(slot, _)| *slot)),
-            Operator::Aggregate { keys, aggregates, .. } => {
-                found.extend(keys.iter().map(|(slot, _)| *slot));
-                found.extend(aggregates.iter().map(|(slot, _)| *slot));
-            }
-            Operator::Unwind { into, .. } => {
-                found.insert(*into);
-            }
-            Operator::Call { yields, .. } => found.extend(yields.iter().map(|(_, slot)| *slot)),
-            Operator::Recurse { state, .. } => found.extend(state),
-            _ => {}
-        });
+        self.each_below(&mut |operator| found.extend(operator.fills()));
         found
     }
 }
 
 impl Pattern {
-    /// Every slot that matching fills.
+    /// Every slot that has its value when the pattern is matched, those that are bound before among them.
     pub fn slots(&self) -> Vec<Slot> {
         let nodes = self.nodes.iter().flat_map(|node| {
             let reads = node.reads.iter().map(|(_, slot)| *slot);
@@ -141,6 +143,12 @@ impl Pattern {
         });
         let edges = self.edges.iter().flat_map(|edge| edge.slot.into_iter().chain(edge.reads.iter().map(|(_, slot)| *slot)));
         nodes.chain(edges).chain(self.paths.iter().map(|path| path.slot)).collect()
+    }
+
+    /// Whether the slot is of a node or an edge that the input row has, so that matching leaves it as it is.
+    pub fn is_bound(&self, slot: Slot) -> bool {
+        self.nodes.iter().any(|node| node.bound && node.slot == slot)
+            || self.edges.iter().any(|edge| edge.bound && edge.slot == Some(slot))
     }
 
     fn expressions<'e>(&'e self, all: &mut Vec<&'e Expr>) {

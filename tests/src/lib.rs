@@ -4,6 +4,7 @@
 //! `../shared`, beside the clone; a test that misses them says so and passes.
 
 pub mod aws;
+pub mod browser;
 pub mod cases;
 pub mod client;
 pub mod collector;

@@ -117,7 +117,7 @@ impl Home {
         let mut command = Command::new(binary());
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
         // What the caller of the tests has set must not change what they see.
-        command.env_remove("WEIR_LOG").env_remove("RUST_LOG");
+        command.env_remove("WEIR_LOG");
         command.envs(variables.iter().copied());
         command.stdout(File::create(self.file("stdout")).expect("a file in the temporary directory")).stderr(file);
         let child = command.spawn().unwrap_or_else(|error| panic!("{} cannot be started: {error}", binary().display()));

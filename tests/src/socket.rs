@@ -1,7 +1,7 @@
 //! A web socket as the tests need it: the handshake, and whole texts in both directions.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -32,8 +32,13 @@ impl Socket {
 
     /// The same with more headers.
     pub fn open_with(weir: &Weir, path: &str, more: &[(&str, &str)]) -> Result<Socket, String> {
+        Socket::open_at(weir.address(), path, more)
+    }
+
+    /// The same of whoever listens there.
+    pub fn open_at(address: SocketAddr, path: &str, more: &[(&str, &str)]) -> Result<Socket, String> {
         let headers = [HANDSHAKE, more].concat();
-        let mut stream = client::open(weir.address(), "GET", path, &headers, b"").expect("weir can be reached");
+        let mut stream = client::open(address, "GET", path, &headers, b"").expect("it can be reached");
         stream.set_read_timeout(Some(MESSAGE_MAX)).expect("a limit of time");
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

@@ -80,8 +80,12 @@ impl Terminal {
 
     /// What Ctrl-C does where the program leaves the key to the terminal.
     pub fn interrupt(&self) {
+        self.signal(Signal::INT);
+    }
+
+    pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id() as i32).expect("a process has an id above zero");
-        kill_process(pid, Signal::INT).expect("a signal can be sent to a child");
+        kill_process(pid, signal).expect("a signal can be sent to a child");
     }
 
     pub fn wait_end(mut self) -> ExitStatus {

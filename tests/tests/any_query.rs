@@ -395,3 +395,28 @@ fn a_query_is_not_behind_while_its_first_answer_is_worked_out() {
         home.lines("out.jsonl").len() == 3
     });
 }
+
+/// It was taken, and stayed empty without a word.
+#[test]
+fn what_never_has_a_value_is_told_to_whoever_creates_a_query() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    let empty = "MATCH (a:A) WHERE strId(a) = strId(idFrom('acct', 0)) RETURN a.i AS i";
+    let of_v2 = |name: &str, query: &str| json!({"name": name, "pattern": {"type": "Cypher", "query": query, "mode": "ANY_QUERY"}, "outputs": []});
+    let place = "/api/v2/graph/quine/standingQueries";
+    let created = weir.post(place, &of_v2("told", empty)).expect(201);
+    let warnings = created.json()["warnings"].clone();
+    let told = warnings[0].as_str().unwrap_or_default();
+    assert!(told.contains("never has a value") && told.contains("strId(node :: NODE)"), "{warnings}");
+    assert_eq!(warnings.as_array().map(Vec::len), Some(1));
+    assert!(created.header("warning").is_some_and(|header| header.contains("never has a value")));
+    weir.post(&at("logged"), &body(empty, Some("AnyQuery"), json!({}))).expect(201);
+    let logged = |line: &str| line.contains("logged") && line.contains("never has a value");
+    wait_until("the log says so", RESULTS_MAX, || weir.log().lines().any(logged));
+    // A row that is left out is told of with the name of the query, too.
+    weir.rows("MATCH (a) WHERE id(a) = idFrom('acct', 0) SET a:A, a.i = 1");
+    let left_out = |line: &str| line.contains("told") && line.contains("leaves out what belongs to a row");
+    wait_until("the row is left out", RESULTS_MAX, || weir.log().lines().any(left_out));
+    let sound = weir.post(place, &of_v2("sound", "MATCH (a:A) RETURN strId(a) AS i")).expect(201);
+    assert_eq!((sound.header("warning"), &sound.json()["warnings"]), (None, &json!([])));
+}

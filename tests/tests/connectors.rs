@@ -181,6 +181,8 @@ fn results_are_told_to_a_channel_of_slack() {
     let first = wait(1);
     assert_eq!(first["text"], "New Standing Query Result");
     assert_eq!(first["blocks"][1]["text"], json!({"type": "mrkdwn", "text": "```{\n  \"age\": 18\n}```"}));
+    let id = first["blocks"][2]["elements"][0]["text"].as_str().and_then(|text| text.strip_prefix("*Result ID:* "));
+    let id = id.unwrap_or_else(|| panic!("{first}")).to_owned();
     weir.rows("MATCH (f) WHERE id(f) = idFrom('first') SET f.age = 3 WITH 1 AS one UNWIND [20, 21, 22] AS age MATCH (n) WHERE id(n) = idFrom(age) SET n.age = age");
     let second = wait(2);
     assert_eq!(second["text"], "New Standing Query Updates");
@@ -189,6 +191,8 @@ fn results_are_told_to_a_channel_of_slack() {
     assert_eq!((texts[0], texts[1]), ("New Standing Query Results", "Latest result of 2:"), "{second}");
     assert_eq!(texts[3], "Standing Query Result Cancelled", "{second}");
     assert!(texts[4].contains("\"age\": 18"), "{second}");
+    let told = second["blocks"].as_array().and_then(|blocks| blocks.last()).map(|block| &block["elements"][0]["text"]);
+    assert_eq!(told, Some(&json!(format!("*Result ID:* {id}"))), "a match and its cancellation have one id: {second}");
     assert!(!weir.log().contains("/services/secret"), "{}", weir.log());
     weir.stop();
 }

@@ -417,14 +417,31 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
     };
     let with = |more: Json| ingest("127.0.0.1:1", json!(["t"]), "RETURN 1", more);
     refused(&json!({"type": "KafkaIngest", "bootstrapServers": "h:1"}), &["topics", "Missing required field"]);
-    refused(&ingest("nowhere", json!(["t"]), "RETURN 1", json!({})), &["bootstrapServers", "host:port"]);
+    for servers in ["nowhere", "http://127.0.0.1:1", "u:hush@127.0.0.1:1"] {
+        refused(&ingest(servers, json!(["t"]), "RETURN 1", json!({})), &["bootstrapServers", "host:port"]);
+    }
     refused(&ingest("h:1", json!([]), "RETURN 1", json!({})), &["topics", "empty"]);
     refused(&ingest("h:1", json!("t"), "RETURN 1", json!({})), &["topics", "wrong type"]);
     refused(&ingest("h:1", json!(["a b"]), "RETURN 1", json!({})), &["topics", "a b"]);
     refused(&ingest("h:1", json!(["t", "^(x"]), "RETURN 1", json!({})), &["topics", "'^(x' is not a regular expression"]);
     for wrong in [0, -5] {
-        refused(&with(json!({"offsetCommitting": {"type": "ExplicitCommit", "maxBatch": wrong}})), &["maxBatch", "at least"]);
+        refused(
+            &with(json!({"offsetCommitting": {"type": "ExplicitCommit", "maxBatch": wrong}})),
+            &[".offsetCommitting.maxBatch", "at least"],
+        );
     }
+    // What no client can be made with.
+    for (properties, part) in [
+        (json!({"max.poll.interval.ms": "5000"}), "max.poll.interval.ms"),
+        (json!({"fetch.max.bytes": "1"}), "fetch.max.bytes"),
+        (json!({"ssl.keystore.location": "/nope.p12"}), "ssl.keystore.password"),
+        (json!({"group.protocol": "consumer", "session.timeout.ms": "9000"}), "session.timeout.ms"),
+    ] {
+        refused(&with(json!({"kafkaProperties": properties})), &["kafkaProperties", part]);
+    }
+    let files = json!({"ssl.certificate.location": "/nope.pem"});
+    refused(&with(json!({"securityProtocol": "SSL", "kafkaProperties": files})), &["ssl.certificate.location"]);
+    refused(&with(json!({"securityProtocol": "SASL_PLAINTEXT"})), &["securityProtocol", "needs a login; give saslJaasConfig"]);
     refused(
         &with(json!({"kafkaProperties": {"sasl.oauthbearer.client.secret": "hush"}})),
         &["sasl.oauthbearer.client.secret", "OAuthBearerLogin"],
@@ -1023,12 +1040,153 @@ fn a_topic_that_was_made_anew_is_read_as_a_new_one() {
     weir.stop();
 }
 
+/// Two members of a group, of which each has two of the four partitions, and has read ten records of each.
+fn two_members(broker: &Broker, topic: &str, properties: Json, settled: impl Fn() -> bool) -> [(Home, Weir); 2] {
+    broker.create_topic(topic, 4);
+    let commits = json!({"type": "ExplicitCommit", "maxIntervalMillis": 500});
+    let more =
+        json!({"autoOffsetReset": "earliest", "groupId": topic, "offsetCommitting": commits, "kafkaProperties": properties});
+    let definition = ingest(&broker.bootstrap(), json!([topic]), COUNT, more);
+    let both = [(); 2].map(|()| {
+        let home = Home::new();
+        let weir = home.start(RESUME);
+        weir.post(&format!("/api/v1/ingest/{topic}"), &definition).expect(200);
+        (home, weir)
+    });
+    wait_until("both are in the group", PATIENCE, settled);
+    std::thread::sleep(Duration::from_secs(3));
+    (0..4).for_each(|partition| produce(broker, topic, partition, partition as u64 * 1_000..partition as u64 * 1_000 + 10));
+    wait_until("each reads its half", PATIENCE, || both.iter().all(|(_, weir)| counted(weir).0 == 20));
+    wait_until("that is committed", PATIENCE, || (0..4).all(|partition| broker.committed(topic, topic, partition) == Some(10)));
+    both
+}
+
+/// One that came back went on where it stood itself in all that it had ever read, and read once more what others had read and
+/// committed meanwhile.
+#[test]
+fn a_member_that_comes_back_goes_on_where_the_others_are() {
+    let Some(broker) = shared("members of a group that end and come back") else { return };
+    const TOPIC: &str = "returns";
+    let properties = json!({"session.timeout.ms": "6000"});
+    let [(_, first), (home, second)] = two_members(&broker, TOPIC, properties, || broker.members(TOPIC) == 2);
+    let more = |ids: std::ops::Range<u64>| {
+        (0..4).for_each(|partition| {
+            let base = partition as u64 * 1_000;
+            produce(&broker, TOPIC, partition, base + ids.start..base + ids.end);
+        });
+    };
+    let committed = |offset: i64| (0..4).all(|partition| broker.committed(TOPIC, TOPIC, partition) == Some(offset));
+    let together = |second: &Weir| counted(&first).0 + counted(second).0;
+
+    // Killed, and the other reads all.
+    second.kill();
+    more(10..110);
+    wait_until("the first reads all partitions", PATIENCE, || counted(&first).0 == 20 + 400);
+    wait_until("that is committed", PATIENCE, || committed(110));
+    let second = home.start(RESUME);
+    wait_until("both are in the group again", PATIENCE, || broker.members(TOPIC) == 2);
+    std::thread::sleep(Duration::from_secs(3));
+    more(110..120);
+    wait_until("all is read", PATIENCE, || together(&second) >= 480);
+    wait_until("all is committed", PATIENCE, || committed(120));
+    assert_eq!((together(&second), counted(&second)), (480, (40, 1)), "{}", second.log());
+
+    // In good order, and there is no other when it comes back.
+    second.stop();
+    wait_until("the first is alone", PATIENCE, || broker.members(TOPIC) == 1);
+    more(120..220);
+    wait_until("that is committed", PATIENCE, || committed(220));
+    assert_eq!(counted(&first).0, 440 + 400, "{}", first.log());
+    first.delete(&format!("/api/v1/ingest/{TOPIC}")).expect(200);
+    let second = home.start(RESUME);
+    more(220..230);
+    wait_until("the last records are read", PATIENCE, || committed(230));
+    assert_eq!((counted(&first).0, counted(&second)), (840, (80, 1)), "{}", second.log());
+    second.stop();
+    first.stop();
+}
+
+/// What says of a group's offset that another weir has committed it is not there where an administrator has moved it, and says the
+/// opposite where the store was put back.
+#[test]
+fn offsets_that_are_moved_and_stores_that_are_put_back_change_nothing() {
+    let Some(broker) = shared("a group's offsets that an administrator moves, and a store from a backup") else { return };
+    const TOPIC: &str = "moved";
+    broker.create_topic(TOPIC, 1);
+    produce(&broker, TOPIC, 0, 0..10);
+    let commits = json!({"type": "ExplicitCommit", "maxIntervalMillis": 200});
+    let more = json!({"autoOffsetReset": "earliest", "groupId": TOPIC, "offsetCommitting": commits});
+    let (home, older) = (Home::new(), Home::new());
+    let weir = home.start(RESUME);
+    weir.post("/api/v1/ingest/moved", &ingest(&broker.bootstrap(), json!([TOPIC]), COUNT, more)).expect(200);
+    let committed = |offset: i64| {
+        wait_until("it is committed", PATIENCE, || broker.committed(TOPIC, TOPIC, 0) == Some(offset));
+    };
+    committed(10);
+    weir.stop();
+    let copied = std::process::Command::new("cp").arg("-a").arg(home.path().join(".")).arg(older.path()).status();
+    assert!(copied.expect("cp runs").success());
+
+    produce(&broker, TOPIC, 0, 10..20);
+    let mut moved = TopicPartitionList::new();
+    moved.add_partition_offset(TOPIC, 0, Offset::Offset(15)).expect("an offset");
+    let administrator: BaseConsumer = broker.client().set("group.id", TOPIC).create().expect("a client");
+    wait_until("the offset is moved", PATIENCE, || administrator.commit(&moved, CommitMode::Sync).is_ok());
+    let weir = home.start(RESUME);
+    wait_counted(&weir, 20);
+    committed(20);
+    weir.stop();
+
+    let weir = older.start(RESUME);
+    wait_counted(&weir, 20);
+    weir.stop();
+}
+
+/// Where the broker gives out the partitions (KIP-848), and says itself how long it waits for a member.
+#[test]
+fn a_group_whose_partitions_the_broker_gives_out_hands_them_over() {
+    let Some(broker) = shared("groups of the newer protocol") else { return };
+    const TOPIC: &str = "newer";
+    // Who is in such a group is not told in the older way: the halves that are read tell it.
+    let wait = Instant::now() + Duration::from_secs(15);
+    let properties = json!({"group.protocol": "consumer"});
+    let [(_, first), (home, second)] = two_members(&broker, TOPIC, properties, || Instant::now() > wait);
+    second.stop();
+    let more = |ids: std::ops::Range<u64>| {
+        (0..4).for_each(|partition| {
+            let base = partition as u64 * 1_000;
+            produce(&broker, TOPIC, partition, base + ids.start..base + ids.end);
+        });
+    };
+    more(10..110);
+    wait_until("the first reads all partitions", PATIENCE, || counted(&first).0 == 20 + 400);
+    let second = home.start(RESUME);
+    std::thread::sleep(Duration::from_secs(15));
+    more(110..120);
+    wait_until("all is committed", PATIENCE, || (0..4).all(|partition| broker.committed(TOPIC, TOPIC, partition) == Some(120)));
+    assert_eq!((counted(&first).0, counted(&second)), (440, (40, 1)), "{}", second.log());
+    second.stop();
+    first.stop();
+}
+
 #[test]
 fn a_partition_that_is_not_there_is_named_and_waited_for() {
     let Some(broker) = shared("partitions that are named and not there") else { return };
     broker.create_topic("few", 2);
     produce(&broker, "few", 0, 0..10);
     let weir = Home::new().start(RESUME);
+    // Nor is its topic. It took the client half a minute to say so.
+    let gone = ingest(&broker.bootstrap(), json!({"made-late": [0]}), COUNT, json!({"autoOffsetReset": "earliest"}));
+    weir.post("/api/v1/ingest/gone", &gone).expect(200);
+    let since = Instant::now();
+    wait_message(&weir, "gone", "topic made-late is not there, and is waited for");
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    broker.create_topic("made-late", 1);
+    produce(&broker, "made-late", 0, 40..50);
+    wait_counted(&weir, 10);
+    wait_until("it is there", PATIENCE, || weir.get("/api/v1/ingest/gone").expect(200).json()["message"].is_null());
+    weir.delete("/api/v1/ingest/gone").expect(200);
+    weir.query("MATCH (n) DETACH DELETE n").expect(200);
     for (name, reset) in [("few", "earliest"), ("late", "latest")] {
         let definition = ingest(&broker.bootstrap(), json!({"few": [0, 7]}), COUNT, json!({"autoOffsetReset": reset}));
         weir.post(&format!("/api/v1/ingest/{name}"), &definition).expect(200);

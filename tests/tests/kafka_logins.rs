@@ -103,9 +103,11 @@ fn a_broker_that_wants_a_certificate_of_its_clients_is_given_one_and_without_it_
         read(&weir, name, json!(["sealed"]), reached(properties, ssl(&json!({}))));
         wait_message(&weir, name, "certificate");
     }
-    read(&weir, "wrong", json!(["sealed"]), reached(store(".p12"), ssl(&json!({"sslKeystorePassword": "wrong-hush"}))));
-    let ended = weir.wait_ingest("wrong", "Failed", PATIENCE);
-    assert!(ended["message"].as_str().is_some_and(|message| message.contains("PKCS#12")), "{ended}");
+    let wrong = reached(store(".p12"), ssl(&json!({"sslKeystorePassword": "wrong-hush"})));
+    let format = json!({"type": "CypherJson", "query": COUNT});
+    let wrong = with(json!({"type": "KafkaIngest", "topics": ["sealed"], "format": format}), wrong);
+    let refused = weir.post("/api/v1/ingest/wrong", &wrong).expect(400).text();
+    assert!(refused.contains("PKCS#12") && !refused.contains("hush"), "{refused}");
 
     let ssl = json!({"security.protocol": "SSL"});
     write(&weir, "sealed-out", reached(with(store(".p12"), ssl.clone()), json!({"sslKeystorePassword": password})));

@@ -52,7 +52,7 @@ fn documents_and_pages_are_served() {
         assert!(weir.get(&format!("{path}?relative=true")).expect(200).json().get("servers").is_none(), "{path}");
         weir.get(&format!("{path}?relative=x")).expect(400);
     }
-    for path in ["/", "/explorer", "/docs", "/v1docs"] {
+    for path in ["/", "/explorer", "/streams", "/docs", "/v1docs"] {
         let text = weir.get(path).expect(200).text();
         // A browser that finds none asks for one elsewhere.
         assert!(text.contains("<link rel=\"icon\" href=\"data:"), "{path}");

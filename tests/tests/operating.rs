@@ -136,6 +136,138 @@ fn who_changed_what_is_logged() {
 }
 
 #[test]
+fn who_changed_what_is_told_though_little_is_logged() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    put(&weir, "/api/v1/admin/log-level", &json!({"level": "warn"})).expect(200);
+    put(&weir, "/api/v1/namespace/told", &Json::Null);
+    eventually("its line", || weir.log().contains("PUT /api/v1/namespace/told: 201"));
+    put(&weir, "/api/v1/admin/log-level", &json!({"level": "warn,audit=off"})).expect(200);
+    let before = weir.log();
+    put(&weir, "/api/v1/namespace/untold", &Json::Null);
+    assert_eq!(weir.log(), before);
+}
+
+/// Programs read it, and one line that is none of theirs is an error to them.
+#[test]
+fn a_log_of_objects_holds_nothing_else() {
+    let home = Home::new();
+    let usual = ["-Dweir.store.type=in-memory", "-Dweir.workers=1", "-Dweir.log.format=json"];
+    let lines = |log: &str| -> Vec<Json> {
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    };
+    let weir = home.start(&usual);
+    let port = format!("-Dweir.webserver.port={}", weir.address().port());
+    let (status, log) = home.spawn(&[&usual[..], &[port.as_str()]].concat()).wait_end(PATIENCE);
+    let last = lines(&log).pop().expect("why it ended");
+    let reason = last["fields"]["message"].as_str().unwrap_or_default();
+    assert_eq!((status.code(), &last["level"], reason.contains("the port is in use")), (Some(1), &json!("ERROR"), true), "{log}");
+    // Why it ended is told whatever is logged.
+    let (_, log) = home.spawn(&[&usual[..], &[port.as_str(), "-Dweir.log.level=off"]].concat()).wait_end(PATIENCE);
+    assert!(log.starts_with("weir: cannot listen on "), "{log}");
+    weir.signal(Signal::TERM);
+    let (status, log) = weir.wait_end(PATIENCE);
+    // The others wrote into the same file.
+    let own: Vec<&str> = log.lines().filter(|line| !line.starts_with("weir: cannot listen")).collect();
+    let last = lines(&own.join("\n")).pop().expect("a line");
+    assert_eq!((status.success(), &last["level"], &last["fields"]["message"]), (true, &json!("INFO"), &json!("stopped")));
+}
+
+/// The connections and the memory of a start, and what they need, are told once and where they matter.
+#[test]
+fn a_start_says_things_once_and_what_matters_first() {
+    let home = Home::new();
+    let log = home.file("few.log");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\""]).arg(binary()).env_remove("WEIR_LOG").current_dir(home.path());
+    command.args(["-p", "0", "-Dweir.webserver.address=127.0.0.1", "-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    let mut weir = command.stderr(std::fs::File::create(&log).expect("a file")).spawn().expect("weir runs");
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let deadline = Instant::now() + PATIENCE;
+    while !said().contains(" is ready at ") && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // What serves from now on has been set up a moment later.
+    std::thread::sleep(Duration::from_millis(200));
+    let _ = (weir.kill(), weir.wait());
+    let said = said();
+    assert!(said.contains("is ready at") && said.matches("connections at a time are taken").count() == 1, "{said}");
+
+    // No file can be made there, for the graph neither.
+    let (status, log) = home.spawn(&["-Dweir.store.filepath=/proc/nothing/here"]).wait_end(PATIENCE);
+    assert!(status.code() == Some(1) && log.contains("cannot open the store in /proc/nothing/here"), "{log}");
+    assert!(!log.contains("memory is not bounded"), "{log}");
+}
+
+/// The store is given its part of `memory.limit`, which has to be known by the time it is opened. RocksDB writes down what it was.
+#[test]
+fn the_store_takes_no_more_than_its_part_of_the_memory() {
+    let home = Home::new();
+    home.start(&["-Dweir.store.filepath=one", "-Dweir.workers=1", "-Dweir.memory.limit=512 MiB"]).stop();
+    let files = std::fs::read_dir(home.file("one/rocks-db")).expect("the store").map(|file| file.expect("a file").path());
+    let is_options =
+        |path: &std::path::PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("OPTIONS-"));
+    let options: Vec<String> = files.filter(is_options).map(|path| std::fs::read_to_string(path).expect("a text")).collect();
+    // A thirty-second; it is 64 MiB where nothing is bounded.
+    let buffer = format!("write_buffer_size={}\n", 16 << 20);
+    assert!(options.iter().any(|options| options.contains(&buffer)), "{options:?}");
+}
+
+/// A service is told by SIGHUP to read its files again; on a terminal it says that the terminal is gone.
+#[test]
+fn hang_ups_end_what_was_started_on_a_terminal_alone() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    weir.signal(Signal::HUP);
+    eventually("what became of it", || weir.log().contains("SIGHUP changes nothing"));
+    weir.get("/api/v1/admin/readiness").expect(204);
+    weir.stop();
+    let mut command = Command::new(binary());
+    command.args(["-p", "0", "-Dweir.workers=1", "-Dweir.store.type=in-memory", "-Dweir.webserver.address=127.0.0.1"]);
+    let mut terminal = Terminal::start(command.current_dir(home.path()).env_remove("WEIR_LOG"), 100);
+    terminal.wait("stop with Ctrl-C");
+    terminal.signal(Signal::HUP);
+    terminal.wait("Stopped.");
+    assert!(terminal.wait_end().success());
+}
+
+/// Who runs weir asks how it is also while it stops; who waits for the answer to a query gets one, and nothing is done by halves.
+#[test]
+fn an_end_answers_probes_and_queries_that_run() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.workers=1"]);
+    let address = weir.address();
+    let long = "UNWIND range(1, 1000000) AS x UNWIND range(1, 1000000) AS y WITH x, y WHERE x + y < 0 WITH count(*) AS n";
+    let ask = |path: &'static str, text: String| {
+        let json_type = [("Content-Type", "application/json")];
+        std::thread::spawn(move || client::send(address, "POST", path, &json_type, json!({"text": text}).to_string().as_bytes()))
+    };
+    let reading = ask("/api/v2/cypher-queries/query-graph", format!("{long} RETURN n"));
+    let writing = ask("/api/v1/query/cypher", format!("{long} CREATE (:Half {{n: n}})"));
+    eventually("two queries", || weir.rows("SHOW QUERIES").len() == 2);
+    let asked = Instant::now();
+    weir.signal(Signal::TERM);
+    let get = |path: &str| client::send(address, "GET", path, &[], b"");
+    // New connections, all of them.
+    eventually("readiness", || get("/api/v2/admin/readiness").is_ok_and(|answer| answer.status == 503));
+    let readiness = get("/api/v2/admin/readiness").expect("an answer").expect(503).json();
+    assert_eq!(readiness["error"]["message"], "weir is not ready: weir is stopping");
+    get("/api/v2/admin/liveness").expect("an answer").expect(204);
+    get("/api/v1/query/cypher/running").expect("an answer").expect(503);
+    let page = get("/docs").expect("an answer").expect(503);
+    assert!(page.text().contains("weir is stopping") && page.header("retry-after").is_some(), "{}", page.shown());
+    for query in [reading, writing] {
+        let answer = query.join().expect("a thread").expect("an answer, though it is none").expect(503);
+        assert!(answer.text().contains("cancelled: weir is stopping"), "{}", answer.shown());
+        assert!(answer.header("retry-after").is_some());
+    }
+    let (status, log) = weir.wait_end(PATIENCE);
+    assert!(status.success() && !log.contains("they are cut"), "{log}");
+    assert!((Duration::from_secs(2)..Duration::from_secs(10)).contains(&asked.elapsed()), "{:?}", asked.elapsed());
+    let weir = home.start(&["-Dweir.workers=1"]);
+    assert_eq!(weir.rows("MATCH (n:Half) RETURN count(n)"), [json!([0])]);
+}
+
+#[test]
 fn figures_are_handed_on() {
     let influx = Endpoint::start("/nothing");
     let home = Home::new();
@@ -262,7 +394,7 @@ fn a_start_on_a_terminal_says_what_there_is_and_what_to_do_next() {
     let home = Home::new();
     let mut command = Command::new(binary());
     command.args(["-p", "0", "-Dweir.workers=2", "-Dweir.store.type=in-memory", "-Dweir.webserver.address=127.0.0.1"]);
-    let mut terminal = Terminal::start(command.current_dir(home.path()).env_remove("WEIR_LOG").env_remove("RUST_LOG"), 100);
+    let mut terminal = Terminal::start(command.current_dir(home.path()).env_remove("WEIR_LOG"), 100);
     terminal.wait("is ready at http://127.0.0.1:");
     let first = terminal.wait("\n  store     in memory, gone when weir stops\n  workers   2\n");
     assert!(!first.contains("is ready") && !first.contains('\n'), "it is said once: {first}");

@@ -65,10 +65,10 @@ fn the_deepest_queries_there_are_end_no_thread() {
     let chain = |operators: usize| format!("1{}", " + 1".repeat(operators));
     let nested = |inner: &str| (0..190).fold("1".to_owned(), |within, _| format!("[{within}{inner}][0]"));
     let deepest = [
-        format!("{}RETURN {} AS x", "WITH 1 AS x ".repeat(990), chain(999)),
-        format!("WITH {} AS x {}RETURN x", chain(999), "WITH x ".repeat(990)),
-        format!("RETURN {} AS x{}", chain(999), " UNION ALL RETURN 1 AS x".repeat(990)),
-        format!("CALL {{ {}RETURN {} AS x }} {}RETURN x", "WITH 1 AS y ".repeat(500), chain(999), "WITH x ".repeat(480)),
+        format!("{}RETURN {} AS x", "WITH 1 AS x ".repeat(990), chain(1000)),
+        format!("WITH {} AS x {}RETURN x", chain(1000), "WITH x ".repeat(990)),
+        format!("RETURN {} AS x{}", chain(1000), " UNION ALL RETURN 1 AS x".repeat(990)),
+        format!("CALL {{ {}RETURN {} AS x }} {}RETURN x", "WITH 1 AS y ".repeat(500), chain(1000), "WITH x ".repeat(480)),
         format!("RETURN {}", nested(" + 1 + 1")),
         format!("MATCH (n) WHERE n.x = {} RETURN n", chain(990)),
     ];

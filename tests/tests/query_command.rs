@@ -78,6 +78,9 @@ fn texts_and_parameters_come_from_everywhere() {
     let weir = home.start(&["-Dweir.store.type=in-memory"]);
     let given = ["RETURN $a AS a, $b AS b", "--param", "a=[1, null, \"é\"]", "--param", "$b={\"x\": 1.5}", "--format", "jsonl"];
     assert_eq!(run(&weir, &given, "").out, "{\"a\":[1,null,\"é\"],\"b\":{\"x\":1.5}}\n");
+    // Numbers arrive as they were written.
+    let numbers = ["RETURN $n AS n, $x AS x", "--param", "n=9007199254740993.0", "--param", "x=-1e400", "--format", "jsonl"];
+    assert_eq!(run(&weir, &numbers, "").out, "{\"n\":9007199254740993,\"x\":\"-Infinity\"}\n");
     assert_eq!(run(&weir, &["--format", "csv"], "RETURN 1 AS a").out, "a\r\n1\r\n");
     assert_eq!(run(&weir, &["-", "--format", "csv"], "RETURN 1 AS a;").out, "a\r\n1\r\n");
     home.write("q.cypher", "// two of them;\nRETURN ';' AS a;\nRETURN 2 AS b\n");

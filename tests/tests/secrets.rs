@@ -128,12 +128,20 @@ fn a_variable_is_read_that_the_operator_allows() {
     );
     refused_v1(&weir, &poll(json!({"file": "/etc/hostname"})), "not directly in a directory that secrets.directories names");
     refused_v1(&weir, &poll(json!({"env": ["hush"]})), "headers.X-Key: a secret takes a text");
+    refused_v1(&weir, &poll(json!("Secret(****)")), "headers.X-Key: Secret(****) is the mask and not the secret");
     let post = |reference: Json| {
         json!({"pattern": {"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"},
             "outputs": {"out": {"type": "PostToEndpoint", "url": format!("http://{to}/"), "headers": {"x-key": reference}}}})
     };
     let told = weir.post("/api/v1/query/standing/numbers", &post(json!({"env": "WEIR_SECRET_NO"}))).expect(400).text();
     assert!(told.contains("headers.x-key: the environment variable WEIR_SECRET_NO is not set"), "{told}");
+    // A definition as it is told, sent to another server, would have the mask used for the secret.
+    weir.post("/api/v1/query/standing/shown", &post(json!("hush"))).expect(201);
+    let shown = weir.get("/api/v1/query/standing/shown").expect(200).json();
+    let told = weir.post("/api/v1/query/standing/numbers", &json!({"pattern": shown["pattern"], "outputs": shown["outputs"]}));
+    let told = told.expect(400).text();
+    assert!(told.contains("headers.x-key: Secret(****) is the mask and not the secret"), "{told}");
+    weir.delete("/api/v1/query/standing/shown").expect(200);
     weir.post("/api/v1/query/standing/numbers", &post(json!({"env": "WEIR_SECRET_KEY"}))).expect(201);
     weir.post("/api/v1/ingest/polled", &poll(json!({"env": "WEIR_SECRET_KEY"}))).expect(200);
     wait_until("it is asked with the key", PATIENCE, || asked.last() == "first");

@@ -40,7 +40,7 @@ fn it_starts_answers_and_ends_with_zero_when_asked() {
 fn paths_bodies_and_pages_are_found_by_what_they_mean() {
     let weir = Home::new().start(IN_MEMORY);
     weir.get("/api/v1/%61dmin/liveness").expect(204);
-    for (page, place) in [("/dashboard", "./"), ("/home", "./"), ("/streams", "./"), ("/streams/", "../"), ("/home/", "../")] {
+    for (page, place) in [("/dashboard", "./"), ("/home", "./"), ("/explorer-settings/", "../"), ("/home/", "../")] {
         assert_eq!(weir.get(page).expect(307).header("location"), Some(place), "{page}");
     }
     for (export, name) in [("export", "graph.jsonl"), ("export?format=parquet", "graph.parquet")] {
@@ -62,6 +62,19 @@ fn paths_bodies_and_pages_are_found_by_what_they_mean() {
 fn options_of_recipes_do_nothing_without_one_and_are_said_to() {
     let weir = Home::new().start(&[IN_MEMORY, &["-x", "a=1", "--no-delete"]].concat());
     assert!(weir.log().contains("no effect here") && weir.log().contains("-x (without -r), --no-delete"), "{}", weir.log());
+}
+
+/// Over the configuration goes `WEIR_LOG`, where it says something, and no variable of other programs.
+#[test]
+fn one_variable_says_what_is_logged() {
+    let home = Home::new();
+    // Without the line that says where it is, it would not be found to be ready.
+    home.start_with(&[("WEIR_LOG", ""), ("RUST_LOG", "off")], IN_MEMORY).stop();
+    let mut command = std::process::Command::new(binary());
+    command.args(["-p", "0"]).args(IN_MEMORY).env("WEIR_LOG", "inof").current_dir(home.path());
+    let output = command.output().expect("weir runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("WEIR_LOG is 'inof': 'inof' is no level"), "{said}");
 }
 
 /// One that is misspelt would set nothing, and nobody would know.
@@ -143,10 +156,12 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["rootless.conf", "-p", "0", "-Dweir.store.type=in-memory"], 2, &["rootless.conf", "'wier' is no root", "'weir'"]),
         (&["flat.conf", "-p", "0", "-Dweir.store.type=in-memory"], 2, &["flat.conf", "'weir.webserver' has keys below it"]),
         (&["-Dweir.store.filepath="], 2, &["weir.store.filepath: the path is empty"]),
-        (&["-r", "misspelt.yaml"], 1, &[".source.bogus", ".transform", "'a b' is no name"]),
-        (&["-r", "no-such-recipe"], 1, &["no-such-recipe"]),
-        (&["-r", "recipe.yaml"], 1, &["'version'"]),
-        (&["-r", "values.yaml", "-x", "other=1"], 1, &["given", "--recipe-value"]),
+        (&["-r", "misspelt.yaml"], 2, &[".source.bogus", ".transform", "'a b' is no name"]),
+        (&["-r", "absent.yaml"], 2, &["absent.yaml"]),
+        (&["-r", "http://127.0.0.1:1/recipe.yaml"], 1, &["http://127.0.0.1:1/recipe.yaml cannot be read"]),
+        (&["-r", "no-such-recipe"], 2, &["no-such-recipe"]),
+        (&["-r", "recipe.yaml"], 2, &["'version'"]),
+        (&["-r", "values.yaml", "-x", "other=1"], 2, &["given", "--recipe-value"]),
         (&["--no-such-option"], 2, &["--no-such-option"]),
         (&["-Dno-equals-sign"], 2, &["no-equals-sign"]),
         (&["improt", "graph.jsonl"], 2, &["'improt' is neither a command nor a file", "did you mean `import`?"]),

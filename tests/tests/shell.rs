@@ -258,6 +258,10 @@ fn parameters_are_one_value_and_stay_what_they_are() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(out.contains("$x = 1.0\n$l = [{a: -2.0}, \"$x\"]\n"), "{out}");
     assert!(out.contains("| 0.5 | \"$x\" | 0.5 |"), "{out}");
+    let (_, out) =
+        piped(&home, &weir, &["--param", "n=9007199254740993.0"], ":params\nRETURN $n AS n;\n:param n => 2.0\n:params");
+    assert!(out.contains("$n = 9007199254740993.0\n") && out.contains("| 9007199254740993 |"), "{out}");
+    assert!(out.ends_with("$n = 2.0\n$n = 2.0\n"), "{out}");
     for (wrong, reason) in [
         (":param x => 1 AS y, 2", "'1 AS y, 2' is not one value"),
         (":param x => 1 UNION CREATE (n:Late) RETURN 1", "is not one value"),

@@ -1015,6 +1015,48 @@ fn all_that_is_wrong_with_outputs_of_v2_is_told_together() {
     weir.stop();
 }
 
+#[test]
+fn what_cannot_be_read_hides_nothing_that_is_wrong_besides() {
+    const QUERIES: &str = "/api/v2/graph/quine/standingQueries";
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let send = |method: &str, target: &str, body: &Json| {
+        weir.send(method, target, &[("Content-Type", "application/json")], body.to_string().as_bytes())
+    };
+    #[track_caller]
+    fn check(told: &Json, whys: &[&str]) {
+        assert_eq!(told.as_array().map(Vec::len), Some(whys.len()), "{told}");
+        for (at, why) in whys.iter().enumerate() {
+            assert!(told[at]["message"].as_str().is_some_and(|message| message.contains(why)), "{why}: {told}");
+        }
+    }
+    let unknown = json!({"query": "RETURN $nobody AS x"});
+    let to_nowhere =
+        json!({"name": "wrong", "resultEnrichment": unknown, "destinations": [{"type": "Drop"}, {"type": "Nowhere"}]});
+    let scans = json!({"name": "scans", "resultEnrichment": {"query": "MATCH (n) RETURN n.name AS name"}, "destinations": [{"type": "Drop"}]});
+    let body = json!({"name": "adults", "pattern": {"type": "Cypher", "query": "MATCH (n"}, "outputs": [scans, to_nowhere]});
+    let told = send("POST", QUERIES, &body).expect(400).json()["errors"].take();
+    check(&told, &[".outputs[1].destinations[1]: type 'Nowhere'", "MATCH (n", "The output 'scans': ", "The output 'wrong': "]);
+    // One problem alone is told as ever.
+    create(&weir, false);
+    let adults = format!("{QUERIES}/adults");
+    let told = send("PUT", &adults, &json!({"pattern": {"type": "Cypher"}})).expect(400).json()["errors"].take();
+    check(&told, &["Invalid value for: body (DecodingFailure at .query: Missing required field"]);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n"});
+    let body = json!({"pattern": pattern, "outputs": [], "includeCancellations": "maybe"});
+    let told = send("PUT", &adults, &body).expect(400).json()["errors"].take();
+    check(&told, &[".outputs: outputs stay as they are", ".includeCancellations: ", "MATCH (n"]);
+    // An output that is added, and one that is changed.
+    let told = send("POST", &format!("{adults}/outputs"), &to_nowhere).expect(400).json()["errors"].take();
+    check(&told, &[".destinations[1]: type 'Nowhere'", "nobody"]);
+    let nameless = json!({"resultEnrichment": unknown, "destinations": [{"type": "Drop"}]});
+    let told = send("POST", &format!("{adults}/outputs"), &nameless).expect(400).json()["errors"].take();
+    check(&told, &[".name: Missing required field", "nobody"]);
+    let told = send("PUT", &format!("{adults}/outputs/wrong"), &to_nowhere).expect(400).json()["errors"].take();
+    check(&told, &[".destinations[1]: type 'Nowhere'", "nobody"]);
+    weir.stop();
+}
+
 /// What it still delivers then does not count: the log would be kept for it, and never cut again.
 #[test]
 fn the_log_is_not_kept_for_an_output_that_is_removed_while_it_delivers() {

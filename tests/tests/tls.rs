@@ -105,7 +105,12 @@ fn clients_must_show_a_certificate_and_probes_need_not() {
     let on = "-Dweir.webserver.use-mtls.health-endpoints.enabled=true";
     let weir = start(&home, &["-Dweir.webserver.use-mtls.enabled=on", &trust, on, &port]);
     assert_eq!(ask(weir.address(), LIVENESS, true).expect("an answer"), "HTTP/1.1 204 No Content");
-    ask(weir.address(), LIVENESS, false).expect_err("without a certificate");
+    for _ in 0..2 {
+        ask(weir.address(), LIVENESS, false).expect_err("without a certificate");
+    }
+    let refused = || weir.log().matches("was refused, for its handshake failed").count();
+    wait_until("who is refused is told", Duration::from_secs(20), || refused() > 0);
+    assert_eq!(refused(), 1, "not each one: {}", weir.log());
     let by_command = |certificate: &str, key: &str| {
         let mut command = Command::new(binary());
         command.args([
@@ -163,8 +168,18 @@ fn certificates_that_change_are_read_again() {
 fn what_cannot_be_used_is_said_at_the_start() {
     let home = Home::new();
     home.write("empty.pem", "");
-    let weir = home.spawn(&["-Dweir.webserver.use-tls=on", "-Dweir.webserver.tls.certificate=empty.pem"]);
-    let (status, log) = weir.wait_end(Duration::from_secs(20));
-    assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("empty.pem") && log.contains("PEM"), "{log}");
+    let (certificate, other) = (file("server.pem").display().to_string(), file("client.key").display().to_string());
+    for (certificate, key, expected) in [
+        ("empty.pem", "empty.pem", "empty.pem holds no certificate as PEM"),
+        ("absent.pem", "absent.pem", "absent.pem cannot be read as PEM"),
+        (certificate.as_str(), other.as_str(), "and its private key do not fit"),
+    ] {
+        let certificate = format!("-Dweir.webserver.tls.certificate={certificate}");
+        let key = format!("-Dweir.webserver.tls.private-key={key}");
+        let weir = home.spawn(&["-Dweir.webserver.use-tls=on", &certificate, &key]);
+        let (status, log) = weir.wait_end(Duration::from_secs(20));
+        // A start of its own accord mends none of them.
+        assert_eq!(status.code(), Some(2), "{log}");
+        assert!(log.contains(expected) && log.contains("webserver.tls"), "{log}");
+    }
 }

@@ -49,7 +49,7 @@ fn a_store_is_checked_backed_up_and_restored_into_another_kind() {
     assert!(error.contains("in use by another weir"), "{error}");
     weir.stop();
     let (code, out, error) = run(&home, &["check", "-Dweir.store.filepath=one"]);
-    assert_eq!(code, Some(0), "{out}{error}");
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{out}");
     assert!(out.contains("nothing is damaged"), "{out}");
     let (code, out, error) = run(&home, &["backup", "graph.backup", "-Dweir.store.filepath=one"]);
     assert_eq!(code, Some(0), "{out}{error}");
@@ -100,6 +100,26 @@ fn a_store_in_a_temporary_file_and_one_of_nothing() {
             assert_eq!((code, error.contains("set store.type and store.filepath")), (Some(1), true), "{tool:?}: {out}{error}");
         }
     }
+}
+
+/// As of a query: what failed is told apart from a weir that could not be asked.
+#[test]
+fn tools_say_that_nobody_could_be_asked() {
+    let home = Home::new();
+    home.write("x.jsonl", "{\"type\":\"node\",\"id\":\"00000000-0000-0000-0000-000000000001\"}\n");
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let url = format!("http://{}", weir.address());
+    let (code, _, error) = run(&home, &["export", "/dev/full", "--url", &url]);
+    assert!(code == Some(1) && error.contains("cannot write /dev/full"), "{error}");
+    let (code, _, error) = run(&home, &["export", "y.jsonl", "--namespace", "nowhere", "--url", &url]);
+    assert!(code == Some(1) && error.contains("'nowhere'"), "{error}");
+    weir.stop();
+    for tool in [["backup", "y"], ["export", "y.jsonl"], ["import", "x.jsonl"]] {
+        let (code, out, error) = run(&home, &[&tool[..], &["--url", &url]].concat());
+        assert_eq!((code, out.as_str()), (Some(3), ""), "{tool:?}: {error}");
+        assert!(error.starts_with(&format!("weir at {url} cannot be asked: ")), "{tool:?}: {error}");
+    }
+    assert!(!home.file("y").exists() && !home.file("y.jsonl").exists());
 }
 
 /// Nodes and edges with values of every type that can be stored.
@@ -494,6 +514,9 @@ fn backups_of_a_weir_that_runs_go_on_from_one_another() {
     }
     let (status, _, error) = run(&home, &["restore", "full", "last", "-Dweir.store.filepath=four"]);
     assert_eq!((status, error.contains("does not go on from the one before it")), (Some(1), true), "{error}");
+    let (status, _, error) = run(&home, &["restore", "more", "-Dweir.store.filepath=four"]);
+    let expected = "weir: cannot restore: more goes on from an earlier backup; give that one before it\n";
+    assert_eq!((status, error.contains(expected), error.contains("damaged")), (Some(1), true, false), "{error}");
 }
 
 /// What is due ends on time whenever weir runs, and at once when it starts again after it was killed.

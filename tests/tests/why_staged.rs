@@ -224,6 +224,19 @@ fn values_are_looked_for_below_what_is_asked_for_each_row() {
     assert_eq!((&stop["stage"], &stop["place"], &stop["among"]), (&json!("Window"), &json!(2), &json!(3)), "{answer}");
     let answer = ask(&weir, &place, json!({"data": {"name": "dan"}}));
     assert_eq!(answer["whyNot"][0]["fails"], "no match of the pattern has these values", "{answer}");
+    // Values that no row has together: what becomes of the rows that have the most of them.
+    let answer = ask(&weir, &place, json!({"data": {"name": "bob", "city": "Bonn"}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!(
+        (&stop["stage"], &stop["place"], &stop["lacks"]),
+        (&json!("Window"), &json!(2), &json!({"city": "Bonn"})),
+        "{answer}"
+    );
+    let answer = ask(&weir, &place, json!({"data": {"name": "dan", "city": "Ulm"}}));
+    assert_eq!(answer["otherResults"], json!([{"city": "Ulm", "name": "ann"}]), "{answer}");
+    assert!(!answer["whyNot"].to_string().contains("no match of the pattern"), "{answer}");
+    let answer = ask(&weir, &place, json!({"data": {"name": "dan", "city": "Bonn"}}));
+    assert_eq!(answer["whyNot"][0]["fails"], "no match of the pattern has these values", "{answer}");
     let place = keep(
         &weir,
         "most",
@@ -237,6 +250,13 @@ fn values_are_looked_for_below_what_is_asked_for_each_row() {
     let stop = &answer["whyNot"][0];
     assert_eq!(stop["fails"], "no edge (c:Customer)-[:PLACED]->(o:Order) at (c:Customer)", "{answer}");
     assert_eq!(stop["nodes"], json!({"c": "3"}), "{answer}");
+    // Of two that are found for each row.
+    let query = "MATCH (c:Customer) OPTIONAL MATCH (c)-[:PLACED]->(o:Order) RETURN c.name AS name, id(o) AS o, o.sum AS s";
+    let place = keep(&weir, "found", query);
+    let answer = ask(&weir, &place, json!({"data": {"o": 11, "s": 7}}));
+    let mut others: Vec<Json> = answer["otherResults"].as_array().cloned().unwrap_or_default();
+    others.sort_by_key(|other| other["o"].as_i64());
+    assert_eq!(json!(others), json!([{"name": "ann", "o": 11, "s": 5}, {"name": "ann", "o": 12, "s": 7}]), "{answer}");
     // A condition on what was counted for each.
     let place = keep(
         &weir,

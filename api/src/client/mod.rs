@@ -3,6 +3,7 @@
 //! A question that is no longer awaited is given up: the connection closes, and the service stops the query. There is no limit
 //! of time but the service's own.
 
+mod parameter;
 mod rows;
 
 use std::fmt;
@@ -10,13 +11,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
-use serde_json::{Map, Value as Json, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use weir_connectors::http;
 use weir_model::lock::lock;
 
 use crate::error::chain;
 use crate::wire::diagnostic::HEADER;
+
+pub use parameter::{Parameter, Parameters};
 
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
@@ -49,6 +52,13 @@ pub struct Client {
 struct Connections {
     http: http::Client,
     used: Instant,
+}
+
+/// A query on its way. It is written as it stands: a tree of JSON in between would make floats of the numbers.
+#[derive(Serialize)]
+struct Question<'a> {
+    text: &'a str,
+    parameters: &'a Parameters,
 }
 
 /// The answer to a query.
@@ -100,7 +110,7 @@ impl Client {
     }
 
     /// Runs a query. `time_max_ms` is a limit the service keeps, for queries that only read.
-    pub async fn query(&self, text: &str, parameters: &Map<String, Json>, time_max_ms: Option<u64>) -> Result<Answer, Problem> {
+    pub async fn query(&self, text: &str, parameters: &Parameters, time_max_ms: Option<u64>) -> Result<Answer, Problem> {
         self.read(&self.ask(text, parameters, time_max_ms).await?)
     }
 
@@ -110,7 +120,7 @@ impl Client {
     }
 
     /// The same, with the body of the answer as it came.
-    pub async fn ask(&self, text: &str, parameters: &Map<String, Json>, time_max_ms: Option<u64>) -> Result<Vec<u8>, Problem> {
+    pub async fn ask(&self, text: &str, parameters: &Parameters, time_max_ms: Option<u64>) -> Result<Vec<u8>, Problem> {
         let mut body = Vec::new();
         let mut part = |bytes: &[u8]| {
             body.extend_from_slice(bytes);
@@ -121,12 +131,7 @@ impl Client {
     }
 
     /// The same, with rows that are taken as they come, some at a time: first none or more, when the columns are known.
-    pub async fn rows<E: From<Problem>>(
-        &self,
-        text: &str,
-        parameters: &Map<String, Json>,
-        take: EachRows<'_, E>,
-    ) -> Result<(), E> {
+    pub async fn rows<E: From<Problem>>(&self, text: &str, parameters: &Parameters, take: EachRows<'_, E>) -> Result<(), E> {
         let mut reader = rows::Reader::default();
         let mut part = |bytes: &[u8]| {
             let rows = reader.push(bytes).map_err(|error| self.illegible(&error))?;
@@ -139,13 +144,14 @@ impl Client {
     async fn ask_in_parts<E: From<Problem>>(
         &self,
         text: &str,
-        parameters: &Map<String, Json>,
+        parameters: &Parameters,
         time_max_ms: Option<u64>,
         part: &mut dyn FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         const PATH: &str = "/api/v1/query/cypher";
         let pairs: Vec<_> = time_max_ms.map(|limit| ("timeout", limit.to_string())).into_iter().collect();
-        let body = json!({"text": text, "parameters": parameters}).to_string();
+        let body = serde_json::to_string(&Question { text, parameters });
+        let body = body.map_err(|error| Problem::refused(format!("the query cannot be written as JSON: {error}")))?;
         let request = self.http().await?.post(self.target(PATH, &pairs)).header("content-type", "application/json").body(body);
         let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();

@@ -1,5 +1,6 @@
 //! What the values of keys mean: the checked texts and numbers as settings, and the rules between several keys.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
@@ -19,6 +20,9 @@ use crate::tls::TlsFiles;
 use crate::traces::TraceSettings;
 
 const EMPTY_PATH: &str = "the path is empty; write one, or leave it out";
+
+const HEALTH_ENABLED: &str = "webserver.use-mtls.health-endpoints.enabled";
+const HEALTH_PORT: &str = "webserver.use-mtls.health-endpoints.port";
 
 /// Where the reference service finds its certificate.
 const KEY_STORE_VARIABLES: [&str; 2] = ["SSL_KEYSTORE_PATH", "SSL_KEYSTORE_PASSWORD"];
@@ -130,7 +134,15 @@ impl Reading<'_> {
 
     fn webserver(&mut self) -> Webserver {
         let tls = self.tls();
-        let health = self.boolean("webserver.use-mtls.health-endpoints.enabled");
+        let health = self.boolean(HEALTH_ENABLED).then(|| self.integer(HEALTH_PORT) as u16);
+        let (address, port) = (self.text("webserver.address").unwrap_or_default(), self.integer("webserver.port") as u16);
+        // Port 0 is any that is free.
+        if health.is_some_and(|health| health == port && port != 0) && is_on_loopback(&address) {
+            self.problems.push(format!(
+                "{}: {port} is the port of the web server, too (webserver.port); probes need one of their own",
+                self.place(HEALTH_PORT)
+            ));
+        }
         let advertised = match (self.text("webserver-advertise.address"), self.checked("webserver-advertise.port")) {
             (None, None) => None,
             (Some(address), Some(Json::Number(port))) => {
@@ -146,8 +158,8 @@ impl Reading<'_> {
         };
         Webserver {
             enabled: self.boolean("webserver.enabled"),
-            address: self.text("webserver.address").unwrap_or_default(),
-            port: self.integer("webserver.port") as u16,
+            address,
+            port,
             body_bytes_max: self.integer("webserver.body-bytes-max") as u64,
             connections_max: self.integer("webserver.connections-max") as usize,
             header_timeout: self.duration("webserver.header-timeout"),
@@ -156,7 +168,7 @@ impl Reading<'_> {
             allowed_origins: self.origins("webserver.allowed-origins"),
             advertised,
             tls,
-            health_port: health.then(|| self.integer("webserver.use-mtls.health-endpoints.port") as u16),
+            health_port: health,
         }
     }
 
@@ -318,6 +330,12 @@ impl Reading<'_> {
         }
         Some(TraceSettings { endpoint, headers: headers.unwrap_or_default(), service_name, ratio })
     }
+}
+
+/// Whether who listens there is reached at 127.0.0.1 as well.
+fn is_on_loopback(address: &str) -> bool {
+    address == "localhost"
+        || address.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified() || address == IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
 /// The types of store that this binary has.

@@ -25,6 +25,7 @@ use weir_connectors::config::MASKED;
 use self::hocon::{Kind as Written, Object, Value};
 use self::keys::{Effect, KEYS, Key};
 use self::values::{convert, describe, masked, put};
+use crate::metrics::ReporterSettings;
 
 pub use self::meaning::stores_built_in;
 pub use self::settings::{FileIngest, LogSettings, MemorySettings, Settings, StoreSettings, Told, Webserver};
@@ -228,9 +229,15 @@ impl<'a> Reading<'a> {
                 let value = masked(key.path, value);
                 let origin = self.values.get(key.path).filter(|(_, value)| !matches!(value.kind, Written::Null));
                 let origin = origin.map_or_else(|| "default".to_owned(), |(_, value)| value.origin.to_string());
-                let has_effect = key.effect == Effect::Used;
+                let note = match key.effect {
+                    Effect::Used if key.path == "metrics-reporters" && settings.reporters.contains(&ReporterSettings::Jmx) => {
+                        "jmx is without effect here"
+                    }
+                    Effect::Used => "",
+                    _ => "without effect here",
+                };
                 put(&mut effective, key.path, value.clone());
-                settings.told.push(Told { path: key.path, value, origin, has_effect });
+                settings.told.push(Told { path: key.path, value, origin, note });
             }
         }
         if let Some(path) = settings.store.path() {
@@ -239,7 +246,7 @@ impl<'a> Reading<'a> {
             if !settings.told.iter().any(|told| told.path == STORE_PATH) {
                 let variable = DATA_VARIABLES.iter().find(|name| (self.environment)(name).is_some());
                 let origin = variable.map_or("default".to_owned(), |name| format!("{OF_ENVIRONMENT}{name}"));
-                settings.told.push(Told { path: STORE_PATH, value, origin, has_effect: true });
+                settings.told.push(Told { path: STORE_PATH, value, origin, note: "" });
             }
         }
         settings.tell_in_order();

@@ -57,7 +57,7 @@ impl Settings {
                 put(effective, key, value.clone());
             }
             self.told.retain(|told| told.path != key);
-            self.told.push(Told { path: key, value, origin: why.to_owned(), has_effect: true });
+            self.told.push(Told { path: key, value, origin: why.to_owned(), note: "" });
         }
         self.store = StoreSettings::RocksDb { path, sync_all_writes: false, create_parent_dir: true };
         self.tell_in_order();
@@ -94,7 +94,8 @@ pub struct Told {
     /// Secrets masked.
     pub value: Json,
     pub origin: String,
-    pub has_effect: bool,
+    /// What of it does nothing here; empty where all of it has its effect.
+    pub note: &'static str,
 }
 
 #[derive(Clone, Debug)]

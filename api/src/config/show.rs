@@ -10,10 +10,10 @@ const COMMENT_COLUMN: usize = 56;
 /// One key a line, with where its value came from.
 pub fn text(settings: &Settings) -> String {
     let mut out = String::new();
-    for Told { path, value, origin, has_effect } in &settings.told {
+    for Told { path, value, origin, note } in &settings.told {
         // JSON is HOCON.
         let line = format!("weir.{path} = {value}");
-        let note = if *has_effect || origin == "default" { "" } else { "; without effect here" };
+        let note = if note.is_empty() || origin == "default" { String::new() } else { format!("; {note}") };
         let _ = writeln!(out, "{line:<COMMENT_COLUMN$} # {origin}{note}");
     }
     out
@@ -64,6 +64,18 @@ mod tests {
     }
 
     #[test]
+    fn a_reporter_for_java_is_told_to_do_nothing() {
+        let noted = |reporters: &str| {
+            let settings = loaded(&format!("weir.metrics-reporters = [{reporters}]"), &[], &[]).expect("is fine");
+            let text = text(&settings);
+            let (_, comment) = line(&text, "metrics-reporters").split_once(" # ").expect("a comment");
+            comment.ends_with("; jmx is without effect here")
+        };
+        let log = "{type = slf4j, period = 10 s}";
+        assert!(noted("{type = jmx}") && noted(&format!("{log}, {{type = jmx}}")) && !noted(log));
+    }
+
+    #[test]
     fn what_is_printed_can_be_read_again() {
         let settings = loaded("weir { query.memory-bytes-max = 64 MiB, file-ingest.allowed-directories = [a, b] }", &[], &[])
             .expect("is fine");
@@ -106,6 +118,12 @@ mod tests {
         assert!(tls(&format!("{mutual} }}"), &[]).expect_err("no trust store").contains("trust-store.path"));
         let settings = loaded(&format!("{mutual}, use-mtls.trust-store.path = ca.pem }}"), &[], &[]).expect("is fine");
         assert_eq!(settings.webserver.health_port, Some(8081));
+        let with_port = |more: &str| loaded(&format!("{mutual}, use-mtls.trust-store.path = ca.pem, {more} }}"), &[], &[]);
+        let refused = with_port("port = 8081").expect_err("both are there");
+        assert!(refused.contains("health-endpoints.port: 8081 is the port of the web server, too"), "{refused}");
+        for fine in ["port = 8081, address = 192.0.2.1", "port = 0, use-mtls.health-endpoints.port = 0"] {
+            assert!(with_port(fine).is_ok(), "{fine}");
+        }
         assert!(settings.webserver.tls.is_some_and(|tls| tls.client_authorities.is_some()));
         assert!(loaded("weir.webserver.use-mtls.enabled = on", &[], &[]).expect_err("no TLS").contains("over TLS only"));
     }

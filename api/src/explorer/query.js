@@ -27,12 +27,12 @@ async function told(reply) {
   return text.trim().startsWith("<") || !text.trim() ? `The server answers with ${reply.status} ${reply.statusText}` : text;
 }
 
-async function send(path, options) {
+export async function send(path, options) {
   let reply;
   try {
     reply = await fetch(ROOT + path, options);
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" || error.name === "TimeoutError") throw error;
     throw new QueryError("weir cannot be reached: " + error.message);
   }
   if (!reply.ok) throw new QueryError(await told(reply));
@@ -83,7 +83,7 @@ export async function namespaces() {
   return (await send("api/v1/namespace")).json();
 }
 
-const inGraph = () => "namespace=" + encodeURIComponent(scope.namespace);
+export const inGraph = () => "namespace=" + encodeURIComponent(scope.namespace);
 
 export async function standingQueries() {
   return (await send("api/v1/query/standing?" + inGraph())).json();

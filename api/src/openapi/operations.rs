@@ -150,6 +150,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "ui::events" => op("live-events", PAGES, "What the live page is told, as server-sent events", &[(200, Text("text/event-stream"))]),
         "ui::explorer" => op("explorer", PAGES, "The explorer: the graph, asked and drawn", &[(200, Text("text/html"))]),
         "ui::explorer_file" => op("explorer-file", PAGES, "A script or the style of the explorer", &[(200, Text("text/javascript"))]).or_as(&["text/css"]),
+        "ui::streams" => op("streams-page", PAGES, "Streams and standing queries, seen and managed", &[(200, Text("text/html"))]),
+        "ui::streams_file" => op("streams-page-file", PAGES, "A script or the style of the page of streams", &[(200, Text("text/javascript"))]).or_as(&["text/css"]),
         "documents::prometheus" => op("prometheus", PAGES, "Figures for Prometheus", &[(200, Text("text/plain"))]),
         "documents::openapi_v1" => op("openapi-v1", PAGES, "The description of v1, in OpenAPI 3.0", &[(200, Value(map::<Json>))]).takes(&[p::RELATIVE]),
         "documents::openapi_preview" => op("openapi-preview", PAGES, "The description of v2 in kebab-case, in OpenAPI 3.1", &[(200, Value(map::<Json>))]).takes(&[p::RELATIVE]),

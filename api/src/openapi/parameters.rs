@@ -42,7 +42,12 @@ const fn same(name: &'static str, kind: Kind, default: &'static str, about: &'st
 
 pub const NAMESPACE: Parameter = Parameter {
     current: "graphName",
-    ..same("namespace", Kind::Text, "\"quine\"", "The graph, where the path does not name one.")
+    ..same(
+        "namespace",
+        Kind::Text,
+        "\"quine\"",
+        "The graph, where the path does not name one. Its name has 1 to 16 letters and digits, the first a letter.",
+    )
 };
 pub const AT_TIME: Parameter = Parameter {
     current: "atTime",
@@ -175,7 +180,9 @@ pub fn in_path(name: &str) -> Json {
         "id" => "The id of a node, as queries show it.",
         "name" | "ingestName" | "standingQueryName" => "The name of the resource.",
         "output" | "outputName" => "The name of the output.",
-        "namespace" | "graphName" => "The graph; `quine` and `default` are the default one.",
+        "namespace" | "graphName" => {
+            "The graph; `quine` and `default` are the default one. A name has 1 to 16 letters and digits, the first a letter."
+        }
         "file" => "The name of the file.",
         "context" => "The name of the context.",
         "transformation" => "The name of the transformation.",

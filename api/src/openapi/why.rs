@@ -154,6 +154,8 @@ pub struct WhyNot {
     /// Of a window.
     pub place: Option<u64>,
     pub among: Option<u64>,
+    /// Where no row has all the values that are asked for, and this one has the most of them: those it does not have.
+    pub lacks: Option<BTreeMap<String, Json>>,
     /// What is not as it should be.
     pub fails: String,
     /// What the condition looked at.

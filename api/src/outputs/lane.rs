@@ -69,6 +69,8 @@ struct Queue {
     lost: bool,
     /// Which of the outputs that were here one after another is heard.
     turn: u64,
+    /// Results of earlier ticks were delivered in an earlier life. They lie here where they were found again, and are skipped.
+    from: Tick,
 }
 
 impl Lane {
@@ -123,8 +125,20 @@ impl Lane {
 
     pub fn held(&self) -> Lying {
         let queue = lock(&self.queue);
-        let oldest = queue.batches.iter().find_map(|(results, _)| results.first()).map(|result| result.place.tick);
-        Lying { waiting: queue.results, oldest }
+        let old = |results: &[Sent]| results.partition_point(|result| result.place.tick < queue.from);
+        // They come first, and mostly there are none.
+        let with_old = queue.batches.iter().map_while(|(results, _)| {
+            let old = old(results);
+            (old > 0 || results.is_empty()).then_some(old)
+        });
+        let waiting = queue.results - with_old.sum::<usize>();
+        let oldest = queue.batches.iter().find_map(|(results, _)| results.get(old(results))).map(|result| result.place.tick);
+        Lying { waiting, oldest }
+    }
+
+    /// Results of earlier ticks are skipped by the output.
+    pub fn goes_on_from(&self, from: Tick) {
+        lock(&self.queue).from = from;
     }
 
     /// To be set before an output that runs is closed for another, and cleared when that has started, or none could: until then
@@ -292,7 +306,7 @@ impl Lane {
 impl Queue {
     fn push(&mut self, results: &Arc<Vec<Sent>>, upper: Tick, is_taken: bool) {
         if self.lost || (!is_taken && self.results + results.len() > WAITING_MAX) {
-            *self = Queue { lost: true, turn: self.turn, followed: self.followed, ..Queue::default() };
+            *self = Queue { lost: true, turn: self.turn, from: self.from, followed: self.followed, ..Queue::default() };
             return;
         }
         let waits = self.given < self.batches.len();
@@ -379,6 +393,23 @@ mod tests {
             lane.send(&results(WAITING_MAX), Tick(upper), &stop);
         }
         assert_eq!(lane.left(Tick(1)), None);
+    }
+
+    #[test]
+    fn what_was_delivered_in_an_earlier_life_does_not_wait() {
+        let sent = |tick| Sent { place: Place::before(Tick(tick)), ..results(1)[0].clone() };
+        let (lane, stop) = (Lane::new("hook"), AtomicBool::new(false));
+        let lying = || (lane.held().waiting, lane.held().oldest);
+        lane.goes_on_from(Tick(5));
+        let turn = lane.begin();
+        lane.send(&Arc::new(vec![sent(1), sent(2)]), Tick(3), &stop);
+        lane.send(&results(0), Tick(4), &stop);
+        assert_eq!(lying(), (0, None));
+        lane.send(&Arc::new(vec![sent(4), sent(5), sent(6)]), Tick(7), &stop);
+        lane.send(&Arc::new(vec![sent(7)]), Tick(8), &stop);
+        assert_eq!(lying(), (3, Some(Tick(5))));
+        lane.delivered(turn, Tick(7), || ());
+        assert_eq!(lying(), (1, Some(Tick(7))));
     }
 
     #[test]

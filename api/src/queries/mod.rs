@@ -23,6 +23,10 @@ pub use self::pipe::{Answer, Pipe};
 pub use self::plans::{Compiled, Plans};
 pub use self::running::{Client, Listed, Register};
 
+/// How long queries that run may go on when weir stops, and how long those that are ended then may take.
+const GRACE: Duration = Duration::from_secs(2);
+const ENDING_MAX: Duration = Duration::from_secs(3);
+
 #[derive(Clone, Debug)]
 pub struct QuerySettings {
     pub time_max: Duration,
@@ -71,6 +75,17 @@ impl Queries {
     /// A place to run in, once there is one.
     pub async fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         self.places.clone().acquire_owned().await.map_err(|_| ApiError::Failed("no query is run any more".to_owned()))
+    }
+
+    /// The end: those that run have a moment, and are ended then; what has been committed stays. Blocks until they are over, or
+    /// it has taken too long.
+    pub fn shut_down(&self) {
+        self.register.is_empty_within(GRACE);
+        let ended = self.register.stop();
+        if ended > 0 {
+            tracing::warn!("{ended} queries ran {} s after weir was asked to stop, and are ended", GRACE.as_secs());
+            self.register.is_empty_within(ENDING_MAX);
+        }
     }
 
     /// The error as its author is told: a limit by its name.

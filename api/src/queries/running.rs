@@ -10,10 +10,18 @@ use serde_json::{Value as Json, json};
 use weir_model::lock::lock;
 
 use crate::clock;
+use crate::error::ApiError;
+use crate::log;
 use crate::traces::{self, Context, Kind, Span};
 
 /// Of a text in the log and in lists.
 const TEXT_SHOWN_BYTES_MAX: usize = 4096;
+
+/// How often the end of weir looks whether queries still run.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// When a client may ask again that weir ended the query of: as soon as weir may be back.
+const AGAIN_SECONDS: u32 = 5;
 
 /// Who sent a query.
 #[derive(Clone, Default)]
@@ -29,7 +37,7 @@ impl Client {
     pub fn audit(&self, text: &str, writes: bool) {
         if writes {
             let remote = self.remote.map(|remote| remote.to_string()).unwrap_or_default();
-            tracing::debug!(target: "audit", "audit: {remote} query: {}", shortened(text));
+            tracing::debug!(target: log::AUDIT, "audit: {remote} query: {}", shortened(text));
         }
     }
 
@@ -54,6 +62,8 @@ pub struct Running {
     pub rows: AtomicU64,
     /// It is to end.
     pub cancelled: AtomicBool,
+    /// Because weir does.
+    stopped: AtomicBool,
     failed: OnceLock<String>,
 }
 
@@ -90,17 +100,62 @@ impl Running {
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
+
+    /// Weir ends, and so does this.
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// What a client is told of one that was ended.
+    pub fn ending(&self, committed: bool) -> ApiError {
+        match (committed, self.is_stopped()) {
+            // Nobody is to do that again.
+            (true, _) => ApiError::Cypher("RuntimeError The query was cancelled once its changes were committed".to_owned()),
+            (false, true) => ApiError::Busy {
+                reason: "RuntimeError The query was cancelled: weir is stopping".to_owned(),
+                seconds: AGAIN_SECONDS,
+            },
+            (false, false) => ApiError::Cypher("RuntimeError The query was cancelled".to_owned()),
+        }
+    }
 }
 
 pub struct Register {
     slow_after: Duration,
     next: AtomicU64,
     running: Mutex<BTreeMap<u64, Arc<Running>>>,
+    stopped: AtomicBool,
 }
 
 impl Register {
     pub fn new(slow_after: Duration) -> Register {
-        Register { slow_after, next: AtomicU64::new(1), running: Mutex::default() }
+        Register { slow_after, next: AtomicU64::new(1), running: Mutex::default(), stopped: AtomicBool::new(false) }
+    }
+
+    /// Ends all that run, and those that still come. Answers with how many there were.
+    pub fn stop(&self) -> usize {
+        let running = self.lock();
+        // Whoever comes into the list after this has seen it.
+        self.stopped.store(true, Ordering::Relaxed);
+        running.values().for_each(|running| running.stop());
+        running.len()
+    }
+
+    /// Waits until none runs, but no longer than this.
+    pub fn is_empty_within(&self, limit: Duration) -> bool {
+        let began = Instant::now();
+        while !self.lock().is_empty() {
+            if began.elapsed() >= limit {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
     }
 
     /// A query begins. It is listed until what this answers is dropped.
@@ -115,9 +170,15 @@ impl Register {
             began: Instant::now(),
             rows: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
             failed: OnceLock::new(),
         });
-        self.lock().insert(running.id, running.clone());
+        let mut all = self.lock();
+        all.insert(running.id, running.clone());
+        if self.stopped.load(Ordering::Relaxed) {
+            running.stop();
+        }
+        drop(all);
         Listed { running, register: self.clone(), span }
     }
 
@@ -184,6 +245,22 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_ends_those_that_run_and_those_that_come() {
+        let register = Arc::new(Register::new(Duration::from_secs(1)));
+        assert!(register.is_empty_within(Duration::ZERO));
+        let first = register.begin("RETURN 1", "quine", Client::default());
+        assert!(!register.is_empty_within(Duration::from_millis(20)) && !first.running.is_cancelled());
+        assert_eq!(register.stop(), 1);
+        let late = register.begin("RETURN 2", "quine", Client::default());
+        for running in [&first.running, &late.running] {
+            assert!(running.is_cancelled() && matches!(running.ending(false), ApiError::Busy { .. }));
+            assert!(matches!(running.ending(true), ApiError::Cypher(_)), "it is not to be asked again");
+        }
+        drop((first, late));
+        assert!(register.is_empty_within(Duration::ZERO));
+    }
 
     #[test]
     fn queries_are_listed_while_they_run() {

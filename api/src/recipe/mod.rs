@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use thiserror::Error;
 use weir_connectors::{FilePolicy, HostPolicy, fetch, status_lines};
 
 use self::progress::{Watched, watch};
 use self::status::status;
 use crate::app::App;
 use crate::error::chain;
-use crate::log::say;
+use crate::log::tell;
 use crate::standing::Query;
 use crate::temporary::Temporary;
 use crate::terminal::counted;
@@ -43,6 +44,17 @@ pub struct Recipe {
     status_query: Option<String>,
 }
 
+/// Why there is no recipe to run.
+#[derive(Debug, Error)]
+pub enum NoRecipe {
+    /// It is wrong, or not where it was said to be: all that is.
+    #[error("{}", .0.join("\n"))]
+    Mistaken(Vec<String>),
+    /// A server, or this machine, did not do its part.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// What runs of a recipe.
 pub struct Started {
     streams: Vec<Watched>,
@@ -53,29 +65,34 @@ pub struct Started {
 impl Recipe {
     /// Reads a recipe, a file, one behind a URL or one that came with weir, and fills in its values. Everything that is wrong is
     /// reported at once. Beside the recipe, where its data are, which must stay as long as it runs.
-    pub fn load(argument: &str, values: &[(String, String)]) -> Result<(Recipe, Option<Temporary>), Vec<String>> {
+    pub fn load(argument: &str, values: &[(String, String)]) -> Result<(Recipe, Option<Temporary>), NoRecipe> {
         let lower = argument.to_lowercase();
-        let unread = |error: &dyn std::fmt::Display| vec![format!("the recipe {argument} cannot be read: {error}")];
-        let named = |errors: Vec<String>| errors.into_iter().map(|error| format!("{argument}: {error}")).collect::<Vec<_>>();
+        let unread = |error: &dyn std::fmt::Display| format!("the recipe {argument} cannot be read: {error}");
+        let mistaken = |error: String| NoRecipe::Mistaken(vec![error]);
+        let named =
+            |errors: Vec<String>| NoRecipe::Mistaken(errors.into_iter().map(|error| format!("{argument}: {error}")).collect());
         if lower.contains("://") || lower.starts_with("file:") {
             // Whoever types a place may read there: the limits of the configuration are for what others send.
             let text = fetch::whole(argument, &FilePolicy::allow_all(), &HostPolicy::default(), RECIPE_BYTES_MAX);
-            let text = text.map_err(|error| unread(&chain(&error)))?;
+            // What a server does not give now it may give later.
+            let is_served = lower.starts_with("http:") || lower.starts_with("https:");
+            let refused = |reason| if is_served { NoRecipe::Failed(reason) } else { mistaken(reason) };
+            let text = text.map_err(|error| refused(unread(&chain(&error))))?;
             return Ok((read::read(&text, values).map_err(named)?, None));
         }
         if ["json", "yaml", "yml"].iter().any(|ending| lower.ends_with(&format!(".{ending}"))) {
-            let text = std::fs::read(argument).map_err(|error| unread(&error))?;
+            let text = std::fs::read(argument).map_err(|error| mistaken(unread(&error)))?;
             return Ok((read::read(&text, values).map_err(named)?, None));
         }
         let Some(shipped) = gallery::find(argument) else {
             let names: Vec<&str> = gallery::GALLERY.iter().map(|shipped| shipped.name).collect();
-            return Err(vec![format!(
+            return Err(mistaken(format!(
                 "there is no recipe '{argument}'. A file ends in .yaml, .yml or .json; with weir come {}",
                 names.join(", ")
-            )]);
+            )));
         };
-        let data = Temporary::new(false).map_err(|error| vec![error])?;
-        let values = shipped.values(&data.path, values).map_err(|error| vec![error])?;
+        let data = Temporary::new(false).map_err(NoRecipe::Failed)?;
+        let values = shipped.values(&data.path, values).map_err(NoRecipe::Failed)?;
         Ok((read::read(shipped.text.as_bytes(), &values).map_err(named)?, Some(data)))
     }
 
@@ -97,8 +114,8 @@ impl Recipe {
             let count = block.as_array().map_or(0, Vec::len);
             if count > 0 {
                 match app.engine.set_metadata(kept.key(), Some(block.to_string().as_bytes())) {
-                    Ok(()) => say(format_args!("Using {}", counted(count as u64, one, several))),
-                    Err(error) => say(format_args!("The {several} could not be stored: {error}")),
+                    Ok(()) => tell(format_args!("Using {}", counted(count as u64, one, several))),
+                    Err(error) => tell(format_args!("The {several} could not be stored: {error}")),
                 }
             }
         }
@@ -106,20 +123,20 @@ impl Recipe {
         for (name, settings) in self.standing {
             match app.standing.create(&graph, &name, settings, false) {
                 Ok(query) => {
-                    say(format_args!("Running Standing Query {name}"));
+                    tell(format_args!("Running Standing Query {name}"));
                     queries.push(query);
                 }
-                Err(error) => say(format_args!("Standing Query {name} could not be started: {error}")),
+                Err(error) => tell(format_args!("Standing Query {name} could not be started: {error}")),
             }
         }
         let mut streams = Vec::new();
         for (name, definition) in &self.ingests {
             match app.ingests.create(&graph, name, definition) {
                 Ok(stream) => {
-                    say(format_args!("Running Ingest Stream {name}"));
+                    tell(format_args!("Running Ingest Stream {name}"));
                     streams.push(Watched::new(stream, definition));
                 }
-                Err(error) => say(format_args!("Ingest Stream {name} could not be started: {error}")),
+                Err(error) => tell(format_args!("Ingest Stream {name} could not be started: {error}")),
             }
         }
         Started { streams, queries, status_query: self.status_query }
@@ -132,7 +149,7 @@ impl Started {
         tokio::spawn(watch(app.clone(), self.streams, self.queries));
         if let Some(query) = self.status_query {
             // The explorer asks what stands in the fragment.
-            say(format_args!("Status query URL is {url}#{}", fragment(&query)));
+            tell(format_args!("Status query URL is {url}#{}", fragment(&query)));
             tokio::spawn(status(app.clone(), query));
         }
     }

@@ -105,24 +105,54 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
         status_query,
     };
     for (index, query) in standing.into_iter().enumerate() {
+        let given = query.clone();
         match if version == 1 { standing_v1(index, &query) } else { standing_v2(index, query) } {
             Ok(named) => read.standing.push(named),
-            Err(problems) => errors.extend(problems.iter().map(|problem| format!("standingQueries[{index}]: {problem}"))),
+            Err(problems) => errors.extend(problems.into_iter().map(|problem| said("standingQueries", index, &given, problem))),
         }
     }
     for (index, ingest) in ingests.into_iter().enumerate() {
+        let given = ingest.clone();
         match if version == 1 { Ok((format!("INGEST-{}", index + 1), ingest)) } else { ingest_v2(index, ingest) } {
             Ok((name, definition)) => {
                 if let Err(error) = weir_connectors::parse_source_v1(&definition) {
                     let problem = if version == 1 { error.to_string() } else { in_its_words(refused(error)).to_string() };
-                    errors.push(format!("ingestStreams[{index}]: {problem}"));
+                    errors.push(said("ingestStreams", index, &given, problem));
                 }
                 read.ingests.push((name, definition));
             }
-            Err(problems) => errors.extend(problems.iter().map(|problem| format!("ingestStreams[{index}]: {problem}"))),
+            Err(problems) => errors.extend(problems.into_iter().map(|problem| said("ingestStreams", index, &given, problem))),
         }
     }
     if errors.is_empty() { Ok(read) } else { Err(errors) }
+}
+
+/// What is wrong with one of a list, where it stands. Of a number that YAML takes for a text, which one: the API says no more than
+/// that it is no whole number, in words that its clients know.
+fn said(list: &str, index: usize, given: &Json, problem: String) -> String {
+    let place = problem.strip_suffix(": Long").or_else(|| problem.strip_suffix(": Int"));
+    let field = place.and_then(|place| place.rsplit(['.', '`']).find(|part| !part.is_empty()));
+    match field.and_then(|field| Some((field, text_of(given, field)?))) {
+        // In quotes it may stand, and be too large.
+        Some((field, text)) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let is_grouped = text.bytes().all(|byte| byte == b'_' || byte.is_ascii_digit());
+            let hint = if is_grouped { "; YAML numbers have no `_`" } else { "" };
+            format!("{list}[{index}]: {field} is the text `{text}`, and should be a whole number{hint}")
+        }
+        _ => format!("{list}[{index}]: {problem}"),
+    }
+}
+
+/// The text that a field has, at whatever depth.
+fn text_of<'a>(given: &'a Json, field: &str) -> Option<&'a str> {
+    match given {
+        Json::Object(fields) => {
+            let here = fields.get(field).and_then(Json::as_str);
+            here.or_else(|| fields.values().find_map(|inside| text_of(inside, field)))
+        }
+        Json::Array(items) => items.iter().find_map(|item| text_of(item, field)),
+        _ => None,
+    }
 }
 
 fn standing_v1(index: usize, query: &Json) -> Result<(String, StandingSettings), Vec<String>> {
@@ -265,6 +295,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::recipe::NoRecipe;
     use crate::recipe::gallery::GALLERY;
 
     const DOOR_LOG: &str = "
@@ -319,11 +350,52 @@ statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
         assert!(error("version: 7").contains("no version 7"));
         assert!(error("version: 2").contains("'title'"));
         assert!(error("- 1").contains("an object"));
-        let load = |argument: &str| Recipe::load(argument, &[]).err().expect("wrong").join("");
-        assert!(load("wikipedia").contains("with weir come"));
-        assert!(load("http://127.0.0.1:1/y.yaml").contains("the recipe http://127.0.0.1:1/y.yaml cannot be read"));
-        assert!(load("ftp://x/y.yaml").contains("`ftp:` URLs are not read"));
-        assert!(load("/nowhere/x.yaml").contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_recipe_that_is_not_there_is_a_mistake_and_a_server_that_is_not_is_none() {
+        for (argument, is_mistake, reason) in [
+            ("wikipedia", true, "with weir come"),
+            ("/nowhere/x.yaml", true, "cannot be read"),
+            ("file:///nowhere/x.yaml", true, "cannot be read"),
+            ("ftp://x/y.yaml", true, "`ftp:` URLs are not read"),
+            ("http://127.0.0.1:1/y.yaml", false, "the recipe http://127.0.0.1:1/y.yaml cannot be read"),
+        ] {
+            let why = Recipe::load(argument, &[]).err().expect("there is none");
+            assert_eq!(matches!(why, NoRecipe::Mistaken(_)), is_mistake, "{argument}: {why}");
+            assert!(why.to_string().contains(reason), "{argument}: {why}");
+        }
+    }
+
+    /// The API has short words for it, which its clients know. Whoever writes YAML does not expect a text there.
+    #[test]
+    fn a_number_that_is_none_in_yaml_is_shown() {
+        let text = "
+version: 2
+title: t
+ingestStreams:
+  - {source: {type: NumberIterator, limit: 1_000, startOffset: 0}, query: RETURN 1}
+  - {source: {type: NumberIterator, limit: '99999999999999999999'}, query: RETURN 1}
+  - {source: {type: NumberIterator, limit: 1.5}, query: RETURN 1}
+standingQueries:
+  - {pattern: {type: Cypher, query: MATCH (n) RETURN DISTINCT id(n) AS id}, inputBufferSize: many, outputs: []}
+";
+        let mut errors = read(text.as_bytes(), &[]).err().expect("wrong");
+        errors.sort();
+        let expected = [
+            "ingestStreams[0]: limit is the text `1_000`, and should be a whole number; YAML numbers have no `_`",
+            "ingestStreams[1]: DecodingFailure at .limit: Long",
+            "ingestStreams[2]: DecodingFailure at .limit: Long",
+            "standingQueries[0]: inputBufferSize is the text `many`, and should be a whole number",
+        ];
+        assert_eq!(errors, expected);
+        let text = "
+version: 1
+ingestStreams:
+  - {type: NumberIteratorIngest, ingestLimit: 1_000, format: {type: CypherLine, query: RETURN 1}}
+";
+        let errors = read(text.as_bytes(), &[]).err().expect("wrong");
+        assert_eq!(errors, [expected[0].replace("limit", "ingestLimit")]);
     }
 
     #[test]

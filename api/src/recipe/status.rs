@@ -10,7 +10,7 @@ use weir_model::{Text, Value, json};
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::log::say;
+use crate::log::tell;
 
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 const STATUS_TIME_MAX: Duration = Duration::from_secs(5);
@@ -31,12 +31,12 @@ pub async fn status(app: Arc<App>, query: String) {
         let (asked, text) = (app.clone(), query.clone());
         match tokio::task::spawn_blocking(move || ask(&asked, &text)).await {
             Ok(Ok(shown)) if shown != before => {
-                say(&shown);
+                tell(&shown);
                 before = shown;
             }
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                say(format_args!("The status query failed and is not asked again: {error}"));
+                tell(format_args!("The status query failed and is not asked again: {error}"));
                 return;
             }
             Err(_) => return,

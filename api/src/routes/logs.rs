@@ -34,9 +34,10 @@ impl Route {
     }
 }
 
-/// A line for what changes something, whether it was let or not. `audit=off` among the levels of the log turns it off.
+/// A line for what changes something, whether it was let or not. `audit=off` among the levels of the log turns it off, and no
+/// level of everything else does but `off`.
 pub fn audit(route: &Route, remote: SocketAddr, target: &str, status: StatusCode) {
     if route.is_audited() {
-        tracing::info!(target: "audit", "audit: {remote} {} {target}: {}", route.method, status.as_u16());
+        tracing::info!(target: log::AUDIT, "audit: {remote} {} {target}: {}", route.method, status.as_u16());
     }
 }

@@ -279,7 +279,7 @@ const API: &str = "/api/";
 const API_V1: &str = "/api/v1";
 
 /// Where the service that weir is compatible with has its pages: who kept such an address finds the page that there is.
-const OTHER_PAGES: [&str; 4] = ["/home", "/dashboard", "/explorer-settings", "/streams"];
+const OTHER_PAGES: [&str; 3] = ["/home", "/dashboard", "/explorer-settings"];
 
 fn content(takes: Takes, family: Family, headers: &HeaderMap) -> Result<Content, ApiError> {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());

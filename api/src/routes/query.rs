@@ -124,17 +124,22 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     tokio::task::spawn_blocking(move || {
         let running = listed.running.clone();
         let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids(), family);
-        let mut refused = None;
+        let (mut refused, mut cut) = (None, false);
         let profile = profiled.then(|| Profile::new(&compiled.prepared.plan));
         let cancelled = Some(&running.cancelled);
-        let options = QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), ..QueryOptions::default() };
+        let options =
+            QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), may_listen: true, ..QueryOptions::default() };
         let ended = graph.query(&compiled.prepared, &parameters, options, &mut |row| {
             running.rows.fetch_add(1, Ordering::Relaxed);
             if profiled {
                 return ControlFlow::Continue(());
             }
             match writer.row(row) {
-                Ok(()) => pipe.push(writer.written()),
+                Ok(()) => {
+                    let pushed = pipe.push(writer.written());
+                    cut |= pushed.is_break();
+                    pushed
+                }
                 Err(reason) => {
                     refused = Some(reason);
                     ControlFlow::Break(())
@@ -143,7 +148,11 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
         });
         let answer = match (ended, refused, profile) {
             (_, Some(reason), _) => Err(ApiError::Cypher(reason)),
-            (Ok(_), _, _) if running.is_cancelled() => Err(ApiError::Cypher("RuntimeError The query was cancelled".to_owned())),
+            // One that got to its end all the same has its answer.
+            (Ok(answered), _, _) if cut && running.is_cancelled() => Err(running.ending(answered.committed.is_some())),
+            (Err(EngineError::Query(failure)), _, _) if running.is_stopped() && failure.kind == FailureKind::Interrupted => {
+                Err(running.ending(false))
+            }
             (Ok(_), _, Some(profile)) => {
                 let ways = graph.ways(&compiled.prepared, &parameters);
                 Ok(family.body(profile_of(&compiled.prepared.plan, &ways, &profile)).to_string().into_bytes())

@@ -90,6 +90,11 @@ impl Request {
         self.no_name(name).map_or(Ok(()), |wrong| Err(ApiError::Decode(vec![wrong])))
     }
 
+    /// What is wrong with such names.
+    pub fn no_names<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<String> {
+        names.filter_map(|name| self.no_name(name)).collect()
+    }
+
     /// Why a text is no name, in the family that is strict about them.
     fn no_name(&self, name: &str) -> Option<String> {
         if self.family == Family::Current { no_name(name) } else { None }

@@ -1,5 +1,6 @@
 //! Standing queries over HTTP.
 
+use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,13 +58,28 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
         return Err(ApiError::Decode(mistakes));
     }
     let body = request.data()?;
-    let (name, mut settings) = v2::standing::decode(&body).map_err(ApiError::Decode)?;
-    [name.as_str()].into_iter().chain(settings.workflows()).try_for_each(|name| request.check_name(name))?;
-    let warnings = unknown::warnings("NamedStandingBody", &body);
+    let decoded = v2::standing::decode(&body).and_then(|(name, settings)| {
+        let wrong = request.no_names(once(name.as_str()).chain(settings.workflows()));
+        if wrong.is_empty() { Ok((name, settings)) } else { Err(wrong) }
+    });
+    let (name, mut settings) = match decoded {
+        Ok(decoded) => decoded,
+        Err(mistakes) => {
+            let rest = move || Err(app.standing.with_the_rest(mistakes, &graph, &[], v2::standing::readable(&body)));
+            return blocking(rest).await;
+        }
+    };
+    let mut warnings = unknown::warnings("NamedStandingBody", &body);
     settings.hash_results = hashed.unwrap_or(false);
     let asked = propagate.unwrap_or(family == Family::Current);
-    let query = blocking(move || app.standing.create(&graph, &name, settings, asked));
-    Ok(Reply::Created(query.await?.to_json(family), warnings))
+    let created = blocking(move || {
+        let query = app.standing.create(&graph, &name, settings, asked)?;
+        let doubts = query.doubts();
+        Ok((query, doubts))
+    });
+    let (query, doubts) = created.await?;
+    warnings.extend(doubts);
+    Ok(Reply::Created(query.to_json(family), warnings))
 }
 
 pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
@@ -84,8 +100,17 @@ pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
 /// Another pattern for a running query. Answers with the query when it has taken over.
 pub async fn replace(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let query = find(&app, &request)?;
-    let (pattern, cancellations) = StandingSettings::decode_replacement(&request.data()?).map_err(ApiError::Decode)?;
+    let body = request.data()?;
+    let decoded = StandingSettings::decode_replacement(&body);
     blocking(move || {
+        let (pattern, cancellations) = match decoded {
+            Ok(decoded) => decoded,
+            Err(mistakes) if request.family == Family::V1 => return Err(ApiError::Decode(mistakes)),
+            Err(mistakes) => {
+                let rest = (v2::standing::readable(&body).0, Vec::new());
+                return Err(app.standing.with_the_rest_for(&query, mistakes, None, rest));
+            }
+        };
         app.standing.replace(&query, pattern, cancellations)?;
         Ok(Reply::Value(query.to_json(request.family)))
     })
@@ -116,9 +141,19 @@ pub async fn add_workflow(app: Arc<App>, request: Request) -> Result<Reply, ApiE
         Err(ApiError::Absent(reason)) if request.graph(&app).is_ok() => return Err(ApiError::bad(reason)),
         found => found?,
     };
-    let (name, outputs) = v2::standing::decode_workflow(&request.data()?).map_err(ApiError::Decode)?;
-    request.check_name(&name)?;
-    blocking(move || app.standing.add_outputs(&query, outputs)).await?;
+    let body = request.data()?;
+    let decoded = v2::standing::decode_workflow(&body).and_then(|(name, outputs)| {
+        let wrong = request.no_names(once(name.as_str()));
+        if wrong.is_empty() { Ok(outputs) } else { Err(wrong) }
+    });
+    blocking(move || match decoded {
+        Ok(outputs) => app.standing.add_outputs(&query, outputs),
+        Err(mistakes) => {
+            let rest = (None, v2::standing::readable_workflow(&body));
+            Err(app.standing.with_the_rest_for(&query, mistakes, None, rest))
+        }
+    })
+    .await?;
     Ok(Reply::Empty(StatusCode::CREATED))
 }
 
@@ -133,7 +168,16 @@ pub async fn change_output(app: Arc<App>, request: Request) -> Result<Reply, Api
             if let Some(fields) = body.as_object_mut() {
                 fields.entry("name").or_insert_with(|| name.clone().into());
             }
-            let (named, outputs) = v2::standing::decode_workflow(&body).map_err(ApiError::Decode)?;
+            let (named, outputs) = match v2::standing::decode_workflow(&body) {
+                Ok(decoded) => decoded,
+                Err(mistakes) => {
+                    let wrong = move || {
+                        let rest = (None, v2::standing::readable_workflow(&body));
+                        Err(app.standing.with_the_rest_for(&query, mistakes, Some(&name), rest))
+                    };
+                    return blocking(wrong).await;
+                }
+            };
             if named != name {
                 return Err(ApiError::Decode(vec![format!("the output is '{name}' in the path and '{named}' in the body")]));
             }

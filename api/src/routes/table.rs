@@ -39,6 +39,8 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/live/events", Nothing, Open, ANY, ui::events),
     route!(GET "/explorer", Nothing, Open, ANY, ui::explorer),
     route!(GET "/explorer/{file}", Nothing, Open, ANY, ui::explorer_file),
+    route!(GET "/streams", Nothing, Open, ANY, ui::streams),
+    route!(GET "/streams/{file}", Nothing, Open, ANY, ui::streams_file),
     route!(GET "/metrics", Nothing, Open, ANY, documents::prometheus),
     route!(GET "/docs", Nothing, Open, ANY, documents::page),
     route!(GET "/v1docs", Nothing, Open, ANY, documents::page_v1),

@@ -1,5 +1,5 @@
-//! The live page and what feeds it, and the explorer. The live page is one file, the explorer a few that lie beside each other;
-//! neither loads anything from elsewhere, so both work offline.
+//! The live page and what feeds it, the explorer, and the page of streams. The live page is one file, the others a few that lie
+//! beside each other; none loads anything from elsewhere, so all work offline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,32 @@ const EXPLORER_FILES: &[(&str, &str)] = &[
     ("values.js", include_str!("../explorer/values.js")),
 ];
 
+const STREAMS: &str = include_str!("../streams/page.html");
+
+/// What the page of streams asks for, besides some files of the explorer.
+const STREAMS_FILES: &[(&str, &str)] = &[
+    ("create.js", include_str!("../streams/create.js")),
+    ("definitions.js", include_str!("../streams/definitions.js")),
+    ("figures.js", include_str!("../streams/figures.js")),
+    ("flow.js", include_str!("../streams/flow.js")),
+    ("form.js", include_str!("../streams/form.js")),
+    ("ingests.js", include_str!("../streams/ingests.js")),
+    ("latency.js", include_str!("../streams/latency.js")),
+    ("layout.js", include_str!("../streams/layout.js")),
+    ("main.js", include_str!("../streams/main.js")),
+    ("mistakes.js", include_str!("../streams/mistakes.js")),
+    ("parts.js", include_str!("../streams/parts.js")),
+    ("picture.js", include_str!("../streams/picture.js")),
+    ("plan.js", include_str!("../streams/plan.js")),
+    ("results.js", include_str!("../streams/results.js")),
+    ("schema.js", include_str!("../streams/schema.js")),
+    ("server.js", include_str!("../streams/server.js")),
+    ("standing.js", include_str!("../streams/standing.js")),
+    ("style.css", include_str!("../streams/style.css")),
+    ("why.js", include_str!("../streams/why.js")),
+    ("whynot.js", include_str!("../streams/whynot.js")),
+];
+
 /// Nothing is loaded from anywhere but this server.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
@@ -46,12 +72,27 @@ pub async fn page(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
 }
 
 pub async fn explorer(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(Reply::Whole(held(document("text/html; charset=UTF-8", EXPLORER, Duration::ZERO), POLICY_OF_FILES)))
+    Ok(page_of_files(EXPLORER))
 }
 
 pub async fn explorer_file(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let name = request.name(0);
-    let found = EXPLORER_FILES.iter().find(|(file, _)| *file == name);
+    file_of(EXPLORER_FILES, request.name(0))
+}
+
+pub async fn streams(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Ok(page_of_files(STREAMS))
+}
+
+pub async fn streams_file(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    file_of(STREAMS_FILES, request.name(0))
+}
+
+fn page_of_files(page: &'static str) -> Reply {
+    Reply::Whole(held(document("text/html; charset=UTF-8", page, Duration::ZERO), POLICY_OF_FILES))
+}
+
+fn file_of(files: &'static [(&'static str, &'static str)], name: &str) -> Result<Reply, ApiError> {
+    let found = files.iter().find(|(file, _)| *file == name);
     let (file, text) = *found.ok_or_else(|| ApiError::absent("file", name))?;
     let content_type = if file.ends_with(".css") { "text/css; charset=UTF-8" } else { "text/javascript; charset=UTF-8" };
     Ok(Reply::Whole(held(document(content_type, text, Duration::ZERO), POLICY_OF_FILES)))

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 use weir_cypher_compiler::language::{KEYWORDS, Wanted, wanted};
 use weir_cypher_compiler::{nearest, quoted_name};
 
 use super::{command, statement};
-use crate::client::Client;
+use crate::client::{Client, Parameters};
 use crate::terminal::visible;
 
 /// Names are asked for anew after this long.
@@ -168,7 +168,7 @@ impl Completion {
 
     /// The texts of the first column.
     async fn column(&self, query: &str) -> Option<Vec<String>> {
-        let none = Map::new();
+        let none = Parameters::new();
         let asked = self.client.query(query, &none, Some(NAMES_TIME_MAX_MS));
         // The limit of the service is for the query; this one is for all that can keep an answer away.
         let answer = tokio::time::timeout(Duration::from_millis(2 * NAMES_TIME_MAX_MS), asked).await.ok()?.ok()?;

@@ -12,13 +12,12 @@ use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Helper};
-use serde_json::{Map, Value as Json};
 use tokio::runtime::Runtime;
 
 use super::command;
 use super::complete::Completion;
 use super::statement;
-use crate::client::Client;
+use crate::client::{Client, Parameters};
 use crate::terminal::{Colour, Terminal};
 
 const HISTORY_LENGTH_MAX: usize = 10_000;
@@ -52,7 +51,7 @@ impl Editor {
     }
 
     /// What completion needs to know of the session.
-    pub fn know(&mut self, client: &Client, parameters: &Map<String, Json>) {
+    pub fn know(&mut self, client: &Client, parameters: &Parameters) {
         if let Some(rules) = self.inner.helper_mut() {
             rules.completion.set_namespace(client.namespace.clone());
             rules.completion.parameters = parameters.keys().cloned().collect();

@@ -19,11 +19,11 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Instant;
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 
 use crate::ask::{self, End, Target};
-use crate::client::{Answer, Client, Problem};
+use crate::client::{Answer, Client, Parameter, Parameters, Problem};
 use crate::terminal::{self, Colour, Table, Terminal, visible};
 use command::Command;
 use editor::{Editor, Typed};
@@ -70,7 +70,7 @@ enum Next {
 struct Session {
     client: Client,
     runtime: Rc<Runtime>,
-    parameters: Map<String, Json>,
+    parameters: Parameters,
     version: String,
 }
 
@@ -80,7 +80,7 @@ impl Session {
         let runtime = Rc::new(ask::runtime()?);
         let client = target.client(url)?;
         let version = runtime.block_on(client.version())?;
-        Ok(Session { client, runtime, parameters: target.param.iter().cloned().collect(), version })
+        Ok(Session { client, runtime, parameters: target.parameters(), version })
     }
 
     /// With a user at a terminal.
@@ -251,6 +251,7 @@ impl Session {
                 Ok(Next::Failed)
             }
             Some(Ok(value)) => {
+                let value = Parameter::Computed(value);
                 say(&shown(name, &value))?;
                 self.parameters.insert(name.to_owned(), value);
                 Ok(Next::Continue)
@@ -294,8 +295,12 @@ fn not_one(expression: &str) -> Problem {
 }
 
 /// A parameter, as a line.
-fn shown(name: &str, value: &Json) -> String {
-    format!("${} = {}\n", visible(name), terminal::cell(value))
+fn shown(name: &str, value: &Parameter) -> String {
+    let value = match value {
+        Parameter::Given(text) => visible(text.get()),
+        Parameter::Computed(value) => terminal::cell(value),
+    };
+    format!("${} = {value}\n", visible(name))
 }
 
 fn say(text: &str) -> io::Result<()> {

@@ -378,7 +378,8 @@ impl Work {
         let prepared = &self.compiled.prepared;
         let profile = self.run.profiled.then(|| Profile::new(&prepared.plan));
         let (at, cancelled) = (self.run.at, Some(&running.cancelled));
-        let options = QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), ..QueryOptions::default() };
+        let options =
+            QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), may_listen: true, ..QueryOptions::default() };
         let mut refused = None;
         let ended = self.graph.query(prepared, &self.parameters, options, &mut |row| {
             running.rows.fetch_add(1, Ordering::Relaxed);

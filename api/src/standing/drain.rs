@@ -101,9 +101,8 @@ impl Query {
 
     /// What nobody gets any more, told once for each output.
     fn tell_left(&self, until: Tick, endings: &[Ending]) {
-        let installed = self.installed();
         for (lane, _) in endings {
-            let from = installed.delivered(&self.frontier(&lane.name)).map(|(tick, _)| tick).unwrap_or_default();
+            let from = self.begins_at(&lane.name);
             let left = match lane.left(from) {
                 Some(0) => continue,
                 Some(count) => count.to_string(),

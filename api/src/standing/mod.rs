@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use weir_cypher_compiler::{Options, StandingPlan, compile_standing};
+use weir_cypher_compiler::{Options, StandingPlan, compile_standing, valueless};
 use weir_engine::{Engine, Graph, RESULTS_WAITING_MAX, Row, Standing, StandingQuery, Start};
 use weir_model::lock::{lock, read, write};
 use weir_model::{IdScheme, NodeId, Plan, QueryId, Text, Tick};
@@ -108,11 +108,11 @@ impl StandingQueries {
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
     /// nobody was told that it exists.
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings, asked: bool) -> Result<Arc<Query>, ApiError> {
-        let checked = self.procedures.check_text(&settings.pattern.query);
-        let plan = match checked.and_then(|()| compiled(graph, &mut settings.pattern)) {
+        let plan = match self.checked(graph, &mut settings.pattern) {
             Ok(compiled) => compiled.plan,
-            Err(error) => return Err(self.with_outputs(error, graph, &settings.outputs)),
+            Err(error) => return Err(self.with_outputs(error, graph, &[], &settings.outputs)),
         };
+        let doubts = valueless(&plan, graph.ids());
         let links = self.links(graph, &[], &settings.outputs)?;
         let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
@@ -149,6 +149,9 @@ impl StandingQueries {
                 "what was stored of a query that was not created stays until weir starts again: {error}"
             );
         }
+        if created.is_ok() {
+            tell_doubts(name, &doubts);
+        }
         created
     }
 
@@ -182,13 +185,47 @@ impl StandingQueries {
         together(problems).map_or(Ok(links), Err)
     }
 
-    /// What is wrong with a pattern, with what is wrong with the workflows beside it.
-    fn with_outputs(&self, error: ApiError, graph: &Graph, outputs: &[(String, Output)]) -> ApiError {
+    fn checked(&self, graph: &Graph, pattern: &mut PatternSettings) -> Result<StandingPlan, ApiError> {
+        self.procedures.check_text(&pattern.query)?;
+        compiled(graph, pattern)
+    }
+
+    /// What could not be read of a request, with what is wrong with the rest of it: a pattern, and outputs beside those that are
+    /// there.
+    pub fn with_the_rest(
+        &self,
+        mistakes: Vec<String>,
+        graph: &Graph,
+        there: &[(String, Output)],
+        (pattern, outputs): (Option<PatternSettings>, Vec<(String, Output)>),
+    ) -> ApiError {
+        let mut error = ApiError::Decode(mistakes);
+        if let Some(Err(wrong)) = pattern.map(|mut pattern| self.checked(graph, &mut pattern)) {
+            error = error.and(wrong);
+        }
+        self.with_outputs(error, graph, there, &outputs)
+    }
+
+    /// The same of a request to a query, beside all its outputs but those with a name that are to be changed.
+    pub fn with_the_rest_for(
+        &self,
+        query: &Query,
+        mistakes: Vec<String>,
+        name: Option<&str>,
+        rest: (Option<PatternSettings>, Vec<(String, Output)>),
+    ) -> ApiError {
+        let mut there = query.settings().outputs;
+        there.retain(|(other, output)| name.is_none_or(|name| other != name && output.workflow() != Some(name)));
+        self.with_the_rest(mistakes, &query.graph, &there, rest)
+    }
+
+    /// What is wrong with a request, with what is wrong with the workflows in it.
+    fn with_outputs(&self, error: ApiError, graph: &Graph, there: &[(String, Output)], outputs: &[(String, Output)]) -> ApiError {
         // Clients of v1 are told the first that is wrong.
         if !error.is_of_request() || outputs.iter().all(|(_, output)| output.workflow().is_none()) {
             return error;
         }
-        let problems = self.looked_at(graph, &[], outputs).map_or_else(|_| Vec::new(), |(_, problems)| problems);
+        let problems = self.looked_at(graph, there, outputs).map_or_else(|_| Vec::new(), |(_, problems)| problems);
         error.and(ApiError::Bad(told(&problems)))
     }
 
@@ -307,7 +344,7 @@ impl StandingQueries {
         let start = if let Begin::New { start, .. } = &begin { *start } else { Start::Resume };
         let standing = Standing { id: installation, plan, cancellations, start, outputs };
         let begins = if start == Start::Resume { graph.known_end() } else { graph.next() };
-        let installed = Arc::new(graph.install(standing)?);
+        let installed = Arc::new(graph.install_named(name, standing)?);
         let tail = Arc::new(Tail::new(begins, installation, installed.followed()));
         let query = Arc::new(Query {
             name: name.to_owned(),
@@ -621,6 +658,11 @@ impl Query {
         compiled(&self.graph, &mut self.settings().pattern)
     }
 
+    /// What whoever created it should look at: what of it never has a value.
+    pub fn doubts(&self) -> Vec<String> {
+        self.compiled().map_or_else(|_| Vec::new(), |standing| valueless(&standing.plan, self.graph.ids()))
+    }
+
     /// As the engine has it: another one when it has been replaced.
     pub fn installed(&self) -> Arc<StandingQuery> {
         read(&self.installed).clone()
@@ -666,6 +708,7 @@ impl Query {
 
     fn add_lane(&self, name: &str) -> Arc<Lane> {
         let lane = Arc::new(Lane::new(name));
+        lane.goes_on_from(self.begins_at(name));
         write(&self.outputs).push(lane.clone());
         lane
     }
@@ -675,10 +718,16 @@ impl Query {
         frontier(output, lock(&self.changes).get(output).copied())
     }
 
+    /// The first tick of which an output gets results.
+    fn begins_at(&self, output: &str) -> Tick {
+        self.installed().delivered(&self.frontier(output)).map(|(tick, _)| tick).unwrap_or_default()
+    }
+
     /// Lets an output take the results of its lane, from where the one before it stood.
     fn start_output(self: &Arc<Self>, lane: &Arc<Lane>, opened: Opened) -> Result<(), ApiError> {
         let frontier = self.frontier(&lane.name);
-        let from = self.installed().delivered(&frontier).map(|(tick, _)| tick).unwrap_or_default();
+        let from = self.begins_at(&lane.name);
+        lane.goes_on_from(from);
         let (query, of) = (Arc::downgrade(self), Arc::downgrade(lane));
         let turn = lane.begin();
         let progress = Box::new(move |upper, position, rows| {
@@ -740,6 +789,11 @@ impl Query {
 pub fn compiled_text(graph: &Graph, text: &str) -> Result<StandingPlan, ApiError> {
     let (query, mode) = (text.to_owned(), Mode::DistinctId);
     compiled(graph, &mut PatternSettings { query, mode, mode_given: false, columns: Vec::new() })
+}
+
+/// Clients of v1 are told nowhere else.
+fn tell_doubts(query: &str, doubts: &[String]) {
+    doubts.iter().for_each(|doubt| tracing::warn!(query, "{doubt}"));
 }
 
 /// The plan in the mode that was asked for. Where none was, and the usual one takes no such text, any query that reads is taken.

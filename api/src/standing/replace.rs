@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weir_cypher_compiler::StandingPlan;
+use weir_cypher_compiler::{StandingPlan, valueless};
 use weir_engine::{EngineError, Standing, StandingQuery, Start};
 use weir_model::lock::write;
 use weir_model::{QueryId, Text, Tick};
 
-use super::{HOLD, Query, StandingQueries, compiled, fresh_query_id, in_order, lock};
+use super::{HOLD, Query, StandingQueries, compiled, fresh_query_id, in_order, lock, tell_doubts};
 use crate::error::ApiError;
 use crate::wire::standing::{PatternSettings, StandingSettings};
 
@@ -39,8 +39,8 @@ pub struct Successor {
 impl StandingQueries {
     /// Gives a query another pattern. Returns when the switch is done.
     pub fn replace(&self, query: &Arc<Query>, mut pattern: PatternSettings, cancellations: Option<bool>) -> Result<(), ApiError> {
-        self.procedures.check_text(&pattern.query)?;
-        let mut plan = compiled(&query.graph, &mut pattern)?;
+        let mut plan = self.checked(&query.graph, &mut pattern)?;
+        let doubts = valueless(&plan.plan, query.graph.ids());
         let before = query.settings();
         let old = compiled(&query.graph, &mut before.pattern.clone())?;
         // Rows are compared, and their ids are made, by the places of their values.
@@ -73,6 +73,8 @@ impl StandingQueries {
         if switched.is_err() {
             query.installed().unmark_held();
             query.graph.drop_standing(successor.installed.id());
+        } else {
+            tell_doubts(&query.name, &doubts);
         }
         switched
     }
@@ -82,7 +84,7 @@ impl StandingQueries {
         let outputs: Vec<Text> = query.settings().outputs.iter().map(|(name, _)| query.frontier(name)).collect();
         let id = fresh_query_id(&query.graph);
         let standing = Standing { id, plan: new.plan, cancellations, start: Start::Summed, outputs: outputs.clone() };
-        let installed = Arc::new(query.graph.install(standing)?);
+        let installed = Arc::new(query.graph.install_named(&query.name, standing)?);
         if installed.columns() != query.installed().columns() {
             return Ok(Successor { installed, outputs, old: None });
         }
@@ -91,7 +93,7 @@ impl StandingQueries {
             installed.await_held();
         }
         let standing = Standing { id, plan: old.plan, cancellations: true, start: Start::WholeGraph, outputs: Vec::new() };
-        match query.graph.install(standing) {
+        match query.graph.install_named(&query.name, standing) {
             Ok(old) => Ok(Successor { installed, outputs, old: Some(old) }),
             Err(error) => {
                 query.graph.drop_standing(installed.id());

@@ -32,7 +32,7 @@ use crate::config::Settings;
 use crate::error::chain;
 use crate::queries::plans::is_quick;
 use crate::terminal::counted;
-use crate::tools::open_and_tell;
+use crate::tools::{ToolError, open_and_tell};
 use lines::Line;
 
 pub use online::back_up_over_http;
@@ -84,7 +84,7 @@ impl Format {
 }
 
 /// Takes in whole lines, with the number of the first.
-type TakePortion<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<Moved, String>;
+type TakePortion<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<Moved, ToolError>;
 
 /// Takes a part of a text, with how much was written so far.
 type EachPart<'a> = &'a mut dyn FnMut(&[u8], Moved) -> Result<(), String>;
@@ -92,7 +92,7 @@ type EachPart<'a> = &'a mut dyn FnMut(&[u8], Moved) -> Result<(), String>;
 /// What both commands are told.
 #[derive(clap::Args, Debug, Clone, Default, PartialEq)]
 pub struct Transfer {
-    /// The file that is written or read
+    /// The file
     pub file: PathBuf,
 
     /// What it holds; without this its name says: `.cypher` and `.cql` are statements, `.parquet` is a table, anything else is
@@ -149,11 +149,11 @@ impl Moved {
 }
 
 /// `url`: of the weir to be asked, where one is.
-pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings: &Settings) -> Result<ExitCode, String> {
+pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings: &Settings) -> Result<ExitCode, ToolError> {
     let format = transfer.format();
     let whole = Whole::new(&transfer.file);
     let failed = |error: &dyn std::error::Error| format!("cannot write {}: {}", transfer.file.display(), chain(error));
-    let write = || {
+    let write = || -> Result<String, ToolError> {
         let mut out = whole.begin().map_err(|error| failed(&error))?;
         let said = match url {
             Some(url) => {
@@ -163,7 +163,7 @@ pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings:
             None => {
                 // As a weir that runs does, in the number that was given: a tick has no room for some.
                 if let Some(at) = at.filter(|at| *at > clock::millis(SystemTime::now())) {
-                    return Err(EngineError::NotYet(at).to_string());
+                    return Err(EngineError::NotYet(at).to_string().into());
                 }
                 let opened = Opened::new(settings, transfer.namespace.as_deref(), false, None)?;
                 let mut progress = Progress::new("nodes", Some(opened.graph.about_nodes()));
@@ -180,7 +180,7 @@ pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings:
         whole.sync(out).and_then(|()| whole.end()).map_err(|error| failed(&error))?;
         Ok(said)
     };
-    let said = write().inspect_err(|_: &String| whole.give_up())?;
+    let said = write().inspect_err(|_| whole.give_up())?;
     whole.tell(&format!("{said} in {}", transfer.file.display()));
     Ok(ExitCode::SUCCESS)
 }
@@ -197,7 +197,7 @@ pub struct Portion {
 type Portions = Box<dyn Iterator<Item = Result<Portion, String>>>;
 
 /// `url`: of the weir to be asked, where one is.
-pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Result<ExitCode, String> {
+pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Result<ExitCode, ToolError> {
     let file = transfer.file.as_path();
     let (format, portions, mut progress) = match transfer.format() {
         Format::Parquet => {
@@ -220,13 +220,18 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
     let read = |take: TakePortion<'_>| {
         for portion in portions {
             let Portion { lines, first, done } = portion?;
-            moved.add(take(&lines, first).map_err(|reason| {
+            moved.add(take(&lines, first).map_err(|error| {
                 let before = format!("\nWhat stands before line {first} is in the graph; the import can be repeated");
-                of_file(reason) + if first > 1 { &before } else { "" }
+                let before = if first > 1 { before.as_str() } else { "" };
+                match error {
+                    ToolError::Failed(reason) => ToolError::Failed(of_file(reason) + before),
+                    // That is no fault of the file.
+                    ToolError::Unreachable(reason) => ToolError::Unreachable(reason + before),
+                }
             })?);
             progress.set(done);
         }
-        Ok::<(), String>(())
+        Ok::<(), ToolError>(())
     };
     match url {
         Some(url) => {
@@ -237,7 +242,7 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
             let store = Opened::new(settings, transfer.namespace.as_deref(), true, model)?;
             let options =
                 CompileOptions { ids: settings.ids, open_cypher: store.graph.open_cypher(), ..CompileOptions::default() };
-            read(&mut |portion, first| take_in(&store.graph, format, portion, first, &options))?;
+            read(&mut |portion, first| Ok(take_in(&store.graph, format, portion, first, &options)?))?;
             store.close()?;
         }
     }

@@ -6,6 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{Format, Moved, Progress};
 use crate::client::{Client, Problem};
+use crate::tools::ToolError;
 
 /// Writes a part of what comes. Its errors say which file cannot be written: nobody here knows.
 pub type WritePart<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), String>;
@@ -17,36 +18,36 @@ pub fn export(
     format: Format,
     at: Option<u64>,
     write: WritePart<'_>,
-) -> Result<String, String> {
+) -> Result<String, ToolError> {
     let mut client = client(url, namespace)?;
     client.at = at;
-    let mut progress = Progress::new("bytes", None);
-    let bytes = run(async {
-        let pairs = [("format", format.name().to_owned())];
-        let of = ("namespace", namespace.unwrap_or("default"));
-        client
-            .download(of, "/api/v1/admin/export", &pairs, &mut |part, so_far| {
-                progress.set(so_far);
-                write(part)
-            })
-            .await
-    })?;
+    let of = ("namespace", namespace.unwrap_or("default"));
+    let bytes = download(&client, of, "/api/v1/admin/export", &[("format", format.name().to_owned())], write)?;
     Ok(format!("{:.1} MB", bytes as f64 / 1e6))
 }
 
 /// Downloads a backup; `since` are the parameters of one that goes on where another ended.
-pub fn back_up_over_http(url: &str, since: &[(&str, String)], write: WritePart<'_>) -> Result<u64, String> {
+pub fn back_up_over_http(url: &str, since: &[(&str, String)], write: WritePart<'_>) -> Result<u64, ToolError> {
     const PATH: &str = "/api/v1/admin/backup";
-    let client = client(url, None)?;
+    download(&client(url, None)?, ("route", PATH), PATH, since, write)
+}
+
+fn download(
+    client: &Client,
+    of: (&str, &str),
+    path: &str,
+    pairs: &[(&str, String)],
+    write: WritePart<'_>,
+) -> Result<u64, ToolError> {
     let mut progress = Progress::new("bytes", None);
-    run(async {
-        client
-            .download(("route", PATH), PATH, since, &mut |part, so_far| {
-                progress.set(so_far);
-                write(part)
-            })
-            .await
-    })
+    // The client calls it a weir that broke when its part is not taken.
+    let mut unwritten = None;
+    let mut take = |part: &[u8], so_far: u64| {
+        progress.set(so_far);
+        write(part).inspect_err(|reason| unwritten = Some(reason.clone()))
+    };
+    let bytes = run(client.download(of, path, pairs, &mut take));
+    unwritten.map_or(bytes, |reason| Err(ToolError::Failed(reason)))
 }
 
 /// Sends portions of whole lines.
@@ -57,28 +58,28 @@ pub struct Importer {
 }
 
 impl Importer {
-    pub fn new(url: &str, namespace: Option<&str>, format: Format) -> Result<Importer, String> {
+    pub fn new(url: &str, namespace: Option<&str>, format: Format) -> Result<Importer, ToolError> {
         Ok(Importer { client: client(url, namespace)?, format, runtime: runtime()? })
     }
 
-    pub fn send(&mut self, portion: &[u8], first: u64) -> Result<Moved, String> {
+    pub fn send(&mut self, portion: &[u8], first: u64) -> Result<Moved, ToolError> {
         let pairs = [("format", self.format.name().to_owned()), ("line", first.to_string())];
         let answer = self.runtime.block_on(self.client.upload("/api/v1/admin/import", &pairs, portion.to_vec()));
-        let answer = answer.map_err(|problem| problem.to_string())?;
-        serde_json::from_slice(&answer).map_err(|error| format!("the answer of {} cannot be read: {error}", self.client.url()))
+        let read = serde_json::from_slice::<Moved>(&answer?);
+        Ok(read.map_err(|error| format!("the answer of {} cannot be read: {error}", self.client.url()))?)
     }
 }
 
-fn client(url: &str, namespace: Option<&str>) -> Result<Client, String> {
-    Client::new(url, namespace.map(str::to_owned)).map_err(|problem| problem.to_string())
+fn client(url: &str, namespace: Option<&str>) -> Result<Client, ToolError> {
+    Ok(Client::new(url, namespace.map(str::to_owned))?)
 }
 
 fn runtime() -> Result<Runtime, String> {
     Builder::new_current_thread().enable_all().build().map_err(|error| format!("cannot ask over HTTP: {error}"))
 }
 
-fn run<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T, String> {
-    runtime()?.block_on(asked).map_err(|problem| problem.to_string())
+fn run<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T, ToolError> {
+    Ok(runtime()?.block_on(asked)?)
 }
 
 #[cfg(test)]
@@ -88,7 +89,7 @@ mod tests {
     use std::path::Path;
 
     use crate::config::{Settings, Sources, StoreSettings, load};
-    use crate::tools::{Backup, back_up};
+    use crate::tools::{Backup, ToolError, back_up};
     use crate::transfer::{Transfer, export};
 
     /// Answers each request for a path that begins like one of these with its status and body.
@@ -113,13 +114,21 @@ mod tests {
 
     fn backup(file: &Path, url: &str) -> String {
         let backup = Backup { file: file.to_owned(), ..Backup::default() };
-        back_up(&backup, Some(url), &StoreSettings::InMemory).expect_err("it fails")
+        failed(back_up(&backup, Some(url), &StoreSettings::InMemory).expect_err("it fails"))
     }
 
     fn exported(file: &Path, url: &str) -> String {
         let settings: Settings = load(&Sources::default(), &|_| None).expect("defaults");
         let transfer = Transfer { file: file.to_owned(), ..Transfer::default() };
-        export(&transfer, Some(url), None, &settings).expect_err("it fails")
+        failed(export(&transfer, Some(url), None, &settings).expect_err("it fails"))
+    }
+
+    /// Whoever answers could be asked.
+    fn failed(error: ToolError) -> String {
+        match error {
+            ToolError::Failed(reason) => reason,
+            ToolError::Unreachable(reason) => panic!("{reason}"),
+        }
     }
 
     #[test]

@@ -140,7 +140,17 @@ impl Telling<'_> {
             answer["gaveUp"] = self.gave_up.get().into();
             return Ok(answer);
         }
-        let mut why_not = found.stops.iter().map(|stop| self.stop(stop)).collect::<Result<Vec<Json>, ApiError>>()?;
+        let stopped = |stop: &Stop| -> Result<Json, ApiError> {
+            let mut told = self.stop(stop)?;
+            if let Some((_, slots)) = found.lacks.iter().find(|(of, _)| of == stop) {
+                let data = question.asked.data.as_ref();
+                let lacking = columns.iter().filter(|(_, slot)| slots.contains(slot)).map(|(name, _)| name.as_str());
+                let lacking = lacking.filter_map(|name| Some((name.to_owned(), data?.get(name)?.clone())));
+                told["lacks"] = lacking.collect::<JsonMap<String, Json>>().into();
+            }
+            Ok(told)
+        };
+        let mut why_not = found.stops.iter().map(stopped).collect::<Result<Vec<Json>, ApiError>>()?;
         for source in &found.missing {
             let origin = &self.staged.origins()[*source];
             let given = meant.nodes.get(*source).map_or(&[][..], Vec::as_slice);
@@ -154,10 +164,12 @@ impl Telling<'_> {
                 Ok::<_, EngineError>(looked)
             };
             let mut looked = look(&wanted)?;
-            if looked.reached.is_empty() && !wanted.is_empty() {
+            // Rows that show some of it are told instead.
+            let is_near = found.near.contains(source);
+            if looked.reached.is_empty() && !wanted.is_empty() && !is_near {
                 looked = look(&[])?;
             }
-            if looked.reached.is_empty() {
+            if looked.reached.is_empty() && !is_near {
                 let fails = "no match of the pattern has these values";
                 why_not.push(json!({"pattern": source, "nodes": {}, "edges": [], "fails": fails, "values": {}}));
             }

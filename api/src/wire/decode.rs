@@ -5,7 +5,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::value::{I128Deserializer, U128Deserializer};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map as JsonMap, Value as Json};
 use weir_connectors::config::wrong_type;
@@ -76,7 +75,7 @@ const YAML_BYTES_MAX: usize = 4 << 20;
 const YAML_BRACKETS_MAX: usize = 256;
 
 /// The key of what an object has from others.
-const MERGED: &str = "<<";
+pub(super) const MERGED: &str = "<<";
 
 /// What is said of JSON that is well written and has no value. YAML makes a text of such a number.
 const NO_VALUES: [&str; 3] = ["number out of range", "lone leading surrogate", "unexpected end of hex escape"];
@@ -148,11 +147,11 @@ impl<'de> Visitor<'de> for Reads {
     }
 
     fn visit_i128<E: de::Error>(self, value: i128) -> Result<Finite, E> {
-        Json::deserialize(I128Deserializer::new(value)).map(Finite)
+        Ok(Finite((value as f64).into()))
     }
 
     fn visit_u128<E: de::Error>(self, value: u128) -> Result<Finite, E> {
-        Json::deserialize(U128Deserializer::new(value)).map(Finite)
+        Ok(Finite((value as f64).into()))
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Finite, E> {
@@ -286,6 +285,15 @@ impl<'a> Fields<'a> {
         value
     }
 
+    /// The same with the whole path, for records of which a body may have several.
+    pub fn required_here(&self, name: &str, mistakes: &mut Mistakes) -> Option<&'a Json> {
+        let value = self.get(name);
+        if value.is_none() {
+            mistakes.at(&self.path_of(name), "Missing required field");
+        }
+        value
+    }
+
     pub fn required_text(&self, name: &str, mistakes: &mut Mistakes) -> Option<String> {
         self.required(name, mistakes)?;
         self.text(name, mistakes)
@@ -293,7 +301,8 @@ impl<'a> Fields<'a> {
 
     /// What something is to be called: nobody can ask for what has an empty name.
     pub fn required_name(&self, mistakes: &mut Mistakes) -> Option<String> {
-        let name = self.required_text("name", mistakes)?;
+        self.required_here("name", mistakes)?;
+        let name = self.text("name", mistakes)?;
         if name.is_empty() {
             mistakes.at(&self.path_of("name"), "a name has at least one character");
             return None;
@@ -482,7 +491,11 @@ mod tests {
             let said = yaml(text.as_bytes()).expect_err(text).join("\n");
             assert!(said.starts_with(reason), "{text}: {said}");
         }
-        assert!(yaml(b"a: !tag [x]").is_err() && yaml(b"a: 99999999999999999999").is_err());
+        assert!(yaml(b"a: !tag [x]").is_err());
+        // As in JSON.
+        for number in ["99999999999999999999", "-99999999999999999999", "1000000000000000000000000000000000000000000"] {
+            assert_eq!(yaml(format!("a: {number}").as_bytes()), json(format!("{{\"a\": {number}}}").as_bytes()), "{number}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What travels over HTTP, as types: bodies in, bodies out, exactly as clients know them.
 //!
-//! `decode` reads JSON with the error texts clients know, `values` what is a value of queries in it; the others are one file per
-//! noun. Nothing here runs anything.
+//! `decode` reads JSON with the error texts clients know, `values` what is a value of queries in it, `yaml_values` the same in
+//! YAML; the others are one file per noun. Nothing here runs anything.
 
 pub mod decode;
 pub mod diagnostic;
@@ -14,3 +14,4 @@ pub mod standing;
 pub mod style;
 pub mod v2;
 pub mod values;
+mod yaml_values;

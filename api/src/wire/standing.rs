@@ -133,11 +133,14 @@ impl StandingSettings {
     pub fn decode_replacement(body: &Json) -> Result<(PatternSettings, Option<bool>), Vec<String>> {
         let mut mistakes = Mistakes::default();
         let replacement = Fields::of(body, "", &mut mistakes).and_then(|fields| {
-            let pattern = decode_pattern(fields.required("pattern", &mut mistakes)?, &mut mistakes)?;
+            // All of it is read, so that all that is wrong is told.
+            let pattern = fields.required("pattern", &mut mistakes);
+            let pattern = pattern.and_then(|pattern| decode_pattern(pattern, &mut mistakes));
             if fields.get("outputs").is_some() {
                 mistakes.at(".outputs", "outputs stay as they are; each is changed by itself");
             }
-            Some((pattern, fields.boolean("includeCancellations", &mut mistakes)))
+            let cancellations = fields.boolean("includeCancellations", &mut mistakes);
+            Some((pattern?, cancellations))
         });
         mistakes.or(replacement)
     }
@@ -246,7 +249,7 @@ pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSe
         mistakes.at("", format!("No decoder for discriminator '{name}'!"));
         return None;
     }
-    let query = fields.required_text("query", mistakes)?;
+    let query = fields.required_text("query", mistakes);
     let mode = match fields.get("mode").map(|mode| (mode, plain_word(mode))) {
         None => Mode::DistinctId,
         Some((_, Some(word))) if word == "DistinctId" => Mode::DistinctId,
@@ -257,7 +260,7 @@ pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSe
             return None;
         }
     };
-    Some(PatternSettings { query, mode, mode_given: fields.get("mode").is_some(), columns: Vec::new() })
+    Some(PatternSettings { query: query?, mode, mode_given: fields.get("mode").is_some(), columns: Vec::new() })
 }
 
 impl Output {
@@ -443,23 +446,26 @@ fn written(structure: Envelope) -> Json {
 }
 
 pub fn decode_cypher(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -> Option<CypherOutput> {
-    let parallelism = if fields.get("parallelism").is_none() { 16 } else { fields.int("parallelism", mistakes)? };
-    if parallelism < 1 {
-        mistakes.at(".parallelism", "must be at least 1");
-        return None;
+    // All of it is read, so that all that is wrong is told.
+    let parallelism = if fields.get("parallelism").is_none() { Some(16) } else { fields.int("parallelism", mistakes) };
+    if parallelism.is_some_and(|count| count < 1) {
+        mistakes.at(&fields.path_of("parallelism"), "must be at least 1");
     }
-    let structure = decode_structure(fields, mistakes)?.unwrap_or_default();
+    let structure = decode_structure(fields, mistakes);
+    let query = fields.required_here("query", mistakes).and_then(|_| fields.text("query", mistakes));
+    let parameter = fields.text("parameter", mistakes).unwrap_or_else(|| "that".to_owned());
+    let and_then = match fields.get("andThen") {
+        Some(next) => decode_output(next, ".andThen", depth + 1, mistakes).map(|next| Some(Box::new(next))),
+        None => Some(None),
+    };
     Some(CypherOutput {
-        query: fields.required_text("query", mistakes)?,
-        parameter: fields.text("parameter", mistakes).unwrap_or_else(|| "that".to_owned()),
-        parallelism,
-        and_then: match fields.get("andThen") {
-            Some(next) => Some(Box::new(decode_output(next, ".andThen", depth + 1, mistakes)?)),
-            None => None,
-        },
         allow_all_node_scan: fields.boolean("allowAllNodeScan", mistakes).unwrap_or(false),
         should_retry: fields.boolean("shouldRetry", mistakes).unwrap_or(true),
-        structure,
+        parameter,
+        query: query?,
+        parallelism: parallelism.filter(|count| *count >= 1)?,
+        and_then: and_then?,
+        structure: structure?.unwrap_or_default(),
     })
 }
 
@@ -543,6 +549,22 @@ mod tests {
             ),
         ] {
             assert_eq!(decode_text(&body).err().expect("should have been refused"), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_replacement_is_told() {
+        let body = json!({"pattern": {"type": "Cypher", "mode": "Nope"}, "outputs": {}, "includeCancellations": "maybe"});
+        let told = StandingSettings::decode_replacement(&body).expect_err("should have been refused");
+        assert_eq!(told.len(), 4, "{told:?}");
+        for (told, word) in told.iter().zip([".query: ", ".mode: ", ".outputs: ", ".includeCancellations: "]) {
+            assert!(told.contains(word), "{told}");
+        }
+        let query = json!({"type": "CypherQuery", "parallelism": 0, "andThen": {"type": "Nope"}, "shouldRetry": 1});
+        let told = Output::decode(&query).err().expect("should have been refused");
+        assert_eq!(told.len(), 4, "{told:?}");
+        for (told, word) in told.iter().zip([".parallelism: ", ".query: ", "'Nope'", ".shouldRetry: "]) {
+            assert!(told.contains(word), "{told}");
         }
     }
 

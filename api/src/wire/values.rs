@@ -1,26 +1,29 @@
 //! Bodies that hold values of queries: the parameters of one, the properties of a node.
 //!
-//! In JSON they are read as records are, from the text itself: a tree of it has floats in place of `9007199254740993.0`, and
-//! neither `1e400` nor half a surrogate pair. YAML is a tree before anybody sees it.
+//! They are read as records are, from the text itself: a tree of it has floats in place of `9007199254740993.0`, and neither
+//! `1e400` nor half a surrogate pair.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Map as JsonMap, Value as Json};
+use weir_model::Value;
 use weir_model::json::parse;
-use weir_model::{Text, Value};
 
 use super::decode::{Finite, json, unmarked, yaml};
-
-/// What floats begin at that are beyond 64 bits.
-const TOO_LARGE: f64 = -(i64::MIN as f64);
+use super::yaml_values;
 
 /// A body that is a value as a whole.
 pub fn value(body: &[u8], is_yaml: bool) -> Result<Value, Vec<String>> {
     match parse(&unmarked(body)) {
         Ok(value) => Ok(value),
-        // What is wrong is told as of any other body, and YAML is more than JSON.
-        Err(_) => tree(body, is_yaml).map(|tree| to_value(&tree)),
+        // YAML is more than JSON.
+        Err(_) if is_yaml => {
+            yaml(body)?;
+            in_yaml(body)
+        }
+        // What is wrong is told as of any other body.
+        Err(error) => Err(json(body).err().unwrap_or_else(|| vec![format!("ParsingFailure: {error}")])),
     }
 }
 
@@ -30,9 +33,18 @@ pub fn body_with(body: &[u8], is_yaml: bool, field: &str) -> Result<(Json, Value
     if let Some(read) = apart(&unmarked(body), field) {
         return read;
     }
-    let tree = tree(body, is_yaml)?;
-    let values = tree.get(field).filter(|values| values.is_object()).map_or(Value::Null, to_value);
-    Ok((tree, values))
+    let tree = if is_yaml { yaml(body)? } else { json(body)? };
+    if !tree.get(field).is_some_and(Json::is_object) {
+        return Ok((tree, Value::Null));
+    }
+    let whole = in_yaml(body)?;
+    let values = if let Value::Map(fields) = &whole { fields.get(field).cloned() } else { None };
+    Ok((tree, values.unwrap_or(Value::Null)))
+}
+
+/// Values of a text that `yaml` has taken.
+fn in_yaml(body: &[u8]) -> Result<Value, Vec<String>> {
+    yaml_values::read(&unmarked(body)).map_err(|error| vec![format!("ParsingFailure: {error}")])
 }
 
 /// None where it is no object of JSON, or one that cannot be read.
@@ -52,26 +64,6 @@ fn apart(body: &[u8], field: &str) -> Option<Result<(Json, Value), Vec<String>>>
         tree.insert(name, read);
     }
     Some(Ok((Json::Object(tree), values)))
-}
-
-fn tree(body: &[u8], is_yaml: bool) -> Result<Json, Vec<String>> {
-    if is_yaml { yaml(body) } else { json(body) }
-}
-
-/// Whole numbers of 64 bits are integers however they are written, others floats.
-fn to_value(json: &Json) -> Value {
-    match json {
-        Json::Null => Value::Null,
-        Json::Bool(flag) => Value::Boolean(*flag),
-        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(n), _) => Value::Integer(n),
-            (None, Some(x)) if x.fract() == 0.0 && (-TOO_LARGE..TOO_LARGE).contains(&x) => Value::Integer(x as i64),
-            (None, x) => Value::Float(x.unwrap_or(f64::NAN)),
-        },
-        Json::String(text) => Value::text(text),
-        Json::Array(items) => Value::list(items.iter().map(to_value).collect()),
-        Json::Object(map) => Value::map(map.iter().map(|(key, value)| (Text::new(key), to_value(value)))),
-    }
 }
 
 #[cfg(test)]
@@ -110,6 +102,14 @@ mod tests {
             }
         }
         assert_eq!(read("p:\n  x: 1.0\n", true), "Integer(1)");
+        assert_eq!(read("p:\n  x: 9007199254740993.0\n", true), "Integer(9007199254740993)");
+        assert_eq!(read("p:\n  x: 99999999999999999999\n", true), "Float(1e20)");
+        assert_eq!(read("p:\n  x: [1e400, '1e400']\n", true), "List([Float(inf), Text(\"1e400\")])");
+        assert_eq!(read("other: &o {x: 9007199254740993.0}\np: {<<: *o}\n", true), "Integer(9007199254740993)");
+        assert_eq!(read("other: {p: &o {x: -1e400}}\n<<: {p: *o}\n", true), "Float(-inf)");
+        assert_eq!(value(b"- -1e400", true), Ok(Value::list(vec![Value::Float(f64::NEG_INFINITY)])));
+        let wrong = value(b"- .inf", true).expect_err("no number of JSON").join("\n");
+        assert!(wrong.starts_with("ParsingFailure: .[0]: .inf is no number that JSON has; "), "{wrong}");
         assert_eq!(read("p: {x: 9223372036854774784.0}", true), "Integer(9223372036854774784)");
         assert_eq!(read("p: {x: 9223372036854775808.0}", true), "Float(9.223372036854776e18)");
         assert_eq!(value(b"[a]", true), Ok(Value::list(vec![Value::text("a")])));

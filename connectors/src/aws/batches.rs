@@ -91,7 +91,6 @@ async fn send(
     (at_once, stops_at_refused): (usize, bool),
     request: impl AsyncFn(Range<usize>) -> Sent,
 ) -> Written {
-    let halts = |written: &Written| !written.left.is_empty() || stops_at_refused && !written.refused.is_empty();
     let (mut written, mut failed_at) = (Written::default(), None);
     for ranges in cut(results, bounds).chunks(at_once.max(1)) {
         let outcomes = join_all(ranges.iter().map(|range| request(range.clone()))).await;
@@ -109,9 +108,8 @@ async fn send(
             }
             // One of them is at fault, and the service does not say which.
             for index in range {
-                if halts(&written) {
-                    written.left.push(index);
-                    written.untried.push(index);
+                if written.holds_up(stops_at_refused) {
+                    written.leave_untried(index..index + 1);
                     continue;
                 }
                 match request(index..index + 1).await {
@@ -120,14 +118,13 @@ async fn send(
                 }
             }
         }
-        if halts(&written) {
+        if written.holds_up(stops_at_refused) {
             failed_at = ranges.last().map(|range| range.end);
             break;
         }
     }
     if let Some(end) = failed_at {
-        written.left.extend(end..results.len());
-        written.untried.extend(end..results.len());
+        written.leave_untried(end..results.len());
     }
     written.left.sort_unstable();
     written.untried.sort_unstable();

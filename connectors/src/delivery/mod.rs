@@ -466,17 +466,18 @@ impl Worker {
             self.shared.counters.asking(Some(Instant::now()));
             let answer = self.destination.write(&results, upper);
             self.shared.counters.asking(None);
-            let reason = match answer {
+            let (reason, pause_min) = match answer {
                 Ok(written) => {
+                    let pause_min = written.pause_min;
                     let Some(reason) = self.sort_out(written, &mut results, &mut tries)? else { return Ok(false) };
-                    reason
+                    (reason, pause_min)
                 }
                 Err(error) if error.retryable() => {
                     // Where nobody was asked: what this machine lacks does not speak against the other side.
                     if !matches!(error, ConnectorError::Secret { .. }) {
                         tries.iter_mut().for_each(|tries| *tries += 1);
                     }
-                    error.to_string()
+                    (error.to_string(), Duration::ZERO)
                 }
                 Err(error) => return Err(error),
             };
@@ -498,7 +499,7 @@ impl Worker {
             }
             tracing::warn!("output {}: {reason}; {} results are tried again", self.shared.output, results.len());
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
-            if !self.wait(jittered(backoff), told) {
+            if !self.wait(jittered(backoff).max(pause_min), told) {
                 return Ok(false);
             }
             backoff = (backoff * 2).min(policy.backoff_max);

@@ -371,8 +371,8 @@ impl Bulk {
                 Ok(Asked::TooMuch(problem)) => vec![Fate::Refused(problem)],
                 Ok(Asked::Failed(error)) | Err(error) if error.retryable() && first > 0 => {
                     written.left_reason.get_or_insert(error.to_string());
-                    written.left.extend(first..results.len());
-                    written.untried.extend(end..results.len());
+                    written.left.extend(first..end);
+                    written.leave_untried(end..results.len());
                     break;
                 }
                 Ok(Asked::Failed(error)) | Err(error) => return Err(error),
@@ -390,9 +390,8 @@ impl Bulk {
             }
             first = end;
             // What comes later must not overtake what is tried again.
-            if !written.left.is_empty() || self.stops_at_refused && !written.refused.is_empty() {
-                written.left.extend(first..results.len());
-                written.untried.extend(first..results.len());
+            if written.holds_up(self.stops_at_refused) {
+                written.leave_untried(first..results.len());
                 break;
             }
         }
@@ -455,10 +454,15 @@ impl Destination for Bulk {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+
     use weir_model::{NodeId, Tick};
 
     use super::*;
-    use crate::conformance::{output, runtime};
+    use crate::conformance::{bodies, output, runtime};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
 
     fn definition(more: Json) -> Result<WriteToElasticsearch, ConnectorError> {
         let mut given = json!({"urls": ["http://a:9200/below/", "http://b"], "index": "r-{yyyy}.{MM}.{dd}-{HH}"});
@@ -553,6 +557,58 @@ mod tests {
         ] {
             assert_eq!(fates(&odd, 1), None, "{odd}");
         }
+    }
+
+    /// A server that answers each document of each request, takes those that can be parsed, and keeps them.
+    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) {
+        let mut reader = BufReader::new(connection.try_clone().unwrap());
+        loop {
+            let (mut head, mut line) = (String::new(), String::new());
+            while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
+                head.push_str(&line.to_lowercase());
+                line.clear();
+            }
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let Some(length) = length else { return };
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let body = String::from_utf8(body).unwrap();
+            let items: Vec<Json> = body
+                .lines()
+                .skip(1)
+                .step_by(2)
+                .map(|document| match serde_json::from_str::<Json>(document) {
+                    Ok(_) => {
+                        taken.lock().unwrap().push(document.to_owned());
+                        json!({"index": {"status": 201}})
+                    }
+                    Err(_) => json!({"index": {"status": 400, "error": {"type": "document_parsing_exception"}}}),
+                })
+                .collect();
+            let answer = json!({"items": items}).to_string();
+            write!(connection, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_document_that_is_refused_but_what_is_in_its_request() {
+        let (address, taken) = other_side(serve);
+        let runtime = runtime();
+        let config = |batch_documents_max: u32| {
+            let definition = json!({"type": "WriteToElasticsearch", "urls": [format!("http://{address}")], "index": "results",
+                "batchDocumentsMax": batch_documents_max});
+            crate::parse_destination_v1(&definition).unwrap()
+        };
+        let results = bodies(&["1", "2", "no", "3", "4"]);
+        let open = || config(1).open(&output(&runtime), None).unwrap();
+        nothing_overtakes_what_is_refused(open, &results, 2, || taken.lock().unwrap().clone());
+        // In requests of two it goes with the next one.
+        taken.lock().unwrap().clear();
+        let mut destination = config(2).open(&output(&runtime), None).unwrap();
+        destination.stops_at_refused();
+        let written = destination.write(&results, 1).unwrap();
+        assert_eq!((written.refused[0].0, written.left, written.untried), (2, vec![4], vec![4]));
+        assert_eq!(*taken.lock().unwrap(), ["1", "2", "3"]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! An HTTP server that takes one result a request.
 //!
 //! At least once, as far as the tries reach: an answer that is lost on the way makes the request come again. What the
-//! server refuses (4xx but 408 and 429) is not tried again; what it cannot take now is, a few times with growing pauses,
-//! and then given up and counted: a broken hook must not hold the graph for ever. With a parallelism of 1 results arrive
-//! in order. An output that ends makes no further request, and waits for no answer.
+//! server refuses (4xx but 408 and 429) is not tried again; what it cannot take now is, a few times with growing pauses
+//! (longer ones where the server asks for them), and then given up and counted: a broken hook must not hold the graph for
+//! ever. With a parallelism of 1 results arrive in order. An output that ends makes no further request, and waits for no
+//! answer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -107,14 +108,14 @@ struct Poster {
 pub(super) enum Outcome {
     Taken,
     Refused(String),
-    /// May work later.
-    Failed(String),
+    /// May work later, so much later at least.
+    Failed(String, Duration),
     /// Not sent: one before it failed or is refused, and it must not overtake that; or the output ends.
     Held,
 }
 
 fn is_to_come_again(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_))
+    matches!(outcome, Outcome::Refused(_) | Outcome::Failed(..))
 }
 
 pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: Vec<u8>) -> Outcome {
@@ -128,11 +129,14 @@ pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: 
         Ok(answer) => {
             let status = answer.status();
             let problem = format!("POST {} was answered with {status}", http::shown(url));
-            if http::may_pass(status) { Outcome::Failed(problem) } else { Outcome::Refused(problem) }
+            match http::may_pass(status) {
+                true => Outcome::Failed(problem, http::retry_after(answer.headers())),
+                false => Outcome::Refused(problem),
+            }
         }
         Err(error) => {
             let problem = format!("POST {}: {}", http::shown(url), http::chain(&error.without_url()));
-            Outcome::Failed(problem)
+            Outcome::Failed(problem, Duration::ZERO)
         }
     }
 }
@@ -162,7 +166,7 @@ impl Destination for Poster {
             let mut outcomes = Vec::with_capacity(results.len());
             for result in first {
                 let outcome = one(result).await;
-                let stop = matches!(outcome, Outcome::Failed(_) | Outcome::Held) || halted.get();
+                let stop = matches!(outcome, Outcome::Failed(..) | Outcome::Held) || halted.get();
                 outcomes.push(outcome);
                 if stop {
                     outcomes.resize_with(results.len(), || Outcome::Held);
@@ -178,14 +182,12 @@ impl Destination for Poster {
             match outcome {
                 Outcome::Taken => {}
                 Outcome::Refused(problem) => written.refused.push((index, problem)),
-                Outcome::Failed(problem) => {
+                Outcome::Failed(problem, pause_min) => {
                     written.left.push(index);
+                    written.pause_min = written.pause_min.max(pause_min);
                     written.left_reason.get_or_insert(problem);
                 }
-                Outcome::Held => {
-                    written.left.push(index);
-                    written.untried.push(index);
-                }
+                Outcome::Held => written.leave_untried(index..index + 1),
             }
         }
         Ok(written)
@@ -200,7 +202,7 @@ impl Destination for Poster {
     }
 
     fn retry(&self) -> RetryPolicy {
-        // About three seconds for each result, then it is given up.
+        // About three seconds for each result where the server does not ask for longer pauses, then it is given up.
         RetryPolicy { tries_max: Some(6), backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(2) }
     }
 }

@@ -21,14 +21,20 @@ struct Server {
     statuses: Arc<Mutex<Vec<u16>>>,
     /// What is refused whatever the statuses are, each as often as it is here.
     refused: Arc<Mutex<Vec<&'static str>>>,
+    /// Headers of each answer.
+    more: &'static str,
     port: u16,
 }
 
 impl Server {
     fn start(statuses: &[u16]) -> Server {
+        Server::start_saying(statuses, "")
+    }
+
+    fn start_saying(statuses: &[u16], more: &'static str) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = Server { statuses: Arc::new(Mutex::new(statuses.to_vec())), port, ..Server::default() };
+        let server = Server { statuses: Arc::new(Mutex::new(statuses.to_vec())), more, port, ..Server::default() };
         let serving = server.clone();
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
@@ -71,7 +77,8 @@ impl Server {
             if status == 0 {
                 return;
             }
-            if write!(writer, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\nLocation: /elsewhere\r\n\r\n").is_err() {
+            let more = self.more;
+            if write!(writer, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\nLocation: /elsewhere\r\n{more}\r\n").is_err() {
                 return;
             }
         }
@@ -141,6 +148,15 @@ fn what_the_server_cannot_take_now_comes_again_in_order() {
     bodies.dedup();
     assert_eq!(bodies, ["0", "1", "2"]);
     assert_eq!(server.bodies().len(), 6);
+}
+
+#[test]
+fn a_server_is_left_alone_for_as_long_as_it_asks_for() {
+    let server = Server::start_saying(&[429, 503, 200], "Retry-After: 1\r\n");
+    let begun = Instant::now();
+    assert_eq!(server.deliver(json!({}), 1), (1, 0));
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(server.bodies(), ["0", "0", "0"]);
 }
 
 #[test]

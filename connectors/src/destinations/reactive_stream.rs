@@ -71,6 +71,12 @@ impl DestinationConfig for ReactiveStream {
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        Ok(Box::new(self.serve(context)?))
+    }
+}
+
+impl ReactiveStream {
+    fn serve(&self, context: &DestinationContext) -> Result<Server, ConnectorError> {
         let place = format!("{}:{}", self.address, self.port);
         let listener = self.listen(&place)?;
         let _within = context.runtime.enter();
@@ -81,11 +87,10 @@ impl DestinationConfig for ReactiveStream {
         let runtime = context.runtime.clone();
         let end: &[u8] = if self.format == OutputFormat::Json { b"\n" } else { b"" };
         let accepting = accepting.abort_handle();
-        Ok(Box::new(Server { place, end, runtime, clients, writers, accepting, stops_at_refused: false }))
+        let record_bytes_max = u32::MAX as usize;
+        Ok(Server { place, end, runtime, clients, writers, accepting, record_bytes_max, stops_at_refused: false })
     }
-}
 
-impl ReactiveStream {
     /// A port that is just being let go, by an output that is deleted and made anew, is waited for.
     fn listen(&self, place: &str) -> Result<StdListener, ConnectorError> {
         let found = (self.address.as_str(), self.port).to_socket_addrs();
@@ -119,6 +124,8 @@ struct Server {
     clients: Clients,
     writers: Arc<Mutex<JoinSet<()>>>,
     accepting: AbortHandle,
+    /// No record is longer: more cannot be said before it.
+    record_bytes_max: usize,
     /// Nothing is sent behind what is refused.
     stops_at_refused: bool,
 }
@@ -185,11 +192,16 @@ impl Destination for Server {
             if clients.is_empty() {
                 break;
             }
-            let Some(frame) = framed(&[&result.body, self.end]) else {
-                written.refused.push((index, format!("{}: the result is too long", self.place)));
-                if self.stops_at_refused {
-                    written.left = (index + 1..results.len()).collect();
-                    written.untried = written.left.clone();
+            let length = result.body.len() + self.end.len();
+            let fits = length <= self.record_bytes_max;
+            let Some(frame) = fits.then(|| framed(&[&result.body, self.end])).flatten() else {
+                let problem = format!(
+                    "{}: the result has {length} bytes, and a record of a reactive stream {} at most",
+                    self.place, self.record_bytes_max
+                );
+                written.refused.push((index, problem));
+                if written.holds_up(self.stops_at_refused) {
+                    written.leave_untried(index + 1..results.len());
                     break;
                 }
                 continue;
@@ -276,6 +288,17 @@ mod tests {
         client
     }
 
+    /// What has come up to the end, but for what `connect` sent.
+    fn rest(client: &mut StdStream) -> Vec<u8> {
+        let mut all = Vec::new();
+        client.read_to_end(&mut all).unwrap();
+        let probe = [0, 0, 0, 5, b'n', b'u', b'l', b'l', b'\n'];
+        while let Some(at) = all.windows(9).position(|window| window == probe) {
+            all.drain(at..at + 9);
+        }
+        all
+    }
+
     #[test]
     fn every_client_gets_what_comes_while_it_is_there() {
         let (runtime, port) = (runtime(), free_port());
@@ -289,17 +312,38 @@ mod tests {
             crate::parse_destination_v1(&json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port})).unwrap();
         assert!(again.open(&output(&runtime), None).err().unwrap().to_string().contains("cannot listen"));
         destination.close().unwrap();
-        let rest = |client: &mut StdStream| {
-            let mut all = Vec::new();
-            client.read_to_end(&mut all).unwrap();
-            let probe = [0, 0, 0, 5, b'n', b'u', b'l', b'l', b'\n'];
-            while let Some(at) = all.windows(9).position(|window| window == probe) {
-                all.drain(at..at + 9);
-            }
-            all
-        };
         assert_eq!(rest(&mut first), [0, 0, 0, 2, b'1', b'\n', 0, 0, 0, 2, b'2', b'\n', 0, 0, 0, 2, b'3', b'\n']);
         assert_eq!(rest(&mut second), [0, 0, 0, 2, b'2', b'\n', 0, 0, 0, 2, b'3', b'\n']);
+    }
+
+    #[test]
+    fn nothing_overtakes_a_result_that_is_too_long_where_that_comes_again() {
+        let runtime = runtime();
+        let results = bodies(&["1", "2", "far too long", "3", "4"]);
+        let refused = |written: &Written| written.refused.iter().map(|(index, _)| *index).collect::<Vec<_>>();
+        for stops in [true, false] {
+            let port = free_port();
+            let definition = json!({"address": "127.0.0.1", "port": port});
+            let mut server = config::from_json::<ReactiveStream>(&definition).unwrap().serve(&output(&runtime)).unwrap();
+            // One that is longer than its length can say would take 4 GiB.
+            server.record_bytes_max = 9;
+            if stops {
+                server.stops_at_refused();
+            }
+            let mut client = connect(port, &mut server);
+            let written = server.write(&results, 1).unwrap();
+            let left = if stops { vec![3, 4] } else { vec![] };
+            assert_eq!((refused(&written), &written.left, &written.untried), (vec![2], &left, &left));
+            if stops {
+                // As often as it comes again.
+                let written = server.write(&results[2..], 1).unwrap();
+                assert_eq!((refused(&written), written.left, written.untried), (vec![0], vec![1, 2], vec![1, 2]));
+            }
+            server.close().unwrap();
+            let expected: &[&[u8]] = if stops { &[b"1", b"2"] } else { &[b"1", b"2", b"3", b"4"] };
+            let expected: Vec<u8> = expected.iter().flat_map(|body| framed(&[*body, b"\n"]).unwrap()).collect();
+            assert_eq!(rest(&mut client), expected);
+        }
     }
 
     #[test]

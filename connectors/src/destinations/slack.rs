@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
-use weir_model::Position;
+use weir_model::{NodeId, Position};
 
 use super::http_endpoint::{Outcome, post};
 use crate::config::{self, Secret};
@@ -75,6 +75,7 @@ impl DestinationConfig for PostToSlack {
             interval: Duration::from_secs(self.interval_seconds.max(1) as u64),
             posted: None,
             news: News::default(),
+            tells_ids: context.generation == Generation::V1,
         }))
     }
 }
@@ -87,6 +88,8 @@ struct Channel {
     interval: Duration,
     posted: Option<Instant>,
     news: News,
+    /// What v2 shows of a result has its id.
+    tells_ids: bool,
 }
 
 /// What has arrived since the last message.
@@ -94,8 +97,20 @@ struct Channel {
 struct News {
     results: usize,
     cancellations: usize,
-    newest_result: Vec<u8>,
-    newest_cancellation: Vec<u8>,
+    newest_result: Newest,
+    newest_cancellation: Newest,
+}
+
+#[derive(Debug, Default)]
+struct Newest {
+    body: Vec<u8>,
+    id: Option<NodeId>,
+}
+
+impl Newest {
+    fn blocks(&self, tells_ids: bool) -> impl Iterator<Item = Json> {
+        [Some(data(&self.body)), self.id.filter(|_| tells_ids).map(result_id)].into_iter().flatten()
+    }
 }
 
 impl News {
@@ -105,10 +120,11 @@ impl News {
             false => (&mut self.cancellations, &mut self.newest_cancellation),
         };
         *count += 1;
-        newest.clone_from(&result.body);
+        newest.body.clone_from(&result.body);
+        newest.id = result.id;
     }
 
-    fn message(&self) -> Option<Json> {
+    fn message(&self, tells_ids: bool) -> Option<Json> {
         let text = match (self.results, self.cancellations) {
             (0, 0) => return None,
             (1, 0) => "New Standing Query Result",
@@ -118,16 +134,18 @@ impl News {
         let mut blocks = Vec::new();
         match self.results {
             0 => {}
-            1 => blocks.extend([header("New Standing Query Result"), data(&self.newest_result)]),
-            n => blocks.extend([
-                header("New Standing Query Results"),
-                section(format!("Latest result of {}:", n - 1)),
-                data(&self.newest_result),
-            ]),
+            1 => blocks.push(header("New Standing Query Result")),
+            n => blocks.extend([header("New Standing Query Results"), section(format!("Latest result of {}:", n - 1))]),
+        }
+        if self.results > 0 {
+            blocks.extend(self.newest_result.blocks(tells_ids));
         }
         match self.cancellations {
             0 => {}
-            1 => blocks.extend([header("Standing Query Result Cancelled"), data(&self.newest_cancellation)]),
+            1 => {
+                blocks.push(header("Standing Query Result Cancelled"));
+                blocks.extend(self.newest_cancellation.blocks(tells_ids));
+            }
             n => blocks.push(header(&format!("Standing Query Results Cancelled: {n}"))),
         }
         Some(json!({"text": text, "blocks": blocks}))
@@ -145,6 +163,10 @@ fn section(text: String) -> Json {
 fn data(body: &[u8]) -> Json {
     let pretty = serde_json::from_slice::<Json>(body).and_then(|data| serde_json::to_string_pretty(&data));
     section(format!("```{}```", pretty.unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned())))
+}
+
+fn result_id(id: NodeId) -> Json {
+    json!({"type": "context", "elements": [{"type": "mrkdwn", "text": format!("*Result ID:* {id}")}]})
 }
 
 impl Channel {
@@ -165,7 +187,7 @@ impl Channel {
     }
 
     fn post(&mut self) -> Result<(), String> {
-        let Some(message) = self.news.message() else { return Ok(()) };
+        let Some(message) = self.news.message(self.tells_ids) else { return Ok(()) };
         self.posted = Some(Instant::now());
         let url = self.url().map_err(|error| format!("what is new waits, since the address of Slack cannot be had: {error}"))?;
         self.news = News::default();
@@ -173,7 +195,7 @@ impl Channel {
         match self.runtime.block_on(post(&self.client, &url, &headers, message.to_string().into_bytes())) {
             Outcome::Taken | Outcome::Held => Ok(()),
             // The address itself is the secret; it is not shown.
-            Outcome::Refused(problem) | Outcome::Failed(problem) => {
+            Outcome::Refused(problem) | Outcome::Failed(problem, _) => {
                 Err(format!("a message to Slack is dropped: {}", problem.replace(url.path(), "/…")))
             }
         }
@@ -209,17 +231,22 @@ impl Destination for Channel {
 mod tests {
     use super::*;
 
-    fn message(results: &[(bool, &str)]) -> Json {
+    fn news(results: &[(bool, &str)]) -> News {
         let mut news = News::default();
-        for (positive, body) in results {
-            news.add(&Outgoing { body: body.as_bytes().to_vec(), positive: *positive, mark: 0, id: None });
+        for ((positive, body), low) in results.iter().zip(1..) {
+            let id = Some(NodeId::new(0, low));
+            news.add(&Outgoing { body: body.as_bytes().to_vec(), positive: *positive, mark: 0, id });
         }
-        news.message().unwrap()
+        news
+    }
+
+    fn message(results: &[(bool, &str)]) -> Json {
+        news(results).message(false).unwrap()
     }
 
     #[test]
     fn messages_say_what_is_new() {
-        assert!(News::default().message().is_none());
+        assert!(News::default().message(true).is_none());
         let one = message(&[(true, r#"{"a":1}"#)]);
         assert_eq!(one["text"], "New Standing Query Result");
         assert_eq!(one["blocks"][1]["text"]["text"], "```{\n  \"a\": 1\n}```");
@@ -234,5 +261,25 @@ mod tests {
             "Standing Query Results Cancelled: 2",
         ];
         assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn outputs_of_v1_tell_the_id_of_what_they_show() {
+        let shown = |results: &[(bool, &str)]| {
+            let message = news(results).message(true).unwrap();
+            let kinds = |block: &Json| block["type"].as_str().unwrap().to_owned();
+            let kinds: Vec<String> = message["blocks"].as_array().unwrap().iter().map(kinds).collect();
+            (kinds.join(" "), message)
+        };
+        let id = |low: u64| {
+            let text = format!("*Result ID:* 00000000-0000-0000-0000-{low:012}");
+            json!({"type": "context", "elements": [{"type": "mrkdwn", "text": text}]})
+        };
+        for positive in [true, false] {
+            let (kinds, message) = shown(&[(positive, "{}")]);
+            assert_eq!((kinds.as_str(), &message["blocks"][2]), ("header section context", &id(1)));
+        }
+        let (kinds, message) = shown(&[(true, "{}"), (false, "{}"), (true, "{}"), (false, "{}")]);
+        assert_eq!((kinds.as_str(), &message["blocks"][3]), ("header section section context header", &id(3)));
     }
 }

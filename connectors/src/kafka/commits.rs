@@ -160,7 +160,7 @@ impl Commits {
             Policy::Client => {
                 let news = self.news(reads);
                 // Refused while the partition is being taken away: then it is not ours to commit.
-                if !news.is_empty() && consumer.store_offsets(&Offsets::list(news)).is_ok() {
+                if !news.is_empty() && consumer.store_offsets(&self.durable.signed_list(news)).is_ok() {
                     self.sent = self.durable.clone();
                 }
                 return;
@@ -179,7 +179,7 @@ impl Commits {
         if count == 0 || (count < explicit.max_batch && !due) {
             return;
         }
-        let list = Offsets::list(news);
+        let list = self.durable.signed_list(news);
         if explicit.wait_for_commit_confirmation {
             if self.waiter.is_none() {
                 self.waiter = Waiter::start(consumer.clone()).ok();
@@ -224,6 +224,6 @@ impl Commits {
         }
         // What is on its way is committed once more: its answer may be the one that fails.
         let all: Vec<_> = self.durable.iter().filter(|(topic, partition, _)| reads(topic, *partition)).collect();
-        (!all.is_empty()).then(|| Offsets::list(all))
+        (!all.is_empty()).then(|| self.durable.signed_list(all))
     }
 }

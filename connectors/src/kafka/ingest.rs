@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for OffsetCommitting {
             "ExplicitCommit" => config::from_json(&given).map(OffsetCommitting::ExplicitCommit),
             other => Err(config::unknown_kind(other)),
         });
-        committing.map_err(config::nested)
+        committing.map_err(config::inside)
     }
 }
 
@@ -240,6 +240,9 @@ impl KafkaIngest {
             ("reconnect.backoff.max.ms", "2000"),
             ("socket.keepalive.enable", "true"),
         ];
+        // There the brokers say how long, and the client takes no word of it.
+        let brokers_say = self.kafka_properties.get("group.protocol").is_some_and(|name| name.eq_ignore_ascii_case("consumer"));
+        let usual: Vec<_> = usual.into_iter().filter(|(name, _)| !brokers_say || *name != "session.timeout.ms").collect();
         let ends = if self.ending_offset.is_some() { "true" } else { "false" };
         let needed = [
             ("group.id", group.as_str()),
@@ -278,7 +281,10 @@ impl SourceConfig for KafkaIngest {
         }
         // What is kept elsewhere is looked up when it is needed.
         match self.client(&context.stream) {
-            Ok(settings) => check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?,
+            Ok(settings) => {
+                check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
+                settings.try_out()?;
+            }
             Err(ConnectorError::Secret { .. }) => {}
             Err(error) => return Err(error),
         }

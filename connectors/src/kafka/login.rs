@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for SaslLogin {
             "OAuthBearerLogin" => config::from_json(&given).map(SaslLogin::OAuthBearerLogin),
             other => Err(config::unknown_kind(other)),
         });
-        login.map_err(config::nested)
+        login.map_err(config::inside)
     }
 }
 

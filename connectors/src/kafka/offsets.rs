@@ -2,6 +2,7 @@
 //! name they are. What a definition that is read again starts at, and what is committed to the broker when it is durable.
 
 use std::collections::BTreeMap;
+use std::slice;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -11,10 +12,18 @@ use weir_model::Position;
 use super::failed;
 use super::topics::TopicId;
 use crate::error::ConnectorError;
+use crate::names;
 
 /// In a position the halves of a topic's id stand as offsets of partitions that there are not. So positions of before are read,
 /// and an older weir reads these.
 const ID_PARTITIONS: [i32; 2] = [-1, -2];
+
+/// Under this name, which no topic has, stands whose position it is, as the id of a topic does: an older weir reads that, too, and
+/// keeps it.
+const READER: &str = "";
+
+/// What stands with an offset that a weir has committed; behind it, which stream that was.
+const SIGN: &str = "weir ";
 
 /// By topic, by partition.
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -39,6 +48,25 @@ impl Offsets {
 
     pub fn set_id(&mut self, topic: &str, id: TopicId) {
         self.0.entry(topic.to_owned()).or_default().id = Some(id);
+    }
+
+    /// Whether it says whose it is.
+    pub fn is_named(&self) -> bool {
+        self.id(READER).is_some()
+    }
+
+    /// From now on it is that of this stream, whatever is done to its definition and wherever its store is taken.
+    pub fn name(&mut self) {
+        self.set_id(READER, TopicId(names::random() as i64, names::random() as i64));
+    }
+
+    fn sign(&self) -> Option<String> {
+        self.id(READER).map(|TopicId(high, low)| format!("{SIGN}{high:016x}{low:016x}"))
+    }
+
+    /// Whether what stands with a committed offset says that another weir, or another stream of this one, has committed it.
+    pub fn is_of_another(&self, note: &[u8]) -> bool {
+        note.starts_with(SIGN.as_bytes()) && self.sign().is_some_and(|sign| sign.as_bytes() != note)
     }
 
     /// The topic is another one than that of which something is known.
@@ -85,10 +113,27 @@ impl Offsets {
         list
     }
 
+    /// As it is committed: with whose offsets these are.
+    pub fn signed_list<'a>(&self, offsets: impl IntoIterator<Item = (&'a str, i32, i64)>) -> TopicPartitionList {
+        let mut list = TopicPartitionList::new();
+        let sign = self.sign();
+        for (topic, partition, offset) in offsets {
+            let mut element = list.add_partition(topic, partition);
+            // As above.
+            let _ = element.set_offset(Offset::Offset(offset));
+            if let Some(sign) = &sign {
+                element.set_metadata(sign);
+            }
+        }
+        list
+    }
+
     pub fn write(&self, position: &mut Position) {
         let out = &mut position.0;
         out.clear();
-        for (topic, Topic { id, partitions }) in &self.0 {
+        // Who has read nothing has committed nothing, and needs no name.
+        let reads = self.0.len() > 1 || !self.is_named();
+        for (topic, Topic { id, partitions }) in self.0.iter().filter(|_| reads) {
             let id: Vec<(i32, i64)> =
                 id.iter().flat_map(|TopicId(high, low)| ID_PARTITIONS.into_iter().zip([*high, *low])).collect();
             out.extend_from_slice(&(topic.len() as u16).to_le_bytes());
@@ -132,22 +177,43 @@ impl Offsets {
     }
 }
 
-/// What a broker knows a group to have committed, of these partitions.
+/// What a broker knows a group to have committed, of these partitions; where it counts, by topic, partition, and what stands with
+/// the offset.
 pub fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     partitions: &TopicPartitionList,
     place: &str,
     patience: Duration,
+    counts: impl Fn(&str, i32, &[u8]) -> bool,
 ) -> Result<Offsets, ConnectorError> {
     let told = consumer.committed_offsets(partitions.clone(), patience);
     let told = told.map_err(|error| failed(place, format!("cannot ask for committed offsets: {error}"), true))?;
     let mut offsets = Offsets::default();
-    for element in told.elements() {
-        if let Offset::Offset(offset) = element.offset() {
+    for (element, note) in told.elements().iter().zip(notes(&told)) {
+        if let Offset::Offset(offset) = element.offset()
+            && counts(element.topic(), element.partition(), note)
+        {
             offsets.set(element.topic(), element.partition(), offset);
         }
     }
     Ok(offsets)
+}
+
+/// What stands with each of the offsets.
+#[expect(unsafe_code, reason = "rdkafka takes it for text, and panics where whoever committed it has written something else")]
+fn notes(list: &TopicPartitionList) -> Vec<&[u8]> {
+    // SAFETY: the list lives as long as it is borrowed, and with it what its elements point to, of which they say how long it is.
+    unsafe {
+        let native = &*list.ptr();
+        let note = |index| {
+            let element = &*native.elems.add(index);
+            match element.metadata.is_null() {
+                true => b"".as_slice(),
+                false => slice::from_raw_parts(element.metadata.cast::<u8>().cast_const(), element.metadata_size),
+            }
+        };
+        (0..list.count()).map(note).collect()
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +235,36 @@ mod tests {
             assert!(cut.is_none_or(|cut| cut.iter().count() < 3), "cut at {end}");
         }
         assert!(Offsets::read("k", &Position(vec![255; 20])).is_err());
+    }
+
+    #[test]
+    fn a_position_says_whose_it_is_and_so_does_what_is_committed() {
+        let mut offsets = Offsets::default();
+        let mut position = Position::default();
+        assert!(!offsets.is_named() && !offsets.is_of_another(b"weir 1"));
+        offsets.name();
+        offsets.write(&mut position);
+        assert!(position.0.is_empty(), "nothing was read");
+        offsets.set("t", 0, 7);
+        offsets.write(&mut position);
+        let read = Offsets::read("k", &position).unwrap();
+        assert!(read.is_named() && read == offsets);
+        assert_eq!(read.iter().collect::<Vec<_>>(), [("t", 0, 7)]);
+
+        let list = read.signed_list(read.iter());
+        let elements = list.elements();
+        assert_eq!((elements.len(), elements[0].topic(), elements[0].offset()), (1, "t", Offset::Offset(7)));
+        let notes = notes(&list);
+        assert!(notes[0].starts_with(b"weir ") && notes[0].len() == 5 + 32, "{notes:?}");
+        let mut other = Offsets::default();
+        other.name();
+        assert!(other.is_of_another(notes[0]) && !offsets.is_of_another(notes[0]));
+        // An administrator, another program, and who wrote something of its own.
+        for note in [b"".as_slice(), b"weird", b"\xff"] {
+            assert!(!offsets.is_of_another(note), "{note:?}");
+        }
+        // A list of which nobody says whose it is.
+        assert_eq!(super::notes(&Offsets::list([("t", 0, 1)])), [b"".as_slice()]);
     }
 
     #[test]

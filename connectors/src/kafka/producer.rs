@@ -31,7 +31,7 @@ pub(super) const RECORDS_MAX: usize = 10_000;
 
 /// And so many bytes: four requests. An idempotent producer may have five under way, and while it has, and more to send, it keeps
 /// a core busy with asking itself whether it may.
-const BYTES_MAX: usize = 4_000_000;
+pub(super) const BYTES_MAX: usize = 4_000_000;
 
 /// What the client puts into one request (`batch.size`), unless it is told otherwise.
 const REQUEST_BYTES_MAX: usize = 1_000_000;

@@ -9,11 +9,13 @@ use std::fmt;
 use std::path::Path;
 
 use rdkafka::ClientConfig;
+use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::KafkaError;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::client::Voice;
 use super::login::{SaslLogin, parse_jaas};
 use crate::config::{MASKED, Secret};
 use crate::dial::holds_key;
@@ -66,6 +68,22 @@ pub struct Access<'a> {
 pub struct Settings {
     pub client: ClientConfig,
     pub login: Option<SaslLogin>,
+}
+
+impl Settings {
+    /// Makes a client of them and drops it: much is looked at only then, such as files, and what does not go together. It takes some
+    /// milliseconds.
+    pub fn try_out(&self) -> Result<(), ConnectorError> {
+        let mut config = self.client.clone();
+        // Without these it connects to nothing, and has no group to leave.
+        config.remove("bootstrap.servers").remove("group.id");
+        let made: Result<BaseConsumer<Voice>, KafkaError> = config.create_with_context(Voice::new("Kafka", self.login.clone()));
+        // Others might show the value of a setting.
+        made.map(drop).map_err(|error| match error {
+            KafkaError::ClientCreation(reason) => ConnectorError::config(FIELD, reason),
+            _ => ConnectorError::config(FIELD, "no client can be made with these properties"),
+        })
+    }
 }
 
 /// What librdkafka calls otherwise, or has two names for: of two names, it is chance which is set last.
@@ -228,6 +246,21 @@ impl Access<'_> {
         if let Some(login) = &login {
             log_in(login, &mut client)?;
         }
+        let left_out = self.left_out(login.is_some());
+        if !left_out.is_empty() {
+            tracing::warn!("of the {FIELD} these have no effect, as an option says the same: {}", left_out.join(", "));
+        }
+        let logs_in = client.get("security.protocol").filter(|name| name.starts_with("sasl"));
+        if let Some(protocol) = logs_in
+            && login.is_none()
+            && client.get("sasl.mechanism").is_none()
+        {
+            let protocol = protocol.to_ascii_uppercase();
+            let field = if self.security_protocol.is_some() { "securityProtocol" } else { "kafkaProperties.security.protocol" };
+            let problem =
+                format!("{protocol} needs a login; give saslJaasConfig, or sasl.mechanism and what belongs to it in {FIELD}");
+            return Err(ConnectorError::config(field, problem));
+        }
         for (name, value) in needed {
             client.set(*name, *value);
         }
@@ -235,6 +268,19 @@ impl Access<'_> {
             Ok(_) => Ok(Settings { client, login }),
             Err(error) => Err(refused_setting(error)),
         }
+    }
+
+    /// Properties that say once more what an option of the definition says, or the login.
+    fn left_out(&self, logs_in: bool) -> Vec<&'static str> {
+        let said = [
+            ("ssl.keystore.password", self.ssl_keystore_password.is_some()),
+            ("ssl.key.password", self.ssl_key_password.is_some()),
+            ("sasl.jaas.config", self.sasl.is_some()),
+            ("sasl.username", logs_in),
+            ("sasl.password", logs_in),
+        ];
+        let given = |(name, said): (&'static str, bool)| (said && self.properties.0.contains_key(name)).then_some(name);
+        said.into_iter().filter_map(given).collect()
     }
 
     /// What the type says, or else the name of the file.
@@ -374,17 +420,37 @@ pub fn check_hosts(servers: &str, settings: &Settings, hosts: &HostPolicy) -> Re
     }
 }
 
+/// What may stand before `://`.
+const PROTOCOLS: [&str; 4] = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"];
+
+/// Whether it is the name or the address of a host; one of IPv6 stands in brackets.
+fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => !address.is_empty() && address.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '.')),
+        None => !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c.is_control() || "/\\:[]?#".contains(c)),
+    }
+}
+
 /// `host:port`, comma separated.
 fn check_servers(servers: &str) -> Result<(), ConnectorError> {
     let refuse = |problem: String| Err(ConnectorError::config("bootstrapServers", problem));
     if servers.trim().is_empty() {
         return refuse("is empty; give host:port, several with commas between".to_owned());
     }
+    // Before it is taken apart: a password may have a comma in it.
+    if servers.contains('@') {
+        return refuse("has an @ in it; give host:port, several with commas between, and a login as saslJaasConfig".to_owned());
+    }
     for server in servers.split(',').map(str::trim) {
-        let address = server.rsplit_once("://").map_or(server, |(_, address)| address);
-        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        let (protocol, address) = server.split_once("://").map_or((None, server), |(name, rest)| (Some(name), rest));
+        if protocol.is_some_and(|name| !PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name))) {
+            return refuse(format!("what stands before :// is one of {}, or left out: give host:port", PROTOCOLS.join(", ")));
+        }
+        let port = address.rsplit_once(':').filter(|(host, _)| is_host(host)).map(|(_, port)| port.parse::<u16>());
         if !matches!(port, Some(Ok(1..))) {
-            return refuse(format!("'{server}' is not host:port"));
+            // What follows may be a key.
+            let shown = server.split(['?', '#']).next().unwrap_or_default();
+            return refuse(format!("'{shown}' is not host:port"));
         }
     }
     Ok(())
@@ -465,7 +531,10 @@ mod tests {
     fn names_of_java_clients_are_understood() {
         check(&[("fetch.max.wait.ms", "7"), ("max.poll.records", "5")], &[("fetch.wait.max.ms", "7"), ("linger.ms", "0")]);
         check(&[("linger.ms", "9")], &[("linger.ms", "9"), ("bootstrap.servers", "a:1, b:2")]);
-        check(&[("security.protocol", "SASL_SSL")], &[("security.protocol", "sasl_ssl"), ("ssl.ca.location", "probe")]);
+        check(
+            &[("security.protocol", "SASL_SSL"), ("sasl.mechanism", "PLAIN")],
+            &[("security.protocol", "sasl_ssl"), ("ssl.ca.location", "probe")],
+        );
         let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"p\";";
         check(&[("sasl.jaas.config", jaas)], &[("sasl.mechanism", "PLAIN"), ("sasl.username", "u"), ("sasl.password", "p")]);
         let assignor = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
@@ -505,10 +574,89 @@ mod tests {
             let refused = settings(&[(name, value)]).err().unwrap().to_string();
             assert!(refused.contains(expected) && refused.contains(name) && !refused.contains("hush"), "{refused}");
         }
-        for servers in ["", "host", "host:", ":9", "host:0", "host:70000", "a:1,,b:2"] {
+        for servers in [
+            "",
+            "host",
+            "host:",
+            ":9",
+            "host:0",
+            "host:70000",
+            "a:1,,b:2",
+            "http://a:1",
+            "a:1, kafka://b:2",
+            "a/b:1",
+            "a b:1",
+            "a:b:1",
+            "::1:2",
+            "[]:1",
+            "[::1:2",
+            "PLAINTEXT://SSL://a:1",
+        ] {
             assert!(check_servers(servers).is_err(), "{servers}");
         }
-        assert!(check_servers("a:1,[::1]:2, PLAINTEXT://c:3").is_ok());
+        for servers in ["u:hush@a:1", "u:x,hush@a:1", "SSL://u:hush@a:1", "http://u:hush@a:1", "a:1?key=hush", "a:1#hush"] {
+            let refused = check_servers(servers).unwrap_err().to_string();
+            assert!(refused.contains("bootstrapServers") && refused.contains("host:port"), "{servers}: {refused}");
+            assert!(!refused.contains("hush"), "{servers}: {refused}");
+        }
+        assert!(check_servers("a:1,[::1]:2, PLAINTEXT://c:3,sasl_ssl://d_e.f:4").is_ok());
+    }
+
+    #[test]
+    fn a_client_is_made_once_to_see_that_it_can_be() {
+        let tried = |properties: &[(&str, &str)]| settings(properties).and_then(|settings| settings.try_out());
+        tried(&[]).unwrap();
+        tried(&[("group.protocol", "consumer")]).unwrap();
+        for (properties, words) in [
+            (&[("max.poll.interval.ms", "5000"), ("session.timeout.ms", "10000")][..], "max.poll.interval.ms"),
+            (&[("fetch.max.bytes", "1")][..], "fetch.max.bytes"),
+            (&[("security.protocol", "SSL"), ("ssl.certificate.location", "/nope.pem")][..], "ssl.certificate.location"),
+            (&[("ssl.keystore.location", "/nope.p12")][..], "ssl.keystore.password"),
+            (&[("group.protocol", "consumer"), ("session.timeout.ms", "10000")][..], "session.timeout.ms"),
+            (&[("security.protocol", "SASL_PLAINTEXT")][..], "SASL_PLAINTEXT needs a login; give saslJaasConfig"),
+        ] {
+            let refused = tried(properties).unwrap_err().to_string();
+            assert!(refused.contains("kafkaProperties") && refused.contains(words), "{refused}");
+        }
+        let access = |protocol| {
+            Access {
+                bootstrap_servers: "a:1",
+                security_protocol: Some(protocol),
+                ssl_keystore_password: None,
+                ssl_truststore_password: None,
+                ssl_key_password: None,
+                sasl: None,
+                properties: &KafkaProperties(BTreeMap::new()),
+                decided: &[],
+            }
+            .settings(&[], &[])
+        };
+        let refused = access(SecurityProtocol::SaslSsl).err().unwrap().to_string();
+        assert!(refused.contains("`securityProtocol`: SASL_SSL needs a login"), "{refused}");
+        assert!(access(SecurityProtocol::Ssl).is_ok());
+    }
+
+    #[test]
+    fn properties_that_an_option_overrides_are_named() {
+        let names =
+            ["linger.ms", "sasl.jaas.config", "sasl.password", "sasl.username", "ssl.key.password", "ssl.keystore.password"];
+        let properties = KafkaProperties(names.iter().map(|name| ((*name).to_owned(), Open(Secret::plain("hush")))).collect());
+        let password = Secret::Plain("hush".to_owned());
+        let mut access = Access {
+            bootstrap_servers: "a:1",
+            security_protocol: None,
+            ssl_keystore_password: None,
+            ssl_truststore_password: None,
+            ssl_key_password: None,
+            sasl: None,
+            properties: &properties,
+            decided: &[],
+        };
+        assert!(access.left_out(false).is_empty());
+        // A login from the line of Java clients.
+        assert_eq!(access.left_out(true), ["sasl.username", "sasl.password"]);
+        access.ssl_key_password = Some(&password);
+        assert_eq!(access.left_out(false), ["ssl.key.password"]);
     }
 
     #[test]

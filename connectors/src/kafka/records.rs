@@ -4,7 +4,8 @@
 //!     revoked  ─ paused ─ until what was read is durable ─> committed ─> given back
 //!
 //! The position is what counts: a partition goes on where the graph stands, whatever the broker has been told. Only a
-//! partition that others may have read meanwhile begins at what the group has committed, when that is further.
+//! partition that others may have read meanwhile begins at what the group has committed, when that is further. After a
+//! restart that is so where another weir has committed it, which is written with each commit (decision 70).
 //!
 //! A topic that was made anew under its name is another one: where it began is decided as if it had never been read, by a new
 //! client, which has nothing of the one before.
@@ -87,6 +88,9 @@ pub struct Records {
     pub(super) commits: Commits,
     /// Partitions nobody else can have read since this stream did.
     pub(super) ours: BTreeSet<(String, i32)>,
+    /// Those that it read before it was opened, and has not begun with since: others may have read them. What an administrator
+    /// has done to the offsets of the group is none of their doing.
+    left: BTreeSet<(String, i32)>,
     /// Nothing is asked before.
     ask_again: Instant,
     /// Which topics these are by now, while it is being asked; and when that is next.
@@ -124,13 +128,22 @@ impl Records {
         settings: Settings,
         subscription: Subscription,
         policy: Policy,
-        from: Offsets,
+        mut from: Offsets,
         runtime: &Handle,
     ) -> Result<Records, ConnectorError> {
         let time_max = settings.client.get("max.poll.interval.ms").and_then(|text| text.parse().ok());
         let time_max = Duration::from_millis(time_max.unwrap_or(POLL_INTERVAL_MILLIS)) / 3;
         let may_go_away = away::is_possible(&subscription, settings.client.get("group.instance.id").is_some());
         let away_after = away::after();
+        let known: BTreeSet<_> = from.iter().map(|(topic, number, _)| (topic.to_owned(), number)).collect();
+        // A position of before they had names cannot tell its own commits from those of others.
+        let (ours, left) = match &subscription.topics {
+            Topics::Subscribed(_) if from.is_named() => (BTreeSet::new(), known),
+            _ => (known, BTreeSet::new()),
+        };
+        if !from.is_named() {
+            from.name();
+        }
         let mut records = Records {
             place,
             settings,
@@ -139,7 +152,8 @@ impl Records {
             may_go_away,
             away_after,
             away_at: Instant::now() + away_after,
-            ours: from.iter().map(|(topic, number, _)| (topic.to_owned(), number)).collect(),
+            ours,
+            left,
             commits: Commits::new(policy, from.clone()),
             reading: Reading::new(from, subscription.ending_offset, subscription.tells),
             subscription,
@@ -258,7 +272,14 @@ impl Records {
                 shared.add_partition(topic, number);
             }
         }
-        let told = if shared.count() > 0 { committed(consumer, &shared, place, ASK_TIME_MAX)? } else { Offsets::default() };
+        // What this weir itself has committed is not further than it has read, but where its store was put back to what it was.
+        let counts = |topic: &str, number: i32, note: &[u8]| {
+            !self.left.contains(&key(topic, number)) || self.reading.read.is_of_another(note)
+        };
+        let told = match shared.count() {
+            0 => Offsets::default(),
+            _ => committed(consumer, &shared, place, ASK_TIME_MAX, counts)?,
+        };
 
         let mut starts = Offsets::default();
         let mut list = TopicPartitionList::new();
@@ -310,6 +331,7 @@ impl Records {
         }
         for element in &elements {
             let (topic, number) = (element.topic().to_owned(), element.partition());
+            self.left.remove(&key(&topic, number));
             self.ours.insert(key(&topic, number));
             let next = starts.get(&topic, number);
             self.reading.assigned.push(Partition::new(topic, number, next));
@@ -379,6 +401,7 @@ impl Records {
                 self.leave_lookout();
                 self.commits.forget(topic);
                 self.ours.retain(|(of, _)| of != topic);
+                self.left.retain(|(of, _)| of != topic);
             }
             self.reading.is_same(topic);
             self.reading.read.set_id(topic, id);
@@ -405,7 +428,7 @@ impl Records {
         Ok(())
     }
 
-    /// Tells of partitions that were named and are not there, which nothing else does, or that all are by now.
+    /// Tells of partitions that were named and are not there, which nothing else does, or not soon; or that all are by now.
     fn tell_missing(&self, consumer: &BaseConsumer<Member>, known: &HashMap<String, Known>) {
         let voice = &consumer.context().voice;
         match self.missing(known) {
@@ -422,7 +445,10 @@ impl Records {
             let missing: Vec<_> = numbers.iter().filter(|number| **number as usize >= count).map(i32::to_string).collect();
             (!missing.is_empty()).then(|| (topic, count, missing.join(", ")))
         })?;
-        Some(format!("topic {topic} has {count} partitions, counted from 0, and {numbers} is waited for"))
+        Some(match count {
+            0 => format!("topic {topic} is not there, and is waited for"),
+            _ => format!("topic {topic} has {count} partitions, counted from 0, and {numbers} is waited for"),
+        })
     }
 
     /// Reads on with a client that knows nothing of what was before.
@@ -456,7 +482,8 @@ impl Records {
         let numbers: Vec<i32> = match &self.subscription.topics {
             Topics::Assigned(topics) => {
                 // Those that come later are read from their beginning.
-                let there = |number: &i32| known.is_none_or(|known| (*number as usize) < known.partitions);
+                let is_there = |known: &Known, number: i32| known.partitions == 0 || (number as usize) < known.partitions;
+                let there = |number: &i32| known.is_none_or(|known| is_there(known, *number));
                 topics.get(topic).into_iter().flatten().copied().filter(there).collect()
             }
             Topics::Subscribed(_) => {

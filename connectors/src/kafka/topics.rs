@@ -16,7 +16,7 @@ use rdkafka::types::RDKafkaRespErr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TopicId(pub i64, pub i64);
 
-/// Of a topic that is there.
+/// Of a topic. One that is not there has no partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
     pub id: Option<TopicId>,
@@ -61,7 +61,7 @@ impl Asking {
         }
     }
 
-    /// What is known of those that are there. None while there is no answer.
+    /// What is known of those that are there, and of those that are not. None while there is no answer.
     #[expect(unsafe_code, reason = "rdkafka knows nothing of ids of topics")]
     pub fn answer(&self, patience: Duration) -> Option<Result<HashMap<String, Known>, RDKafkaErrorCode>> {
         // SAFETY: the queue is held. What an event holds is read before the event is given back.
@@ -106,16 +106,21 @@ unsafe fn read(event: *mut native::rd_kafka_event_t) -> HashMap<String, Known> {
         for index in 0..count {
             let topic = *topics.add(index);
             let error = native::rd_kafka_error_code(native::rd_kafka_TopicDescription_error(topic));
-            if error != RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR {
-                continue;
+            let name = || CStr::from_ptr(native::rd_kafka_TopicDescription_name(topic)).to_string_lossy().into_owned();
+            match error {
+                RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR => {}
+                RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART => {
+                    known.insert(name(), Known { id: None, partitions: 0 });
+                    continue;
+                }
+                _ => continue,
             }
-            let name = CStr::from_ptr(native::rd_kafka_TopicDescription_name(topic)).to_string_lossy().into_owned();
             let id = native::rd_kafka_TopicDescription_topic_id(topic);
             let halves =
                 TopicId(native::rd_kafka_Uuid_most_significant_bits(id), native::rd_kafka_Uuid_least_significant_bits(id));
             let mut partitions = 0;
             native::rd_kafka_TopicDescription_partitions(topic, &mut partitions);
-            known.insert(name, Known { id: Some(halves).filter(|id| *id != TopicId(0, 0)), partitions });
+            known.insert(name(), Known { id: Some(halves).filter(|id| *id != TopicId(0, 0)), partitions });
         }
     }
     known

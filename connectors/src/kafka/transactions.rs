@@ -77,12 +77,25 @@ struct Session {
     delivered: Option<u64>,
     /// A transaction has been told to commit, without an answer.
     committing: Option<Committing>,
-    /// A transaction is open that has to be aborted first.
+    /// A transaction is open. It has to be aborted first, unless its records are under way.
     open: bool,
+    /// Records of the open transaction that the broker has not acknowledged: the same results come again.
+    under_way: Option<UnderWay>,
     /// Results that the broker refused, by index, with the reason: the same results come again.
     refused: Vec<(usize, String)>,
     /// The open transaction has shown what the next one has to leave out, or how little the topic takes at once.
     learned: bool,
+}
+
+/// How far the records of a transaction are.
+#[derive(Clone, Copy)]
+struct UnderWay {
+    /// The first index the producer was not given.
+    next: usize,
+    /// What became of those before it has been heard.
+    all_told: bool,
+    /// When the transaction is aborted.
+    deadline: Instant,
 }
 
 /// What a failure of a transaction asks for.
@@ -113,8 +126,9 @@ impl Transactions {
         config.set("group.id", &self.id).set("enable.auto.commit", "false");
         let asker = config.create_with_context(Voice::new(&self.place, self.settings.login.clone()));
         let asker = asker.map_err(|_| failed(&self.place, "the client cannot be made with these properties", false))?;
-        let (delivered, committing, refused) = (None, None, Vec::new());
-        Ok(Session { producer, asker, initialized: false, delivered, committing, open: false, refused, learned: false })
+        let (delivered, committing, refused, learned) = (None, None, Vec::new(), false);
+        let (initialized, open, under_way) = (false, false, None);
+        Ok(Session { producer, asker, initialized, delivered, committing, open, under_way, refused, learned })
     }
 
     fn begin_anew(&mut self, session: Session, remedy: Remedy) -> ConnectorError {
@@ -124,7 +138,7 @@ impl Transactions {
                 reason
             }
             Remedy::Abort(reason) => {
-                self.session = Some(Session { open: true, ..session });
+                self.session = Some(Session { open: true, under_way: None, ..session });
                 format!("the transaction is aborted and written again: {reason}")
             }
             Remedy::Anew(reason) => {
@@ -198,7 +212,8 @@ impl Session {
         }
         let list = Offsets::list([(topic, 0, 0)]);
         let _ = self.asker.poll(Duration::ZERO);
-        let told = committed(&self.asker, &list, place, REQUEST_TIME_MAX).map_err(|error| Remedy::Again(error.to_string()))?;
+        let told = committed(&self.asker, &list, place, REQUEST_TIME_MAX, |_, _, _| true);
+        let told = told.map_err(|error| Remedy::Again(error.to_string()))?;
         Ok(told.get(topic, 0).map(|offset| offset as u64))
     }
 
@@ -212,7 +227,7 @@ impl Session {
         stops_at_refused: bool,
     ) -> Result<bool, Remedy> {
         if self.committing.is_none() {
-            if self.open {
+            if self.open && self.under_way.is_none() {
                 self.abort()?;
             }
             // What comes before has been delivered in an earlier life.
@@ -222,12 +237,16 @@ impl Session {
             }
             let deadline = Instant::now() + WRITE_TIME_MAX;
             loop {
-                if stops_at_refused && !self.refused.is_empty() {
-                    return Ok(false);
-                }
-                self.producer.client().begin_transaction().map_err(|error| self.remedy(error))?;
-                (self.open, self.learned) = (true, false);
-                match self.records(results, first) {
+                let begun = match self.under_way.take() {
+                    Some(begun) => begun,
+                    None if stops_at_refused && !self.refused.is_empty() => return Ok(false),
+                    None => {
+                        self.producer.client().begin_transaction().map_err(|error| self.remedy(error))?;
+                        (self.open, self.learned) = (true, false);
+                        UnderWay { next: first, all_told: true, deadline: Instant::now() + RECORDS_TIME_MAX }
+                    }
+                };
+                match self.records(results, begun) {
                     Ok(()) => break,
                     // The next one goes otherwise, and need not wait.
                     Err(Remedy::Abort(_)) if self.learned && Instant::now() < deadline => self.abort()?,
@@ -255,10 +274,11 @@ impl Session {
         Ok(true)
     }
 
-    /// Writes the records from the first on into the open transaction and waits until the broker has them.
-    fn records(&mut self, results: &[Outgoing], first: usize) -> Result<(), Remedy> {
-        let deadline = Instant::now() + RECORDS_TIME_MAX;
-        let (mut next, mut all_told) = (first, true);
+    /// Writes the records from where it was left on into the open transaction and waits until the broker has them, or until it is
+    /// time to say that it has not.
+    fn records(&mut self, results: &[Outgoing], begun: UnderWay) -> Result<(), Remedy> {
+        let UnderWay { mut next, mut all_told, deadline } = begun;
+        let tell_at = Instant::now() + WRITE_TIME_MAX;
         loop {
             if all_told {
                 let refused = |index: &usize| self.refused.iter().any(|(refused, _)| refused == index);
@@ -293,6 +313,13 @@ impl Session {
             if Instant::now() >= deadline {
                 let reason = self.producer.trouble();
                 return Err(Remedy::Abort(reason.unwrap_or_else(|| "the broker does not acknowledge the records".to_owned())));
+            }
+            if Instant::now() >= tell_at {
+                self.under_way = Some(UnderWay { next, all_told: false, deadline });
+                let reason = self.producer.trouble();
+                return Err(Remedy::Again(
+                    reason.unwrap_or_else(|| "the broker has not acknowledged all records yet".to_owned()),
+                ));
             }
         }
     }
@@ -360,7 +387,7 @@ impl Destination for Transactions {
         let refused = std::mem::take(&mut session.refused);
         self.session = Some(session);
         let mut written = Written { refused, ..Written::default() };
-        if self.stops_at_refused && !written.refused.is_empty() {
+        if written.holds_up(self.stops_at_refused) {
             // Their transaction was aborted, but for what earlier ones had.
             let is_refused = |index: usize| written.refused.iter().any(|(refused, _)| *refused == index);
             let new = (0..results.len()).filter(|index| results[*index].mark >= delivered && !is_refused(*index));

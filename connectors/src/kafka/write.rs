@@ -176,7 +176,7 @@ struct Acknowledged {
     producer: Option<TopicProducer>,
     /// What an earlier call began: the same results come again.
     sending: Sending,
-    /// Nothing more is handed over behind what was refused.
+    /// Nothing more is handed over behind what was refused, either.
     stops_at_refused: bool,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
@@ -225,7 +225,8 @@ impl Destination for Acknowledged {
         let mut all_told = producer.client().in_flight_count() == 0;
         loop {
             let mut error = None;
-            let halted = self.stops_at_refused && sending.failed.iter().any(|(_, code)| is_refusal(*code));
+            // As `Written::holds_up` has it: what comes again is not overtaken, whatever it failed of.
+            let halted = sending.failed.iter().any(|(_, code)| self.stops_at_refused || !is_refusal(*code));
             if all_told && halted && sending.again.is_empty() {
                 break;
             }
@@ -251,7 +252,7 @@ impl Destination for Acknowledged {
             (self.producer, self.sending) = (Some(producer), sending);
             return Err(failed(&self.place, reason, true));
         }
-        let mut written = Written { untried: (sending.handed..results.len()).collect(), ..Written::default() };
+        let mut written = Written::default();
         sending.failed.sort_unstable_by_key(|(index, _)| *index);
         for (index, code) in sending.failed {
             if is_refusal(code) {
@@ -264,7 +265,7 @@ impl Destination for Acknowledged {
         if written.left.is_empty() {
             producer.voice().clear();
         }
-        written.left.extend(&written.untried);
+        written.leave_untried(sending.handed..results.len());
         self.producer = Some(producer);
         Ok(written)
     }
@@ -287,5 +288,122 @@ impl Destination for Acknowledged {
     fn retry(&self) -> RetryPolicy {
         // The producer itself does not ask more often than it should; this is how soon its success is seen.
         RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(20), backoff_max: Duration::from_millis(500) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use rdkafka::ClientConfig;
+    use rdkafka::consumer::{BaseConsumer, Consumer};
+    use rdkafka::error::KafkaError;
+    use rdkafka::message::Message;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+    use serde_json::json;
+
+    use crate::conformance::{bodies, output, runtime};
+    use crate::delivery::Outgoing;
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, write};
+    use crate::kafka::producer::{BYTES_MAX, RECORDS_MAX};
+
+    const TOPIC: &str = "results";
+
+    /// All that is in the topic, in its order.
+    fn taken(servers: &str) -> Vec<String> {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", servers).set("group.id", "reader").set("enable.partition.eof", "true");
+        let consumer: BaseConsumer = client.set("enable.auto.commit", "false").create().unwrap();
+        let mut all = TopicPartitionList::new();
+        all.add_partition_offset(TOPIC, 0, Offset::Beginning).unwrap();
+        consumer.assign(&all).unwrap();
+        let (mut values, since) = (Vec::new(), Instant::now());
+        loop {
+            assert!(since.elapsed() < Duration::from_secs(60), "{} records were read", values.len());
+            match consumer.poll(Duration::from_millis(100)) {
+                Some(Ok(message)) => values.push(String::from_utf8(message.payload().unwrap().to_vec()).unwrap()),
+                Some(Err(KafkaError::PartitionEOF(_))) => return values,
+                // It is not connected yet.
+                Some(Err(_)) | None => {}
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_record_that_is_refused_but_what_was_handed_over_with_it() {
+        let (runtime, broker) = (runtime(), MockCluster::new(1).unwrap());
+        broker.create_topic(TOPIC, 1, 1).unwrap();
+        let servers = broker.bootstrap_servers();
+        let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": servers});
+        let config = crate::parse_destination_v1(&definition).unwrap();
+        // More than the client sends, and with any other one more than is handed over at once.
+        let long = "x".repeat(BYTES_MAX);
+        let results = bodies(&["1", "2", &long, "3", "4"]);
+        let open = || config.open(&output(&runtime), None).unwrap();
+        nothing_overtakes_what_is_refused(open, &results, 2, || taken(&servers));
+    }
+
+    #[test]
+    fn a_transaction_waits_for_a_broker_that_is_gone_says_so_soon_and_goes_on() {
+        let (runtime, broker) = (runtime(), MockCluster::new(1).unwrap());
+        broker.create_topic(TOPIC, 1, 1).unwrap();
+        let servers = broker.bootstrap_servers();
+        let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": servers, "exactlyOnce": true});
+        let config = crate::parse_destination_v1(&definition).unwrap();
+        let mut destination = config.open(&output(&runtime), None).unwrap();
+        let mut upper = 0;
+        let mut next = |texts: &[&str]| {
+            upper += 1;
+            let results: Vec<_> = bodies(texts).into_iter().map(|result| Outgoing { mark: upper - 1, ..result }).collect();
+            (results, upper)
+        };
+        let patience = Duration::from_secs(60);
+        let (results, upper) = next(&["1", "2"]);
+        let since = Instant::now();
+        while let Err(error) = destination.write(&results, upper) {
+            assert!(error.retryable() && since.elapsed() < patience, "{error}");
+        }
+        broker.broker_down(1).unwrap();
+        let (results, upper) = next(&["3", "4"]);
+        let since = Instant::now();
+        for _ in 0..2 {
+            let error = destination.write(&results, upper).unwrap_err();
+            assert!(error.retryable() && !error.to_string().contains("aborted"), "{error}");
+        }
+        assert!(since.elapsed() < Duration::from_secs(20), "it took {:?} to say so twice", since.elapsed());
+        broker.broker_up(1).unwrap();
+        let since = Instant::now();
+        while let Err(error) = destination.write(&results, upper) {
+            assert!(error.retryable() && since.elapsed() < patience, "{error}");
+        }
+        assert_eq!(taken(&servers), ["1", "2", "3", "4"]);
+    }
+
+    #[test]
+    fn nothing_overtakes_records_that_failed_and_come_again() {
+        let (runtime, broker) = (runtime(), MockCluster::new(1).unwrap());
+        broker.create_topic(TOPIC, 1, 1).unwrap();
+        let servers = broker.bootstrap_servers();
+        let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": servers,
+            "kafkaProperties": {"acks": "1"}});
+        let config = crate::parse_destination_v1(&definition).unwrap();
+        let mut destination = config.open(&output(&runtime), None).unwrap();
+        // One more than is handed over at once.
+        let count = RECORDS_MAX + 1;
+        let texts: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+        let mut results = bodies(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        broker.request_errors(RDKafkaApiKey::Produce, &[RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED]);
+        let written = write(&mut *destination, &results);
+        assert!(written.left.len() > 1 && written.refused.is_empty(), "{written:?}");
+        assert_eq!(written.untried, [count - 1]);
+        let mut expected: Vec<String> =
+            (0..count).filter(|n| written.left.binary_search(n).is_err()).map(|n| n.to_string()).collect();
+        assert_eq!(taken(&servers), expected);
+        expected.extend(written.left.iter().map(usize::to_string));
+        results = written.left.iter().map(|index| results[*index].clone()).collect();
+        assert!(write(&mut *destination, &results).left.is_empty());
+        assert_eq!(taken(&servers), expected);
     }
 }

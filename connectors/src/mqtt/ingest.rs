@@ -43,7 +43,7 @@ pub struct MqttIngest {
     /// The topics; `+` and `#` may be in them.
     pub topic_filters: Vec<String>,
     /// Whether the record is an object in JSON of `topic`, `payload` (what its JSON says, or a text) and `retained`; the payload
-    /// alone when not.
+    /// alone when not, and where it is no text: such a record fails.
     #[serde(default)]
     pub with_topic: bool,
     /// Taken and shown; records are always evaluated in their order.
@@ -146,11 +146,30 @@ impl Reader {
     }
 
     fn record(&self, message: Publish) -> Vec<u8> {
-        if !self.definition.with_topic {
-            return message.payload;
-        }
-        let text = || Json::from(String::from_utf8_lossy(&message.payload).into_owned());
-        let payload = serde_json::from_slice::<Json>(&message.payload).unwrap_or_else(|_| text());
-        json!({"topic": message.topic, "payload": payload, "retained": message.retained}).to_string().into_bytes()
+        if self.definition.with_topic { with_topic(message) } else { message.payload }
+    }
+}
+
+/// A payload that is no text is the record itself, which fails then: no JSON could say its bytes.
+fn with_topic(message: Publish) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(&message.payload) else { return message.payload };
+    let payload = serde_json::from_str::<Json>(text).unwrap_or_else(|_| Json::from(text));
+    json!({"topic": message.topic, "payload": payload, "retained": message.retained}).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_json_can_say_is_left_as_it_came() {
+        let record = |payload: &[u8]| {
+            let topic = "a/b".to_owned();
+            with_topic(Publish { topic, number: None, again: false, retained: true, payload: payload.to_vec() })
+        };
+        let said = |payload: &[u8]| serde_json::from_slice::<Json>(&record(payload)).unwrap();
+        assert_eq!(said(b"{\"n\": 1}"), json!({"topic": "a/b", "payload": {"n": 1}, "retained": true}));
+        assert_eq!(said("caf\u{e9}".as_bytes()), json!({"topic": "a/b", "payload": "caf\u{e9}", "retained": true}));
+        assert_eq!(record(b"caf\xe9"), b"caf\xe9");
     }
 }

@@ -140,3 +140,64 @@ impl Publish for Publishing {
         BYE.to_vec()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::{bodies, output, runtime};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
+
+    /// A kind and flags, and what stands behind them; none at the end.
+    fn packet(connection: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+        let mut one = || {
+            let mut byte = [0];
+            connection.read_exact(&mut byte).ok().map(|()| byte[0])
+        };
+        let (kind, mut length) = (one()?, 0);
+        for place in 0..4 {
+            let byte = one()?;
+            length |= usize::from(byte & 0x7f) << (7 * place);
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        connection.read_exact(&mut body).ok()?;
+        Some((kind, body))
+    }
+
+    /// A broker as far as an output needs one: it acknowledges each message and keeps it.
+    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) {
+        while let Some((kind, body)) = packet(&mut connection) {
+            match kind >> 4 {
+                1 => connection.write_all(&[0x20, 2, 0, 0]).unwrap(),
+                3 => {
+                    let (topic, rest) = body[2..].split_at(usize::from(body[0]) << 8 | usize::from(body[1]));
+                    assert_eq!(topic, b"results");
+                    taken.lock().unwrap().push(String::from_utf8(rest[2..].to_vec()).unwrap());
+                    connection.write_all(&[0x40, 2, rest[0], rest[1]]).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_result_that_no_packet_can_carry() {
+        let (address, taken) = other_side(serve);
+        let runtime = runtime();
+        let definition = json!({"type": "WriteToMqtt", "url": format!("mqtt://{address}"), "topic": "results"});
+        let config = crate::parse_destination_v1(&definition).unwrap();
+        let mut results = bodies(&["1", "2", "", "3", "4"]);
+        // Zeros that nobody reads take no room.
+        results[2].body = vec![0; PACKET_BYTES_MAX];
+        let open = || config.open(&output(&runtime), None).unwrap();
+        nothing_overtakes_what_is_refused(open, &results, 2, || taken.lock().unwrap().clone());
+    }
+}

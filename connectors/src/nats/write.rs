@@ -133,3 +133,51 @@ impl Publish for Publishing {
         &connection.writer
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use crate::conformance::{bodies, output, runtime};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
+
+    /// A server as far as an output needs one: it says how long a message may be, and acknowledges and keeps each.
+    fn serve(mut connection: TcpStream, payload_max: usize, taken: &Mutex<Vec<String>>) {
+        let mut reader = BufReader::new(connection.try_clone().unwrap());
+        write!(connection, "INFO {{\"headers\":true,\"max_payload\":{payload_max}}}\r\n").unwrap();
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            match words.as_slice() {
+                ["PING"] => connection.write_all(b"PONG\r\n").unwrap(),
+                ["HPUB", _, reply, head, whole] => {
+                    let (head, whole): (usize, usize) = (head.parse().unwrap(), whole.parse().unwrap());
+                    assert!(whole <= payload_max, "it would close the connection");
+                    let mut message = vec![0; whole + 2];
+                    reader.read_exact(&mut message).unwrap();
+                    taken.lock().unwrap().push(String::from_utf8(message[head..whole].to_vec()).unwrap());
+                    let answer = r#"{"stream":"s","seq":1}"#;
+                    write!(connection, "MSG {reply} 1 {}\r\n{answer}\r\n", answer.len()).unwrap();
+                }
+                _ => {}
+            }
+            line.clear();
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_result_that_is_more_than_the_server_takes() {
+        const PAYLOAD_MAX: usize = 1_000;
+        let (address, taken) = other_side(|connection, taken| serve(connection, PAYLOAD_MAX, taken));
+        let (runtime, long) = (runtime(), "x".repeat(PAYLOAD_MAX));
+        let definition = json!({"type": "WriteToNats", "servers": [format!("nats://{address}")], "subject": "results"});
+        let config = crate::parse_destination_v1(&definition).unwrap();
+        let results = bodies(&["1", "2", &long, "3", "4"]);
+        let open = || config.open(&output(&runtime), None).unwrap();
+        nothing_overtakes_what_is_refused(open, &results, 2, || taken.lock().unwrap().clone());
+    }
+}

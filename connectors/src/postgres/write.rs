@@ -437,7 +437,7 @@ impl Publish for Writing {
             left = &left[some.len() + usize::from(refused.is_some())..];
             if let Some((index, problem)) = refused {
                 written.refused.push((index, problem));
-                if self.stops_at_refused {
+                if written.holds_up(self.stops_at_refused) {
                     return Ok(index + 1);
                 }
             }
@@ -457,10 +457,16 @@ impl Publish for Writing {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+
     use serde_json::json;
     use weir_model::NodeId;
 
     use super::*;
+    use crate::conformance::{bodies, output, runtime};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
 
     fn definition(more: Json) -> Result<Plan, ConnectorError> {
         let mut definition = json!({"url": "postgres://127.0.0.1/db", "username": "weir"});
@@ -506,6 +512,89 @@ mod tests {
         let expected = ["\"i\"", "it's \"a\"", quoted, "\"123\"", list, "1.5", "", "9"];
         let expected = expected.map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()));
         assert_eq!(statement.values(&result, "i").unwrap(), expected);
+    }
+
+    fn read(connection: &mut TcpStream, count: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        connection.read_exact(&mut bytes).ok().map(|()| bytes)
+    }
+
+    /// A length that counts itself, and what stands behind it.
+    fn counted(connection: &mut TcpStream) -> Option<Vec<u8>> {
+        let length = u32::from_be_bytes(read(connection, 4)?.try_into().unwrap());
+        read(connection, length as usize - 4)
+    }
+
+    fn put(kind: u8, body: &[u8], out: &mut Vec<u8>) {
+        message::put(kind, out, |out| out.extend_from_slice(body));
+    }
+
+    /// A server as far as an output with one statement of one parameter needs one: what runs up to a Sync is a transaction, and
+    /// one with a value that holds "no" breaks a constraint. It keeps the values of those that are committed.
+    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) -> Option<()> {
+        counted(&mut connection)?;
+        let mut out = Vec::new();
+        put(b'R', &[0; 4], &mut out);
+        put(b'Z', b"I", &mut out);
+        let (mut run, mut failed) = (Vec::<String>::new(), false);
+        loop {
+            connection.write_all(&out).ok()?;
+            out.clear();
+            let kind = read(&mut connection, 1)?[0];
+            let body = counted(&mut connection)?;
+            match kind {
+                b'Q' => {
+                    put(b'C', b"SET\0", &mut out);
+                    put(b'Z', b"I", &mut out);
+                }
+                b'P' => put(b'1', b"", &mut out),
+                b'D' => {
+                    // One parameter, of type text.
+                    put(b't', &[0, 1, 0, 0, 0, 25], &mut out);
+                    put(b'n', b"", &mut out);
+                }
+                b'S' => {
+                    let done = std::mem::take(&mut run);
+                    if !std::mem::take(&mut failed) {
+                        taken.lock().unwrap().extend(done);
+                    }
+                    put(b'Z', b"I", &mut out);
+                }
+                b'B' | b'E' if failed => {}
+                b'B' => {
+                    let mut fields = Fields(&body);
+                    fields.text()?;
+                    fields.text()?;
+                    assert_eq!((fields.u16()?, fields.u16()?), (0, 1));
+                    let length = fields.u32()?;
+                    run.push(String::from_utf8(fields.bytes(length as usize)?.to_vec()).unwrap());
+                    put(b'2', b"", &mut out);
+                }
+                b'E' if run.last()?.contains("no") => {
+                    failed = true;
+                    put(b'E', b"SERROR\0VERROR\0C23514\0Mit is checked\0\0", &mut out);
+                }
+                b'E' => put(b'C', b"INSERT 0 1\0", &mut out),
+                _ => return None,
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_row_that_is_refused() {
+        let (address, taken) = other_side(serve);
+        let runtime = runtime();
+        let definition = json!({"type": "WriteToPostgres", "url": format!("postgres://{address}/db"), "username": "weir",
+            "statement": {"sql": "INSERT INTO t VALUES ($1)", "parameters": [""]}});
+        let config = crate::parse_destination_v1(&definition).unwrap();
+        let open = || config.open(&output(&runtime), None).unwrap();
+        // All of them go out together, and what is before the one that is refused is run again without it.
+        let results = bodies(&["1", "2", r#"["no"]"#, "3", "4"]);
+        nothing_overtakes_what_is_refused(open, &results, 2, || taken.lock().unwrap().clone());
+        // One that is not even JSON is not sent.
+        taken.lock().unwrap().clear();
+        let results = bodies(&["1", "{", "2"]);
+        nothing_overtakes_what_is_refused(open, &results, 1, || taken.lock().unwrap().clone());
     }
 
     #[test]

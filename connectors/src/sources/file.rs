@@ -112,9 +112,9 @@ impl SourceConfig for FileIngest {
             ));
         }
         if glob::is_pattern(&self.path) {
-            let nothing = !self.follows() && Pattern::new(&self.path, &context.files).after(None, true).is_none();
+            let nothing = !self.follows() && !glob::names_any(&self.path, &context.files);
             let problem = "no file matches that may be read; check the pattern, which counts from the working directory, and \
-                           file-ingest.allowed-directories";
+                           file-ingest.allowed-directories, which has to name each directory that files are read from";
             return if nothing { Err(self.refused(problem)) } else { Ok(()) };
         }
         let path = context.files.check(&self.path)?;

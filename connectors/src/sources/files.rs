@@ -207,7 +207,11 @@ impl Source for Files {
     }
 
     fn notice(&self) -> Option<String> {
-        self.notice.clone()
+        let left_out = self.pattern.as_ref().and_then(|pattern| pattern.notice());
+        match (&self.notice, left_out) {
+            (Some(gone), Some(left_out)) => Some(format!("{gone}; {left_out}")),
+            (gone, left_out) => gone.clone().or(left_out),
+        }
     }
 
     fn trouble(&self) -> Option<String> {

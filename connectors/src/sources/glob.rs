@@ -1,8 +1,10 @@
 //! Paths with `*`, `?`, `[…]` and `**` in them: which files they name, in order.
 //!
 //! The order is that of names, part by part, so that it does not depend on when anybody looked. What begins with a dot is named
-//! by a part that begins with one, as in a shell.
+//! by a part that begins with one, as in a shell. Files that match and lie where nothing may be read are left out, and told of by
+//! their directories.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +13,13 @@ use std::time::{Duration, Instant};
 use weir_model::lock::lock;
 
 use crate::file_policy::FilePolicy;
+use crate::moment;
 
 /// What was listed is good for so long.
 const LISTED: Duration = Duration::from_secs(1);
+
+/// So many directories are named.
+const NAMED_MAX: usize = 3;
 
 /// Whether the path stands for others: one that is there stands for itself.
 pub fn is_pattern(path: &Path) -> bool {
@@ -22,6 +28,11 @@ pub fn is_pattern(path: &Path) -> bool {
 
 fn has_wildcards(part: &OsStr) -> bool {
     part.as_encoded_bytes().iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// Whether a file matches that may be read.
+pub fn names_any(path: &Path, files: &FilePolicy) -> bool {
+    list(path).iter().any(|file| files.check(file).is_ok())
 }
 
 /// The files that match and may be read, looked for again and again.
@@ -35,6 +46,9 @@ pub struct Pattern {
 struct Listed {
     when: Option<Instant>,
     files: Vec<PathBuf>,
+    /// Where files lie that match and are left out, and whether that is below a directory that is allowed.
+    left_out: BTreeMap<PathBuf, bool>,
+    notice: Option<String>,
 }
 
 impl Pattern {
@@ -52,16 +66,53 @@ impl Pattern {
         listed.files[first..].iter().find(|file| self.files.check(file).is_ok()).cloned()
     }
 
+    /// That files are left out, to be told to whoever looks at the stream.
+    pub fn notice(&self) -> Option<String> {
+        lock(&self.listed).notice.clone()
+    }
+
     fn list(&self, name: Option<&Path>, listed: &mut Listed) {
         let files = list(&self.path);
-        let before =
-            |file: &&PathBuf| name.is_some_and(|name| file.as_path() < name) && listed.files.binary_search(file).is_err();
+        let new: Vec<&PathBuf> = files.iter().filter(|file| listed.files.binary_search(file).is_err()).collect();
         if listed.when.is_some() {
-            for file in files.iter().filter(before) {
+            for file in new.iter().filter(|file| name.is_some_and(|name| file.as_path() < name)) {
                 tracing::warn!("{} is not read: it comes before what is read already of {}", file.display(), self.path.display());
             }
         }
-        *listed = Listed { when: Some(Instant::now()), files };
+        let outside = new.iter().filter_map(|file| self.files.outside(file));
+        self.tell(outside.filter(|(directory, _)| !listed.left_out.contains_key(directory)).collect(), listed);
+        listed.files = files;
+        listed.when = Some(Instant::now());
+    }
+
+    /// Of directories that nobody was told of. Whoever sees the stream may not be who chose what is allowed, and hears only of
+    /// what lies below that.
+    fn tell(&self, mut directories: BTreeMap<PathBuf, bool>, listed: &mut Listed) {
+        if directories.is_empty() {
+            return;
+        }
+        let names: Vec<&PathBuf> = directories.keys().collect();
+        tracing::warn!("{}", self.left_out(&names));
+        let has_more_below = directories.values().any(|is_below| *is_below);
+        listed.left_out.append(&mut directories);
+        if has_more_below {
+            let below: Vec<&PathBuf> = listed.left_out.iter().filter(|(_, is_below)| **is_below).map(|(name, _)| name).collect();
+            listed.notice = Some(format!("seen at {}: {}", moment::now(), self.left_out(&below)));
+        }
+    }
+
+    fn left_out(&self, directories: &[&PathBuf]) -> String {
+        let named: Vec<String> = directories.iter().take(NAMED_MAX).map(|directory| directory.display().to_string()).collect();
+        let more = match directories.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!(
+            "files that match {} lie in {}{more}, and are not read: file-ingest.allowed-directories has to name each directory that \
+             files are read from",
+            self.path.display(),
+            named.join(", ")
+        )
     }
 }
 
@@ -210,5 +261,36 @@ mod tests {
         let pattern = Pattern::new(&at("in/**/*.txt"), &policy);
         assert_eq!(pattern.after(Some(&at("in/b.txt")), true), None, "what may not be read does not match");
         assert_eq!(pattern.after(None, false), Some(at("in/[x].txt")));
+        assert!(names_any(&at("in/**/*.txt"), &policy) && !names_any(&at("in/deep/*.txt"), &policy));
+    }
+
+    #[test]
+    fn what_is_left_out_is_told() {
+        let tree = tempfile::tempdir().unwrap();
+        let at = |path: &str| tree.path().join(path);
+        fs::create_dir_all(at("in/deep/er")).unwrap();
+        for file in ["in/a.txt", "in/deep/b.txt"] {
+            fs::write(at(file), "x").unwrap();
+        }
+        let place = |path: &str| fs::canonicalize(at(path)).unwrap().display().to_string();
+        let of = |directories: &[&str]| {
+            let directories: Vec<PathBuf> = directories.iter().map(|path| at(path)).collect();
+            let policy = FilePolicy::new(&directories, crate::FileResolution::Dynamic).unwrap();
+            let pattern = Pattern::new(&at("in/**/*.txt"), &policy);
+            assert!(pattern.after(None, true).is_some());
+            pattern
+        };
+        let pattern = of(&["in"]);
+        let notice = pattern.notice().unwrap();
+        assert!(notice.contains(&format!(" lie in {}, and are not read", place("in/deep"))), "{notice}");
+        assert_eq!(pattern.after(None, true), Some(at("in/a.txt")));
+        assert_eq!(pattern.notice().unwrap(), notice, "once");
+        fs::write(at("in/deep/er/c.txt"), "x").unwrap();
+        pattern.after(None, true);
+        let both = format!("{}, {}", place("in/deep"), place("in/deep/er"));
+        assert!(pattern.notice().unwrap().contains(&both), "{:?}", pattern.notice());
+        assert_eq!(of(&["in", "in/deep", "in/deep/er"]).notice(), None);
+        // What lies above is for the log alone.
+        assert_eq!(of(&["in/deep/er"]).notice(), None);
     }
 }

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER};
+use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName};
+use reqwest::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use reqwest::{Client, Response, StatusCode, Url};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
@@ -20,7 +21,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use weir_model::Position;
 
-use crate::body::{Cut, Records};
+use crate::body::{self, Cut, Records};
 use crate::config::{self, Secret};
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
@@ -34,9 +35,6 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// A longer answer is refused.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
-
-/// The longest a server may tell weir to stay away.
-const AWAY_TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Asks a web server for records, every so often.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -145,23 +143,55 @@ impl HttpPollIngest {
             return Ok((records(body, cut)?, None));
         }
         let whole: &RawValue = serde_json::from_slice(&body).map_err(no_json)?;
-        let found = self.cursor_at.as_ref().map(|pointer| at(whole, pointer)).transpose()?.flatten();
+        let found = match &self.cursor_at {
+            Some(pointer) => at(whole, pointer)?.value(),
+            None => None,
+        };
         let cursor = match found.map(|found| serde_json::from_str::<Json>(found.get())).transpose().map_err(no_json)? {
             Some(Json::String(text)) => Some(text).filter(|text| !text.is_empty()),
             Some(Json::Number(_)) => found.map(|number| number.get().to_owned()),
             _ => None,
         };
         let Some(pointer) = &self.records_at else { return Ok((records(body, cut)?, cursor)) };
-        let records = match at(whole, pointer)?.map(RawValue::get) {
-            None | Some("null") => Records::default(),
-            Some(found) => records(found.as_bytes().to_vec(), Cut::Json)?,
+        let records = match at(whole, pointer)? {
+            // Some servers leave out what is empty.
+            Found::Nothing => Records::default(),
+            Found::Value(found) if found.get() == "null" => Records::default(),
+            Found::Value(found) => records(found.get().as_bytes().to_vec(), Cut::Json)?,
+            Found::NoWay => {
+                let problem = "the way there leads through what has no such parts";
+                return Err(format!("the answer: nothing can lie at {pointer} (recordsAt): {problem}"));
+            }
         };
         Ok((records, cursor))
     }
 }
 
+/// An answer as it was before it was compressed.
+fn plain(encoding: &str, body: Vec<u8>) -> Result<Vec<u8>, String> {
+    let unknown = || format!("the answer has the Content-Encoding '{encoding}', and read are gzip, deflate and zstd");
+    let undone = body::uncompressed(encoding, body, ANSWER_BYTES_MAX).ok_or_else(unknown)?;
+    undone.map_err(|problem| format!("the answer: {problem}"))
+}
+
 /// What lies at a JSON Pointer.
-fn at<'a>(mut value: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>, String> {
+enum Found<'a> {
+    Value(&'a RawValue),
+    Nothing,
+    /// Nor can it: what has no parts is on the way, or a list of which no element is named.
+    NoWay,
+}
+
+impl<'a> Found<'a> {
+    fn value(self) -> Option<&'a RawValue> {
+        match self {
+            Found::Value(value) => Some(value),
+            Found::Nothing | Found::NoWay => None,
+        }
+    }
+}
+
+fn at<'a>(mut value: &'a RawValue, pointer: &str) -> Result<Found<'a>, String> {
     for token in pointer.split('/').skip(1) {
         let token = token.replace("~1", "/").replace("~0", "~");
         let within = match value.get().as_bytes().first() {
@@ -170,15 +200,17 @@ fn at<'a>(mut value: &'a RawValue, pointer: &str) -> Result<Option<&'a RawValue>
                 fields.map(|fields| fields.get(&token).copied())
             }
             Some(b'[') => {
+                let Ok(at) = token.parse::<usize>() else { return Ok(Found::NoWay) };
                 let items = serde_json::from_str::<Vec<&RawValue>>(value.get());
-                items.map(|items| token.parse().ok().and_then(|at: usize| items.get(at).copied()))
+                items.map(|items| items.get(at).copied())
             }
-            _ => return Ok(None),
+            Some(b'n') => return Ok(Found::Nothing),
+            _ => return Ok(Found::NoWay),
         };
-        let Some(found) = within.map_err(no_json)? else { return Ok(None) };
+        let Some(found) = within.map_err(no_json)? else { return Ok(Found::Nothing) };
         value = found;
     }
-    Ok(Some(value))
+    Ok(Found::Value(value))
 }
 
 fn no_json(error: serde_json::Error) -> String {
@@ -236,8 +268,12 @@ struct Answer {
 }
 
 impl Poller {
+    fn interval(&self) -> Duration {
+        Duration::from_secs(self.definition.interval_seconds.into())
+    }
+
     async fn poll(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
-        let interval = Duration::from_secs(self.definition.interval_seconds.into());
+        let interval = self.interval();
         let mut pauses = Pauses::new();
         loop {
             match self.ask(&inlet).await? {
@@ -290,7 +326,7 @@ impl Poller {
             Ok(Some(answer)) => match self.take(answer, inlet).await {
                 Ok(asked) => Ok(asked),
                 // The next answer may be a sound one.
-                Err(problem) => Ok(Asked::Failed(problem, Duration::from_secs(self.definition.interval_seconds.into()))),
+                Err(problem) => Ok(Asked::Failed(problem, self.interval())),
             },
             Err(Failed::Passing(reason, least)) => Ok(Asked::Failed(reason, least)),
             Err(Failed::Refused(problem)) => Err(http::refusal(&self.place, problem)),
@@ -305,9 +341,8 @@ impl Poller {
             StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT => return Ok(None),
             _ if status.is_success() => {}
             _ if http::may_pass(status) => {
-                let least =
-                    text(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok()).map_or(Duration::ZERO, Duration::from_secs);
-                return Err(Failed::Passing(format!("the server answered {status}"), least.min(AWAY_TIME_MAX)));
+                let least = http::retry_after(answer.headers());
+                return Err(Failed::Passing(format!("the server answered {status}"), least));
             }
             _ => return Err(Failed::Refused(format!("the server answered {status}"))),
         }
@@ -322,7 +357,9 @@ impl Poller {
             _ => Cut::Whole,
         };
         let (etag, modified) = (text(ETAG), text(LAST_MODIFIED));
+        let encoding = text(CONTENT_ENCODING).unwrap_or_default().trim().to_ascii_lowercase();
         let body = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(|problem| Failed::Passing(problem, Duration::ZERO))?;
+        let body = plain(&encoding, body).map_err(|problem| Failed::Passing(problem, self.interval()))?;
         Ok(Some(Answer { etag, modified, cut, body }))
     }
 
@@ -387,6 +424,38 @@ mod tests {
         let (records, found) = definition.cut(body.as_bytes().to_vec(), Cut::Json).unwrap();
         let records: Vec<_> = (0..records.len()).map(|at| std::str::from_utf8(records.get(at)).unwrap()).collect();
         assert_eq!((records.as_slice(), found.as_deref()), (expected, cursor), "{body}");
+    }
+
+    #[test]
+    fn where_no_records_can_lie_is_told() {
+        let cut = |at: &str, body: &str| {
+            let definition: HttpPollIngest = serde_json::from_value(json!({"url": "http://h/", "recordsAt": at})).unwrap();
+            definition.cut(body.as_bytes().to_vec(), Cut::Json).map(|(records, _)| records.len())
+        };
+        for (at, body) in [("/data/items", r#"{"data": "x"}"#), ("/data/items", r#"{"data": [[1]]}"#), ("/items", "7")] {
+            let problem = cut(at, body).unwrap_err();
+            assert!(problem.contains(at) && problem.contains("recordsAt"), "{problem}");
+        }
+        // What is only left out may be there next time.
+        for body in [r#"{"data": {}}"#, r#"{"data": null}"#, r#"{"data": {"items": []}}"#, r#"{"data": {"items": null}}"#, "{}"] {
+            assert_eq!(cut("/data/items", body), Ok(0), "{body}");
+        }
+        assert_eq!(cut("/data/7", r#"{"data": [1]}"#), Ok(0));
+    }
+
+    #[test]
+    fn an_answer_that_is_compressed_is_undone() {
+        let text = b"[1, 2]".to_vec();
+        for (encoding, body) in [
+            ("", text.clone()),
+            ("gzip", crate::recoding::tests::gzip(&text)),
+            ("deflate", crate::recoding::tests::zlib(&text)),
+            ("zstd", zstd::encode_all(text.as_slice(), 0).unwrap()),
+        ] {
+            assert_eq!(plain(encoding, body), Ok(text.clone()), "{encoding}");
+        }
+        assert!(plain("gzip", text.clone()).unwrap_err().contains("is not gzip"));
+        assert!(plain("br", text).unwrap_err().contains("Content-Encoding 'br'"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! this weir or another, is the other side.
 //!
 //! When the other side closes behind a whole record the stream is complete, unless it is to go on then, too. A connection that
-//! breaks is made anew; nothing is kept meanwhile, so what was sent then is lost.
+//! breaks is made anew; nothing is kept meanwhile, so what was sent then is lost. The pauses before it grow until one has lasted.
 
 use std::time::Duration;
 
@@ -84,22 +84,26 @@ impl Reader {
     async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
         let mut pauses = Pauses::new();
         loop {
-            match self.connection(&inlet, &mut pauses).await {
-                Next::End if self.reconnect => inlet.trouble("the other side has closed the connection"),
-                Next::End => return Ok(()),
+            let reason = match self.connection(&inlet).await {
+                Next::End if self.reconnect => "the other side has closed the connection".to_owned(),
+                Next::End => {
+                    inlet.works();
+                    return Ok(());
+                }
                 Next::TooLong(length) => {
                     let problem = format!("a record is said to have {length} bytes, and the longest has {RECORD_BYTES_MAX}");
                     return Err(ConnectorError::Framing { place: self.place, problem });
                 }
-                Next::Broken(error) => inlet.trouble(&format!("the connection broke: {error}")),
-                Next::Record(_) => {}
-            }
-            pauses.wait(Duration::ZERO).await;
+                Next::Broken(error) => format!("the connection broke: {error}"),
+                // It hands these on itself.
+                Next::Record(_) => continue,
+            };
+            inlet.again_after(&reason, Duration::ZERO, &mut pauses).await;
         }
     }
 
     /// Reads until there is something else than a record.
-    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Next {
+    async fn connection(&self, inlet: &Inlet) -> Next {
         let connected = tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect((self.host.as_str(), self.port))).await;
         let mut stream = match connected {
             Ok(Ok(stream)) => stream,
@@ -109,14 +113,11 @@ impl Reader {
         if let Err(error) = tcp::ask_for_life(&stream) {
             return Next::Broken(error);
         }
-        inlet.works();
+        inlet.begun();
         let mut buffered = tokio::io::BufReader::new(&mut stream);
         loop {
             match length_prefix::read(&mut buffered).await {
-                Next::Record(record) => {
-                    pauses.reset();
-                    inlet.record(record, Vec::new()).await;
-                }
+                Next::Record(record) => inlet.record(record, Vec::new()).await,
                 other => return other,
             }
         }

@@ -22,6 +22,10 @@ use crate::origin::{self, packed};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
+/// After a server has closed in order and has not said when to come again: as long as browsers wait.
+const RETRY: Duration = Duration::from_secs(3);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Reads the data of events that a web server sends.
@@ -95,22 +99,33 @@ struct Listener {
 enum Ended {
     /// The server wants nobody to come back.
     ForGood,
-    /// After some events, or after none.
+    /// In order: after some events, or after none.
     Closed(bool),
-    Failed(String),
+    /// It may work later, so much later at least.
+    Failed(String, Duration),
 }
 
 impl Listener {
     async fn listen(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
         let mut pauses = Pauses::new();
         loop {
-            match self.connection(&inlet).await? {
+            let ended = self.connection(&inlet).await?;
+            let retry = self.parser.retry.map(|retry| retry.min(RETRY_MAX));
+            match ended {
                 Ended::ForGood => return Ok(()),
-                Ended::Closed(true) => pauses.reset(),
-                Ended::Closed(false) => {}
-                Ended::Failed(reason) => inlet.trouble(&reason),
+                Ended::Closed(some) => {
+                    let lasted = inlet.ended();
+                    // So do servers that are asked now and then: nothing is wrong.
+                    inlet.works();
+                    if some || lasted {
+                        pauses.reset();
+                    }
+                    pauses.wait(retry.unwrap_or(if lasted { Duration::ZERO } else { RETRY })).await;
+                }
+                Ended::Failed(reason, least) => {
+                    inlet.again_after(&reason, least.max(retry.unwrap_or_default()), &mut pauses).await;
+                }
             }
-            pauses.wait(self.parser.retry.unwrap_or_default().min(Duration::from_secs(60))).await;
         }
     }
 
@@ -122,7 +137,7 @@ impl Listener {
         }
         let answer = match http::ask(&self.place, request).await {
             Asked::Answered(answer) => answer,
-            Asked::Failed(reason) => return Ok(Ended::Failed(reason)),
+            Asked::Failed(reason, least) => return Ok(Ended::Failed(reason, least)),
             Asked::Refused(error) => return Err(error),
         };
         if answer.status() == StatusCode::NO_CONTENT {
@@ -133,7 +148,7 @@ impl Listener {
             let problem = format!("the server answered with '{given}', expected text/event-stream");
             return Err(http::refusal(&self.place, problem));
         }
-        inlet.works();
+        inlet.begun();
         self.read(answer, inlet).await
     }
 
@@ -144,7 +159,7 @@ impl Listener {
             let chunk = match answer.chunk().await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => return Ok(Ended::Closed(some)),
-                Err(error) => return Ok(Ended::Failed(http::chain(&error.without_url()))),
+                Err(error) => return Ok(Ended::Failed(http::chain(&error.without_url()), Duration::ZERO)),
             };
             let read = self.parser.push(&chunk, &mut events);
             for event in events.drain(..) {
@@ -244,6 +259,50 @@ mod tests {
         let (_, position) = run.positions.pop().unwrap();
         assert!(self::run_from(&url, &position));
         assert!(asked.join().unwrap()[0].contains("last-event-id: a5"));
+    }
+
+    #[test]
+    fn a_server_that_closes_or_cannot_answer_is_left_alone_for_as_long_as_it_asks_for() {
+        let end = "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+        let away = |first: String| {
+            let (url, asked) = server(vec![says(&first), says(end)]);
+            let begun = std::time::Instant::now();
+            let limits = Limits { wait_max: Duration::from_secs(20), ..Limits::default() };
+            assert!(run(&*source(&url), None, &limits).unwrap().finished);
+            asked.join().unwrap();
+            begun.elapsed()
+        };
+        assert!(away(format!("{FINE}data: MQ==\n\n")) >= Duration::from_secs(3), "it does not say when");
+        let soon = away(format!("{FINE}retry: 1\ndata: MQ==\n\n"));
+        assert!(soon < Duration::from_secs(2), "{soon:?}");
+        let busy = "HTTP/1.1 429 Too Many\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        assert!(away(busy.to_owned()) >= Duration::from_secs(2));
+    }
+
+    #[test]
+    fn one_that_breaks_off_again_and_again_works_when_it_has_lasted() {
+        // So many bytes are said to come, and fewer do.
+        let broken = || {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\n";
+            says(&format!("{head}data: MQ==\n\n"))
+        };
+        let waits: Answering = Box::new(|stream| {
+            stream.write_all(format!("{FINE}data: Mg==\n\n").as_bytes()).unwrap();
+            // Until nobody listens any more.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let (url, asked) = server(vec![broken(), broken(), waits]);
+        let mut stream = source(&url).open(&anything(), None).unwrap();
+        let limits = Limits { wait_max: Duration::from_secs(10), ..Limits::default() };
+        let mut batch = Frames::default();
+        for expected in ["MQ==", "MQ==", "Mg=="] {
+            batch.clear();
+            stream.next(&limits, &mut batch).unwrap();
+            assert_eq!((batch.len(), batch.get(0).bytes), (1, expected.as_bytes()));
+        }
+        assert!(stream.trouble().is_some(), "what it says to all who come says nothing");
+        drop(stream);
+        asked.join().unwrap();
     }
 
     #[test]

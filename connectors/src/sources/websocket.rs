@@ -2,7 +2,8 @@
 //!
 //! A server that closes in order (1000, or no code) has said all it had to say: the stream is complete. Any other end, also
 //! one that shows only in missing answers to pings, is followed by a new connection with the init messages again. A web
-//! socket keeps nothing: what was said meanwhile is lost.
+//! socket keeps nothing: what was said meanwhile is lost. The pauses before it grow, whatever the server has said, until one has
+//! lasted: of a server that greets and closes each would otherwise look like one that works.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -207,8 +208,8 @@ struct Talker {
 enum Ended {
     /// In order: there is nothing more to come.
     Complete,
-    /// After some messages, or after none; and why.
-    Broken(bool, String),
+    /// Why; and so long at least the server wants to be left alone.
+    Broken(String, Duration),
 }
 
 impl Talker {
@@ -216,15 +217,12 @@ impl Talker {
         let mut pauses = Pauses::new();
         loop {
             match self.connection(&inlet).await? {
-                Ended::Complete => return Ok(()),
-                Ended::Broken(some, reason) => {
-                    if some {
-                        pauses.reset();
-                    }
-                    inlet.trouble(&reason);
+                Ended::Complete => {
+                    inlet.works();
+                    return Ok(());
                 }
+                Ended::Broken(reason, least) => inlet.again_after(&reason, least, &mut pauses).await,
             }
-            pauses.wait(Duration::ZERO).await;
         }
     }
 
@@ -234,7 +232,7 @@ impl Talker {
         let request = request.header(SEC_WEBSOCKET_VERSION, "13").header(SEC_WEBSOCKET_KEY, &key);
         let answer = match http::ask(&self.place, request).await {
             Asked::Answered(answer) => answer,
-            Asked::Failed(reason) => return Ok(Ended::Broken(false, reason)),
+            Asked::Failed(reason, least) => return Ok(Ended::Broken(reason, least)),
             Asked::Refused(error) => return Err(error),
         };
         let accepted =
@@ -245,19 +243,19 @@ impl Talker {
         }
         let stream = match answer.upgrade().await {
             Ok(stream) => stream,
-            Err(error) => return Ok(Ended::Broken(false, http::chain(&error))),
+            Err(error) => return Ok(Ended::Broken(http::chain(&error), Duration::ZERO)),
         };
         let limits = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
         let limits = limits.read_buffer_size(READ_BYTES);
         let socket = WebSocketStream::from_raw_socket(stream, Role::Client, Some(limits)).await;
-        let mut connection = Connection { socket, alive: self.alive(), keep_alive: &self.keep_alive, unanswered: 0, some: false };
+        let mut connection = Connection { socket, alive: self.alive(), keep_alive: &self.keep_alive, unanswered: 0 };
         match connection.read(self, inlet).await {
             Ok(()) => Ok(Ended::Complete),
             Err(Error::Capacity(error)) => {
                 let problem = format!("a message has more than {MESSAGE_BYTES_MAX} bytes: {error}");
                 Err(ConnectorError::Framing { place: self.place.clone(), problem })
             }
-            Err(error) => Ok(Ended::Broken(connection.some, error.to_string())),
+            Err(error) => Ok(Ended::Broken(error.to_string(), Duration::ZERO)),
         }
     }
 
@@ -279,8 +277,6 @@ struct Connection<'t> {
     keep_alive: &'t KeepAlive,
     /// Pings since something came.
     unanswered: u32,
-    /// Messages have come.
-    some: bool,
 }
 
 impl Connection<'_> {
@@ -290,7 +286,7 @@ impl Connection<'_> {
             let message = message.get().map_err(|problem| broken(&problem))?;
             self.send(Message::text(message.into_owned())).await?;
         }
-        inlet.works();
+        inlet.begun();
         loop {
             let message = tokio::select! {
                 message = self.socket.next() => message,
@@ -321,7 +317,6 @@ impl Connection<'_> {
 
     /// While the graph is behind nothing is read, and the connection is kept.
     async fn hand_on(&mut self, record: Vec<u8>, inlet: &Inlet) -> Result<(), Error> {
-        self.some = true;
         let handed = inlet.record(record, Vec::new());
         tokio::pin!(handed);
         let mut kept = Ok(());

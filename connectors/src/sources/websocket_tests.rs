@@ -92,6 +92,40 @@ fn messages_are_records_and_a_broken_connection_is_made_anew() {
 }
 
 #[test]
+fn a_server_that_says_something_and_closes_is_asked_ever_less_often() {
+    let greets = || {
+        speaks(|socket| {
+            socket.send(Message::text("1")).unwrap();
+            close(socket, CloseCode::Error);
+        })
+    };
+    let mut talks: Vec<Talk> = (0..4).map(|_| greets()).collect();
+    talks.push(speaks(|socket| {
+        socket.send(Message::text("2")).unwrap();
+        // Until nobody listens any more.
+        while socket.read().is_ok() {}
+    }));
+    let (url, answering) = server(talks);
+    let begun = std::time::Instant::now();
+    let mut stream = source(&url, json!({})).open(&anything(), None).unwrap();
+    let limits = Limits { wait_max: Duration::from_secs(10), ..Limits::default() };
+    let (mut frames, mut records) = (Frames::default(), Vec::<Vec<u8>>::new());
+    while records.last().is_none_or(|last| last.as_slice() != b"2") {
+        frames.clear();
+        assert_eq!(stream.next(&limits, &mut frames).unwrap(), Progress::More);
+        records.extend((0..frames.len()).map(|index| frames.get(index).bytes.to_vec()));
+        assert!(begun.elapsed() < Duration::from_secs(60), "{records:?}");
+    }
+    assert_eq!(records.len(), 5);
+    // Half of 200, 400, 800 and 1600 ms at least; four times 200 ms at most, where what was said counts as work.
+    assert!(begun.elapsed() >= Duration::from_millis(1500), "{:?}", begun.elapsed());
+    let trouble = stream.trouble();
+    assert!(trouble.as_ref().is_some_and(|trouble| trouble.contains("closed the socket")), "{trouble:?}");
+    drop(stream);
+    answering.join().unwrap();
+}
+
+#[test]
 fn a_connection_is_kept_with_pings_or_texts_and_a_dead_one_is_given_up() {
     let ping = json!({"keepAlive": {"type": "PingPongInterval", "intervalMillis": 50}});
     let (url, answering) = server(vec![

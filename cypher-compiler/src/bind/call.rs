@@ -95,7 +95,13 @@ impl Binder<'_> {
 
     fn procedure(&mut self, name: &Name) -> Option<Arc<Procedure>> {
         match procedures::find(&name.text, self.options) {
-            Some(Ok(procedure)) => Some(procedure),
+            Some(Ok(procedure)) => {
+                self.has_writes |= procedure.writes;
+                if procedure.listens {
+                    self.listens.get_or_insert_with(|| (procedure.name.clone(), name.span));
+                }
+                Some(procedure)
+            }
             Some(Err(message)) => {
                 self.error(name.span, Code::ProcedureNotFound, message);
                 None

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use weir_model::procedure::Body;
 use weir_model::{Procedure, Text};
 
-use crate::{Options, compile, explain_plan};
+use crate::{Options, compile, explain_plan, procedures};
 
 fn options() -> Options {
     let nothing = || Body::Rows(Arc::new(|_, _, _| Ok(())));
     let declare = |signature: &str| Arc::new(Procedure::declare(signature, nothing()).expect("a signature"));
+    let listens = Arc::new(procedures::declared("standing.wiretap", nothing()).expect("it is in the table"));
+    let declared = [
+        "test.my.proc(name :: STRING?, in :: INTEGER?) :: (out :: INTEGER?)",
+        "test.labels() :: (label :: STRING?)",
+        "test.doNothing() :: ()",
+    ];
     Options {
         parameters: vec![Text::new("name")],
-        procedures: [
-            "test.my.proc(name :: STRING?, in :: INTEGER?) :: (out :: INTEGER?)",
-            "test.labels() :: (label :: STRING?)",
-            "test.doNothing() :: ()",
-        ]
-        .map(declare)
-        .to_vec(),
+        procedures: declared.map(declare).into_iter().chain([listens]).collect(),
         ..Options::default()
     }
 }
@@ -56,6 +56,28 @@ fn calls_are_checked_before_they_run() {
     check("MATCH (n) CALL test.labels() YIELD label", &["1.11 InvalidClauseComposition"]);
     check("LOAD CSV FROM 'x' AS row RETURN row", &["1.15 ProcedureNotFound"]);
     check("CALL loadJsonLines('x')", &["1.6 ProcedureNotFound"]);
+}
+
+/// Whoever writes waits for the last row, and there was none: neither LIMIT nor a limit of time ended it.
+#[test]
+fn what_listens_stands_only_in_queries_that_read() {
+    let tap = "CALL standing.wiretap({name: 'x'}) YIELD data";
+    check(&format!("{tap} MATCH (n) WHERE id(n) = data.id RETURN n"), &[]);
+    check(&format!("CALL {{ {tap} RETURN data LIMIT 1 }} RETURN data"), &[]);
+    check("CALL standing.wiretap({name: 'x'})", &[]);
+    check(&format!("{tap} MATCH (n) WHERE id(n) = data.id SET n.seen = true RETURN n LIMIT 1"), &["1.6 Unsupported"]);
+    check(&format!("{tap} FOREACH (i IN [1] | CREATE ({{i: i}}))"), &["1.6 Unsupported"]);
+    check(&format!("{tap} WITH data LIMIT 1 MERGE (n {{id: data.id}})"), &["1.6 Unsupported"]);
+    check(&format!("CREATE (n) WITH n {tap} RETURN data"), &["1.24 Unsupported"]);
+    check(&format!("CALL {{ {tap} RETURN data LIMIT 1 }} CREATE (n)"), &["1.13 Unsupported"]);
+    check(&format!("{tap} CALL cypher.doIt('RETURN 1 AS x') YIELD value RETURN value"), &["1.6 Unsupported"]);
+    check(&format!("{tap} CALL int.add(data.id, 'seen') YIELD result RETURN result"), &["1.6 Unsupported"]);
+    // A text that another query runs, whatever it is: the query around it may write.
+    let inside = Options { bare_parameters: true, ..options() };
+    let errors = compile(&format!("{tap} RETURN data"), &inside).expect_err("it never ends");
+    assert_eq!((errors.len(), errors[0].column), (1, 6));
+    let told = errors[0].to_string();
+    assert!(["standing.wiretap", "another one runs", "CypherQuery"].iter().all(|part| told.contains(part)), "{told}");
 }
 
 #[test]

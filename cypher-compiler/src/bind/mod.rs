@@ -31,6 +31,7 @@ use scope::Scope;
 pub fn bind(text: &str, query: &Query, options: &Options) -> Result<Draft, Vec<Diagnostic>> {
     let mut binder = Binder::new(text, options);
     (binder.draft.root, binder.draft.columns) = binder.query(query, Operator::Unit);
+    binder.check_listening();
     binder.finish()
 }
 
@@ -46,6 +47,10 @@ pub struct Binder<'a> {
     aggregates: Option<aggregate::Found>,
     /// What the first clause of a subquery begins with.
     first: call::First,
+    /// Whether anything writes, a clause or a procedure.
+    has_writes: bool,
+    /// The first call of a procedure that listens: its name, and where that stands.
+    listens: Option<(Text, Span)>,
 }
 
 impl<'a> Binder<'a> {
@@ -59,6 +64,8 @@ impl<'a> Binder<'a> {
             aggregates: None,
             outer: Scope::default(),
             first: call::First::Outer,
+            has_writes: false,
+            listens: None,
         }
     }
 
@@ -83,6 +90,22 @@ impl<'a> Binder<'a> {
 
     fn not_yet(&mut self, span: Span, what: &str) {
         self.error(span, Code::Unsupported, format!("{what} is not supported in this version"));
+    }
+
+    /// What listens has no last row, and what writes is not done before it has all its rows. So has a query that runs in place of
+    /// a call which may write.
+    fn check_listening(&mut self) {
+        let Some((name, span)) = self.listens.take() else { return };
+        let place = match (self.options.bare_parameters, self.has_writes) {
+            (true, _) => "a query that another one runs",
+            (false, true) => "a query that writes",
+            (false, false) => return,
+        };
+        let message = format!(
+            "`{name}` waits for results without end, so it cannot stand in {place}; to write because of results give the \
+             standing query an output of type CypherQuery"
+        );
+        self.error(span, Code::Unsupported, message);
     }
 
     /// The operators of a query that begins at `start`, and its columns.

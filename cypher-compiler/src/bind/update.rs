@@ -24,6 +24,7 @@ struct Merge {
 
 impl Binder<'_> {
     pub fn update(&mut self, input: Operator, clause: &Clause) -> Operator {
+        self.has_writes = true;
         let input = Box::new(input);
         match &clause.kind {
             ClauseKind::Create(parts) => {

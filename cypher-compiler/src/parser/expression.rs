@@ -80,7 +80,7 @@ impl Parser<'_> {
     ) -> Parsed<Expression> {
         let from = self.at;
         let mut left = operand(self)?;
-        for _ in 0..CHAIN_LENGTH_MAX {
+        for _ in 0..=CHAIN_LENGTH_MAX {
             let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.symbol(symbol)) else { return Ok(left) };
             let right = operand(self)?;
             left = self.make(from, ExpressionKind::Binary(*operator, left, right));
@@ -99,7 +99,7 @@ impl Parser<'_> {
     fn xor(&mut self) -> Parsed<Expression> {
         let from = self.at;
         let mut left = self.and()?;
-        for _ in 0..CHAIN_LENGTH_MAX {
+        for _ in 0..=CHAIN_LENGTH_MAX {
             if !self.words("XOR") {
                 return Ok(left);
             }
@@ -172,7 +172,7 @@ impl Parser<'_> {
     fn predicate(&mut self) -> Parsed<Expression> {
         let from = self.at;
         let mut left = self.additive()?;
-        for _ in 0..CHAIN_LENGTH_MAX {
+        for _ in 0..=CHAIN_LENGTH_MAX {
             let operator = if self.symbol("=~") {
                 BinaryOperator::Regex
             } else if self.words("STARTS WITH") {
@@ -249,7 +249,7 @@ impl Parser<'_> {
         let atom = self.atom();
         self.tallest = self.tallest.max(outside);
         let mut left = atom?;
-        for _ in 0..CHAIN_LENGTH_MAX {
+        for _ in 0..=CHAIN_LENGTH_MAX {
             let kind = if self.symbol(".") {
                 ExpressionKind::Property(left, self.name("a property key")?)
             } else if self.is_symbol(":")

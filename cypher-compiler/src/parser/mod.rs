@@ -405,6 +405,20 @@ pub(super) mod tests {
         assert_eq!(code(&format!("RETURN 1 AS x{}", " UNION RETURN 1 AS x".repeat(1_000))), Some(Code::TooLong));
     }
 
+    /// As many as may be, and not one more. What is flat in the tree may be longer.
+    #[test]
+    fn chains_are_bounded_by_their_operators() {
+        let code = |text: &str| parse(text).err().map(|errors| errors[0].code);
+        for link in [" + 1", " - 1", " * 1", " ^ 1", " XOR true", " IN []", " IS NULL", ".a", "[0]"] {
+            let chain = |count: usize| format!("RETURN x{}", link.repeat(count));
+            assert_eq!(code(&chain(CHAIN_LENGTH_MAX)), None, "{link}");
+            assert_eq!(code(&chain(CHAIN_LENGTH_MAX + 1)), Some(Code::TooLong), "{link}");
+        }
+        for link in [" AND x", " OR x", " < x"] {
+            assert_eq!(code(&format!("RETURN x{}", link.repeat(10 * CHAIN_LENGTH_MAX))), None, "{link}");
+        }
+    }
+
     /// The middle of a comparison of three stands in two comparisons.
     #[test]
     fn comparisons_within_each_other_do_not_double_without_end() {

@@ -36,9 +36,11 @@ enum Effect {
     Reads,
     Scans,
     Writes,
+    /// Reads, and waits for more.
+    Listens,
 }
 
-use Effect::{Reads, Scans, Writes};
+use Effect::{Listens, Reads, Scans, Writes};
 
 type Choose = fn(&query::Queries, &dyn Caller, &[Value]) -> Result<Option<Chosen>, Failure>;
 
@@ -55,10 +57,10 @@ enum Does {
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
     Row { signature: "recentNodes(count :: INTEGER = 10) :: (node :: NODE)", effect: Reads, idempotent: false,
-        description: "Up to `count` nodes of the graph. weir keeps no nodes awake, so which ones is not said",
+        description: "Up to `count` nodes of the graph, those that changed last first. Ticks of long ago are not told apart, so behind these it is not said which ones come",
         example: "CALL recentNodes(3) YIELD node RETURN node", does: Does::Graph },
     Row { signature: "recentNodeIds(count :: INTEGER = 10) :: (nodeId :: ANY)", effect: Reads, idempotent: false,
-        description: "The ids of up to `count` nodes of the graph, as text",
+        description: "The ids, as text, of the nodes that `recentNodes` gives",
         example: "CALL recentNodeIds(3) YIELD nodeId RETURN nodeId", does: Does::Graph },
     Row { signature: "incrementCounter(node :: NODE, key :: STRING, amount :: INTEGER = 1) :: (count :: INTEGER)", effect: Writes, idempotent: false,
         description: "Adds to an integer property in one transaction and gives the sum; a missing property counts as 0",
@@ -144,8 +146,10 @@ static TABLE: &[Row] = &[
     Row { signature: "load.csv(url :: STRING, headers :: BOOLEAN, separator :: STRING) :: (row :: ANY)", effect: Reads, idempotent: true,
         description: "What LOAD CSV reads with",
         example: "UNWIND [] AS url LOAD CSV FROM url AS row RETURN row", does: Does::Service },
-    Row { signature: "standing.wiretap(options :: MAP) :: (data :: MAP, meta :: MAP)", effect: Reads, idempotent: true,
-        description: "The results of a standing query, given by {name: ...} or {id: ...}, as they are found; it ends with LIMIT or the time limit of the query",
+    Row { signature: "standing.wiretap(options :: MAP) :: (data :: MAP, meta :: MAP)", effect: Listens, idempotent: true,
+        description: "The results of a standing query, given by {name: ...} or {id: ...}, as they are found; it ends with LIMIT, with the time limit of \
+                      the query, or with the standing query. What follows reads the graph as it is when a result comes. A query that writes, or that \
+                      another one runs, cannot call it: an output of type `CypherQuery` writes because of results",
         example: "UNWIND [] AS name CALL standing.wiretap({name: name}) YIELD data RETURN data LIMIT 1", does: Does::Service },
     Row { signature: "query.running() :: (id :: STRING, query :: STRING, namespace :: STRING, startTime :: STRING, runningMillis :: INTEGER, \
                       rows :: INTEGER, cancelled :: BOOLEAN, userAgent :: STRING, remoteAddress :: STRING)",
@@ -209,6 +213,7 @@ static DECLARED: LazyLock<HashMap<Text, (&'static Row, Arc<Procedure>)>> = LazyL
         let procedure = Procedure {
             writes: row.effect == Writes,
             scans: row.effect == Scans,
+            listens: row.effect == Listens,
             idempotent: row.idempotent,
             description: Text::const_new(row.description),
             example: Text::const_new(row.example),

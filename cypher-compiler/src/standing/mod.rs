@@ -11,6 +11,7 @@ mod clock;
 mod delta;
 mod refuse;
 mod split;
+mod valueless;
 
 use weir_model::expression::Binary;
 use weir_model::plan::{Operator, Pattern, PatternEdge, PatternNode, Plan, QueryFacts, Slot};
@@ -25,6 +26,7 @@ use crate::explain::names_of_slots;
 use crate::{Options, bind, lower, parser, rewrite, walk};
 pub use asked::compile_asked;
 use classify::{Class, Local};
+pub use valueless::valueless;
 
 const AGGREGATES: &str = "aggregates are not supported in standing queries of this mode; mode AnyQuery takes them";
 

@@ -173,6 +173,10 @@ impl View for Reading<'_> {
         self.snapshot.nodes(each);
     }
 
+    fn recent(&self, count: usize) -> Vec<NodeId> {
+        self.snapshot.recent(count)
+    }
+
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
         self.snapshot.labelled(label, each);
     }

@@ -1,10 +1,12 @@
 //! Snapshot: the immutable batches of all shards at one tick, readable from any thread without asking a worker.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use weir_model::lock::lock;
 use weir_model::mutation::{Kind, Tag};
@@ -15,6 +17,10 @@ use super::trace::SharedBatch;
 use crate::index::{Definition, Question, ShownIndex};
 use crate::memory;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
+
+/// So many facts of a shard are looked at for the nodes that changed last, and so many of a node.
+const RECENT_FACTS_MAX: usize = 1 << 14;
+const RECENT_FACTS_OF_NODE_MAX: usize = 256;
 
 /// What a worker shows of its shard after each tick.
 pub struct Shown {
@@ -194,6 +200,26 @@ impl Snapshot {
         Some(shards.iter().flat_map(|shard| &shard.batches).map(|batch| batch.len()).sum())
     }
 
+    /// The nodes that a batch knows, with the last tick that it tells of them, the newest first. `left` is how many facts may be
+    /// looked at.
+    fn changed_in(&self, batch: &SharedBatch, left: &mut usize) -> Vec<(Reverse<u64>, NodeId)> {
+        let mut changed = Vec::new();
+        for (index, id) in batch.ids.iter().enumerate() {
+            if *left == 0 {
+                break;
+            }
+            memory::attend();
+            let part = batch.part(index);
+            let looked_at = &part.facts[..part.facts.len().min(RECENT_FACTS_OF_NODE_MAX)];
+            *left = left.saturating_sub(looked_at.len());
+            let ticks = looked_at.iter().map(|fact| part.segment.time(fact)).filter(|tick| *tick <= self.at);
+            // Merging may have made ticks one, which then is later than the batch.
+            changed.extend(ticks.max().map(|tick| (Reverse(tick.min(part.last)), *id)));
+        }
+        changed.sort_unstable();
+        changed
+    }
+
     /// How many facts each batch holds, by shard, oldest first: for reports.
     pub fn shape(&self) -> Vec<Vec<usize>> {
         self.shards.iter().map(|shard| shard.batches.iter().map(|batch| batch.len()).collect()).collect()
@@ -240,6 +266,34 @@ impl View for Snapshot {
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         walk(self.batches(), &mut |node, facts| !facts.is_interesting(self.at) || each(node));
+    }
+
+    /// The batches of a shard follow one another, so those that the newest knows changed last. Within one that was merged ticks
+    /// may be one, and its nodes come in the order of their ids.
+    fn recent(&self, count: usize) -> Vec<NodeId> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let (mut of_shard, mut seen, mut left) = (0, FxHashSet::default(), RECENT_FACTS_MAX);
+            let is_later = |batch: &SharedBatch| batch.lower.elements().first().is_some_and(|lower| *lower > self.at);
+            for batch in shard.batches.iter().rev().filter(|batch| !is_later(batch)) {
+                for (tick, id) in self.changed_in(batch, &mut left) {
+                    if of_shard == count {
+                        break;
+                    }
+                    if seen.insert(id) && self.facts(id).is_interesting(self.at) {
+                        // Of two shards the one whose batch is smaller has the better reason to call it that tick.
+                        found.push((tick, batch.len(), id));
+                        of_shard += 1;
+                    }
+                }
+                if of_shard == count || left == 0 {
+                    break;
+                }
+            }
+        }
+        found.sort_unstable();
+        found.truncate(count);
+        found.into_iter().map(|(.., id)| id).collect()
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
@@ -300,5 +354,72 @@ pub fn walk<'a>(batches: impl Iterator<Item = &'a SharedBatch>, each: &mut dyn F
         if !each(id, &facts) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use timely::progress::Antichain;
+    use weir_model::Mutations;
+
+    use super::*;
+    use crate::arrangement::build::{Builder, Shard};
+    use crate::arrangement::merge::Merge;
+
+    fn node(n: u64) -> NodeId {
+        NodeId::new(n, 0)
+    }
+
+    /// Of one shard of some. At each tick, from 1 on, these nodes get another value, or lose it.
+    fn batches((index, count): (usize, usize), ticks: &[&[(NodeId, bool)]]) -> Vec<SharedBatch> {
+        let (mut builder, mut batches) = (Builder::default(), Vec::new());
+        for (tick, changed) in (1u64..).zip(ticks) {
+            let mut mutations = Mutations::default();
+            mutations.start_record(0);
+            for (node, stays) in *changed {
+                let value = if *stays { Value::Integer(tick as i64) } else { Value::Null };
+                mutations.set_property(*node, Symbol(1), &value);
+            }
+            let (lower, upper) = (Antichain::from_elem(tick), Antichain::from_elem(tick + 1));
+            let batch = builder.build(&mutations, vec![tick], lower, upper, Shard { index, count }, &batches);
+            batches.push(batch);
+        }
+        batches
+    }
+
+    fn merged(batches: &[SharedBatch], since: u64) -> SharedBatch {
+        let mut merge = Merge::new(batches, Antichain::from_elem(since));
+        while !merge.work(&mut 100) {}
+        SharedBatch::new(merge.done())
+    }
+
+    #[test]
+    fn what_changed_last_comes_first() {
+        let [a, b, c, d] = [1, 2, 3, 4].map(node);
+        let all = batches((0, 1), &[&[(a, true), (b, true), (c, true)], &[(b, true)], &[(d, true), (c, false)], &[(b, true)]]);
+        let snapshot = Snapshot::new(vec![all.clone()], 5);
+        assert_eq!(snapshot.recent(10), [b, d, a], "a node without anything is none");
+        assert_eq!(snapshot.recent(2), [b, d]);
+        assert!(snapshot.recent(0).is_empty());
+        let before = |at| Snapshot { at, ..snapshot.clone() };
+        assert_eq!(before(3).recent(10), [d, b, a]);
+        assert_eq!(before(2).recent(10), [b, a, c]);
+        assert_eq!(before(1).recent(1), [a]);
+        assert!(before(0).recent(10).is_empty());
+        // Which of them was first is not known any more, but that they are older than the others is.
+        let two = vec![merged(&all[..2], 4), merged(&all[2..], 4)];
+        assert_eq!(Snapshot::new(vec![two], 5).recent(10), [b, d, a]);
+    }
+
+    #[test]
+    fn shards_are_told_together_and_no_more_is_looked_at_than_is_allowed() {
+        let of = |shard: usize| (1..).map(node).filter(move |node| node.shard(2) == shard);
+        let old: Vec<(NodeId, bool)> = of(0).take(2 * RECENT_FACTS_MAX).map(|node| (node, true)).collect();
+        let [first, last] = [0, 1].map(|index| of(1).nth(index).unwrap());
+        let shards = vec![batches((0, 2), &[&old]), batches((1, 2), &[&[(first, true)], &[(last, true)]])];
+        let snapshot = Snapshot::new(shards, 3);
+        let found = snapshot.recent(usize::MAX);
+        assert_eq!((found[0], found.len()), (last, RECENT_FACTS_MAX + 2));
+        assert_eq!(snapshot.recent(3), [last, first, old[0].0]);
     }
 }

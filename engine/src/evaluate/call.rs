@@ -10,7 +10,7 @@ use weir_model::expression::FailureKind;
 use weir_model::extent::measured;
 use weir_model::plan::{Operator, Slot};
 use weir_model::procedure::{Body, Caller, Chosen, Each};
-use weir_model::{Expr, Failure, IdScheme, Procedure, Text, Value};
+use weir_model::{Expr, Failure, IdScheme, Procedure, Text, Tick, Value};
 
 use super::context::Reader;
 use super::limits::{Budget, Limits, weight_of};
@@ -23,6 +23,9 @@ use crate::view::View;
 
 /// A query can call itself, by its own text as a parameter.
 const DEPTH_MAX: usize = 10;
+
+/// How long it is waited for the graph to be there for a result, before it is looked whether anybody still wants that.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A procedure with its arguments, and its columns by number with their slots.
 type Called<'c> = (&'c Arc<Procedure>, &'c [Expr], &'c [(usize, Slot)]);
@@ -195,6 +198,14 @@ impl Run<'_> {
 
     /// The rows of a procedure.
     fn give(&self, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        if procedure.listens && !self.may_listen() {
+            let message = format!(
+                "`{}` waits for results without end, so it can stand only in a query that is sent by itself and reads; to act on \
+                 results give the standing query an output of type CypherQuery",
+                procedure.name
+            );
+            return Err(Failure::new(FailureKind::Runtime, message));
+        }
         match &procedure.body {
             Body::Graph => match procedures::find(&procedure.name) {
                 Some(run) => run(self, procedure, arguments, each),
@@ -218,6 +229,11 @@ impl Run<'_> {
                 None => each(&[Value::map([])]).map(drop),
             },
         }
+    }
+
+    /// Whoever reads a moment of the past has said that nothing else is wanted.
+    fn may_listen(&self) -> bool {
+        self.reader.view.live().is_some() || self.environment.recall.is_some_and(|recall| recall.moment().is_some())
     }
 
     /// Runs another query, which only reads, as of the end of a millisecond.
@@ -355,6 +371,23 @@ impl Caller for Run<'_> {
 
     fn now_millis(&self) -> i64 {
         self.environment.now.millis
+    }
+
+    fn move_on(&self, tick: Tick) -> Result<(), Failure> {
+        let Some(live) = self.reader.view.live() else { return Ok(()) };
+        while !live.move_on(tick.next(), LOOK) {
+            self.budget.check()?;
+        }
+        // How a pattern is visited best, and what was found for it, goes by what was there.
+        self.remembered.borrow_mut().chosen.clear();
+        self.budget.release(self.scans.forget());
+        Ok(())
+    }
+
+    fn rest(&self) {
+        if let Some(live) = self.reader.view.live() {
+            live.rest();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weir_cypher_compiler::procedures;
 use weir_model::expression::FailureKind;
 use weir_model::procedure::Body;
 use weir_model::{Procedure, Value};
@@ -162,6 +163,10 @@ fn what_is_there() {
     check(&[PEOPLE, "CALL recentNodes() YIELD node RETURN count(node.name)"], &["4"]);
     check(&[PEOPLE, "CALL recentNodes(-1) YIELD node RETURN count(*)"], &["0"]);
     check(&[PEOPLE, "CALL recentNodeIds(1) YIELD nodeId RETURN meta.type(nodeId)"], &["'STRING'"]);
+    // What the query itself has written is newer than all else, and comes once.
+    let recent = |count: u32| format!("CREATE (n:New {{x: 1}}) WITH n CALL recentNodes({count}) YIELD node");
+    check(&[PEOPLE, &format!("{} RETURN id(node) = id(n)", recent(1))], &["true"]);
+    check(&[PEOPLE, &format!("{} RETURN count(node), count(DISTINCT node)", recent(100))], &["5 | 5"]);
     check(&[PEOPLE, "CALL dbms.labels()"], &["'Dog'", "'Person'"]);
     check(&[PEOPLE, "CALL db.relationshipTypes()"], &["'KNOWS'", "'OWNS'"]);
     check(&[PEOPLE, "CALL db.propertyKeys()"], &["'age'", "'name'"]);
@@ -320,6 +325,16 @@ fn table(signature: &str, rows: Vec<Vec<Value>>) -> Arc<Procedure> {
         Ok(())
     }));
     Arc::new(Procedure::declare(signature, body).expect("a signature"))
+}
+
+/// Who runs a stream's query or an output's gives it the view of one moment, and waits for its end.
+#[test]
+fn nothing_listens_where_one_moment_is_read() {
+    let mut session = Session::new();
+    let gives = Body::Rows(Arc::new(|_, _, each| each(&[Value::map([]), Value::map([])]).map(drop)));
+    session.procedures = vec![Arc::new(procedures::declared("standing.wiretap", gives).expect("it is in the table"))];
+    let failure = session.run("CALL standing.wiretap({name: 'x'}) YIELD data RETURN data", Value::Null).expect_err("no end");
+    assert!(failure.message.contains("`standing.wiretap`") && failure.message.contains("CypherQuery"), "{failure}");
 }
 
 #[test]

@@ -81,6 +81,8 @@ pub struct Prepared {
     writes: bool,
     reads: bool,
     creates_edges: bool,
+    /// Calls what waits for more to come.
+    listens: bool,
     /// Slots of which more is asked of the graph than which node is in them, once a pattern has put one there.
     asked: FxHashSet<Slot>,
 }
@@ -98,9 +100,9 @@ impl Prepared {
         let hydrates = writes && !plan.columns.is_empty();
         let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
         let creates_edges = contains_write(&plan.root, &|write| matches!(write, Write::CreateEdge { .. }));
-        let asked = asked(&plan);
+        let (asked, listens) = (asked(&plan), listens(&plan.root));
         let names = plan.names.iter().map(|name| symbols.intern(name)).collect();
-        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges, asked }
+        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges, listens, asked }
     }
 
     pub fn symbol(&self, name: Name) -> Symbol {
@@ -111,11 +113,29 @@ impl Prepared {
         self.writes
     }
 
+    /// Whether it waits for what comes, so that it has to see one moment after another.
+    pub fn listens(&self) -> bool {
+        self.listens
+    }
+
     /// Whether a run may ask its view anything. Where it may not, the view can be empty and needs no validation.
     /// Parallel edges are numbered, so where there are any, to create one is to look.
     pub fn reads(&self, open_cypher: bool) -> bool {
         self.reads || (open_cypher && self.creates_edges)
     }
+}
+
+/// See `Prepared::listens`.
+fn listens(root: &Operator) -> bool {
+    fn inside(expr: &Expr) -> bool {
+        let here = if let Expr::Subquery(subquery) = expr { listens(&subquery.plan) } else { false };
+        here || expr.children().into_iter().any(inside)
+    }
+    let mut here = false;
+    root.each_below(&mut |operator| here |= matches!(operator, Operator::Call { procedure, .. } if procedure.listens));
+    let mut expressions = Vec::new();
+    root.all_expressions(&mut expressions);
+    here || expressions.into_iter().any(inside)
 }
 
 /// See `Prepared::asked`.

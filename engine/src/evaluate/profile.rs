@@ -11,6 +11,7 @@ use weir_model::plan::Operator;
 use weir_model::{NodeId, Plan, Symbol, Value};
 
 use crate::index::Question;
+use crate::live::Live;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// Of one plan; filled by one run.
@@ -153,6 +154,12 @@ impl View for Counting<'_> {
         });
     }
 
+    fn recent(&self, count: usize) -> Vec<NodeId> {
+        let found = self.base.recent(count);
+        self.profile.read(found.len() as u64);
+        found
+    }
+
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
         self.base.labelled(label, &mut |node| {
             self.profile.read(1);
@@ -185,5 +192,9 @@ impl View for Counting<'_> {
             self.profile.read(1);
             each(node);
         });
+    }
+
+    fn live(&self) -> Option<&Live<'_>> {
+        self.base.live()
     }
 }

@@ -54,6 +54,19 @@ pub struct Scans {
     pub(super) used: Cell<bool>,
 }
 
+impl Scans {
+    /// Another moment is looked at from here on. Answers how many bytes are held no more.
+    pub(super) fn forget(&self) -> usize {
+        let mut bytes = 0;
+        // What was too much to be kept stays so.
+        for kept in self.kept.borrow_mut().values_mut().filter(|kept| !kept.refused) {
+            let filed = std::mem::take(kept).nodes.unwrap_or_default();
+            bytes += filed.values().map(|nodes| nodes.len() * KEPT_BYTES).sum::<usize>();
+        }
+        bytes
+    }
+}
+
 /// The nodes a step scans, by the value of one of its lookups.
 #[derive(Default)]
 struct Kept {

@@ -235,17 +235,17 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(1));
             }
             // While this is asked, nothing more is replayed.
-            let mut ask = || {
+            let mut asked = false;
+            while !asked {
                 let outputs = || {
+                    asked = true;
                     held.recv().unwrap();
                     while rows == 0 {
                         rows += next().rows.len();
                     }
                     Vec::new()
                 };
-                graph.committer().note_progress(Duration::ZERO, outputs)
-            };
-            while !ask() {
+                graph.committer().note_progress(Duration::ZERO, outputs);
                 std::thread::yield_now();
             }
             starting.join().unwrap().unwrap();

@@ -258,7 +258,7 @@ impl Graph {
         let interval = PROGRESS_INTERVAL + PROGRESS_INTERVAL_BY_QUERY * self.standing_count();
         let outputs = || self.standing_now().iter().flat_map(|(query, state)| state.delivered_of(*query)).collect();
         self.committer().note_progress(interval, outputs);
-        self.committer().try_log_delivered().map(drop)
+        self.committer().try_log_delivered()
     }
 
     pub(crate) fn checkpoints(&self) -> &Checkpoints {

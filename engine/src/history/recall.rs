@@ -1,5 +1,7 @@
 //! Recall: the past as a query that runs may ask for it, beside the view it reads.
 
+use std::cell::Cell;
+
 use weir_model::{NodeId, Tick};
 
 use super::changes::Change;
@@ -11,7 +13,7 @@ use crate::handle::Graph;
 pub struct Recall<'g> {
     graph: &'g Graph,
     /// The moment the query itself reads.
-    until: Tick,
+    until: Cell<Tick>,
     is_past: bool,
     /// Where the graph stands, if the query runs with it locked: to ask the graph itself would be to wait for oneself.
     locked: Option<Locked>,
@@ -19,7 +21,7 @@ pub struct Recall<'g> {
 
 impl<'g> Recall<'g> {
     pub fn new(graph: &'g Graph, until: Tick, is_past: bool) -> Recall<'g> {
-        Recall { graph, until, is_past, locked: None }
+        Recall { graph, until: Cell::new(until), is_past, locked: None }
     }
 
     /// For a query that runs while the graph is locked.
@@ -29,7 +31,12 @@ impl<'g> Recall<'g> {
 
     /// The millisecond at whose end a query reads that asked for one.
     pub fn moment(&self) -> Option<i64> {
-        self.is_past.then(|| self.until.millis() as i64)
+        self.is_past.then(|| self.until.get().millis() as i64)
+    }
+
+    /// The query reads a later moment from here on.
+    pub fn reach(&self, tick: Tick) {
+        self.until.set(tick);
     }
 
     /// What happened to a node since history begins, up to the moment of the query. What is kept of before, so that the first
@@ -68,8 +75,9 @@ impl<'g> Recall<'g> {
             let over = Tick::end_of_millis(wall_clock_millis().saturating_sub(1));
             Locked { next: self.graph.next(), over }
         });
-        let is_unchanged = next.0 <= self.until.0.saturating_add(1);
-        if is_unchanged { self.until.max(over) } else { self.until }
+        let until = self.until.get();
+        let is_unchanged = next.0 <= until.0.saturating_add(1);
+        if is_unchanged { until.max(over) } else { until }
     }
 
     /// As the graph settles a moment; where it is locked, each that is asked for is.

@@ -54,7 +54,7 @@ const PARTS_OF_MEMORY: u64 = 16;
 /// So long others wait a little for one query; if it has not caught up by half then, it ends.
 const BEHIND_MAX: Duration = Duration::from_secs(30);
 
-/// How often it is told at most of rows that are left out.
+/// How often it is told at most of rows that are left out, and of a pattern that keeps a worker busy.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// As much of a row as is told.
@@ -77,6 +77,8 @@ pub fn ended() -> usize {
 /// How far the stages of a query are, as all see it.
 pub struct Pace {
     query: QueryId,
+    /// What people call it; empty where it has no name.
+    name: Text,
     text: Text,
     ids: IdScheme,
     /// Of what the query was handed, everything before this has been answered; `Time::MAX` while nothing waits.
@@ -96,6 +98,8 @@ pub struct Pace {
     /// Whether somebody is told what is left out.
     is_told: bool,
     left_out: Mutex<LeftOut>,
+    /// When it was told last that its pattern keeps a worker busy.
+    busy_told: Mutex<Option<Instant>>,
     failure: OnceLock<String>,
 }
 
@@ -115,6 +119,7 @@ impl Pace {
     pub fn new(query: QueryId, text: Text, ids: IdScheme) -> Pace {
         Pace {
             query,
+            name: Text::default(),
             text,
             ids,
             behind: AtomicU64::new(Time::MAX),
@@ -126,8 +131,13 @@ impl Pace {
             full_since: Mutex::default(),
             is_told: true,
             left_out: Mutex::default(),
+            busy_told: Mutex::default(),
             failure: OnceLock::new(),
         }
+    }
+
+    pub fn named(self, name: &str) -> Pace {
+        Pace { name: name.into(), ..self }
     }
 
     /// Of one among others. What comes of patterns without stages is soon caught up with: there as many wait as memory is made
@@ -154,6 +164,25 @@ impl Pace {
 
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
+    }
+
+    /// What the log calls it.
+    pub fn called(&self) -> String {
+        if self.name.as_str().is_empty() { self.query.0.to_string() } else { self.name.as_str().to_owned() }
+    }
+
+    pub fn text(&self) -> &str {
+        self.text.as_str()
+    }
+
+    /// Its pattern keeps a worker busy: whether that is to be told now. All workers ask.
+    pub fn may_tell_busy(&self) -> bool {
+        let (mut told, now) = (lock(&self.busy_told), Instant::now());
+        let is_due = told.is_none_or(|told| now - told > TELL_INTERVAL);
+        if is_due {
+            *told = Some(now);
+        }
+        is_due
     }
 
     fn is_behind(&self) -> bool {
@@ -218,6 +247,15 @@ impl Pace {
         }
     }
 
+    /// Ends the query if very many changes wait until the graph is looked through, and memory has no room for them: others only
+    /// wait a little for it, so more and more may come for as long as that takes.
+    pub fn bound_behind(&self, is_over_limit: impl FnOnce() -> bool) {
+        let waiting = self.waiting();
+        if waiting > WAITING_FIRST_MAX && !self.is_over() && is_over_limit() {
+            self.fail(&format!("{waiting} changes waited until the graph was looked through, and memory.limit is reached"));
+        }
+    }
+
     /// From this tick on, or from an earlier one, a query that has ended answers nothing.
     pub fn ends_at(&self, time: Time) {
         self.ended_at.fetch_min(time, Ordering::SeqCst);
@@ -229,7 +267,8 @@ impl Pace {
             "{reason}. The query has ended, everything else goes on; delete it and create one that costs less (narrow its pattern, bound its chains, anchor what it looks for)"
         );
         if self.failure.set(reason.clone()).is_ok() {
-            tracing::error!(query = %self.query.0, text = self.text.as_str(), "a standing query has ended: {reason}");
+            let called = self.called();
+            tracing::error!(query = called.as_str(), text = self.text.as_str(), "a standing query has ended: {reason}");
         }
         self.over.store(true, Ordering::SeqCst);
         ENDED.fetch_add(1, Ordering::SeqCst);
@@ -258,13 +297,13 @@ impl Pace {
         };
         if left_out.told.is_none_or(|told| now - told > TELL_INTERVAL) {
             left_out.told = Some(now);
-            let (rows, last) = (left_out.rows, &left_out.last);
+            let (rows, last, called) = (left_out.rows, &left_out.last, self.called());
             let advice = match failure.kind {
                 FailureKind::TimeLimit | FailureKind::MemoryLimit => "narrow its pattern, or bound its chains",
                 _ => "where that may happen, let a condition before it, or CASE, keep such values away from it",
             };
             tracing::warn!(
-                query = %self.query.0,
+                query = called.as_str(),
                 text = self.text.as_str(),
                 "a standing query leaves out what belongs to a row: {last}. That makes {rows} so far; {advice}"
             );
@@ -430,11 +469,11 @@ impl Aside {
 
     /// Answers some ticks, or lets go of everything when it is over.
     fn work(&self) -> Left {
-        let mut place = lock(&self.work);
+        let mut guard = lock(&self.work);
         let begun = Instant::now();
         loop {
-            let (Some(work), false) = (place.as_mut(), self.pace.is_over()) else {
-                *place = None;
+            let (Some(work), false) = (guard.as_mut(), self.pace.is_over()) else {
+                *guard = None;
                 let parts = std::mem::take(&mut lock(&self.mail).parts);
                 drop(parts);
                 self.pace.waiting.store(0, Ordering::Relaxed);
@@ -652,6 +691,19 @@ mod tests {
         assert!(pace.is_over() && pace.failure().is_some_and(|reason| reason.contains("65536 changes waiting")));
         pace.fail("and what comes after");
         assert!(pace.failure().is_some_and(|reason| reason.contains("65536 changes waiting")));
+    }
+
+    #[test]
+    fn what_waits_until_the_graph_is_looked_through_is_bounded_by_memory() {
+        let pace = pace();
+        pace.fell_behind(WAITING_FIRST_MAX);
+        pace.bound_behind(|| true);
+        assert!(pace.failure().is_none(), "so many are few");
+        pace.fell_behind(1);
+        pace.bound_behind(|| false);
+        assert!(pace.failure().is_none(), "there is room");
+        pace.bound_behind(|| true);
+        assert!(pace.is_over() && pace.failure().is_some_and(|reason| reason.contains("1048577 changes waited")));
     }
 
     #[test]

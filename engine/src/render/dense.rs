@@ -182,36 +182,36 @@ fn updates(Sieves { kinds, key, .. }: &Sieves, (segment, facts): (&Segment, &[Fa
 }
 
 /// An edge at a tick: its property, and whether it is there. What no update says is looked up when it is first asked for.
-struct Look {
+struct EdgeAt {
     at: Time,
     value: OnceCell<Value>,
     there: OnceCell<bool>,
 }
 
-impl Look {
+impl EdgeAt {
     /// Before the first updates, which are of one tick. Updates are exact: what comes was not there, and what goes was.
-    fn before(first: &[Update]) -> Option<Look> {
-        let look = Look { at: first.first()?.time.checked_sub(1)?, value: OnceCell::new(), there: OnceCell::new() };
+    fn before(first: &[Update]) -> Option<EdgeAt> {
+        let edge = EdgeAt { at: first.first()?.time.checked_sub(1)?, value: OnceCell::new(), there: OnceCell::new() };
         for update in first {
             // A value that goes stands before the one that comes.
             match &update.value {
-                Some(value) => drop(look.value.set(if update.adds { Value::Null } else { value.clone() })),
-                None => drop(look.there.set(!update.adds)),
+                Some(value) => drop(edge.value.set(if update.adds { Value::Null } else { value.clone() })),
+                None => drop(edge.there.set(!update.adds)),
             }
         }
-        Some(look)
+        Some(edge)
     }
 
     /// After the updates of a tick.
-    fn after(updates: &[Update]) -> Look {
-        let look = Look { at: updates[0].time, value: OnceCell::new(), there: OnceCell::new() };
+    fn after(updates: &[Update]) -> EdgeAt {
+        let edge = EdgeAt { at: updates[0].time, value: OnceCell::new(), there: OnceCell::new() };
         for update in updates.iter().rev() {
             match &update.value {
-                Some(value) => drop(look.value.set(if update.adds { value.clone() } else { Value::Null })),
-                None => drop(look.there.set(update.adds)),
+                Some(value) => drop(edge.value.set(if update.adds { value.clone() } else { Value::Null })),
+                None => drop(edge.there.set(update.adds)),
             }
         }
-        look
+        edge
     }
 
     fn passes<'a>(
@@ -306,8 +306,8 @@ impl Dense {
     ) {
         let half = updates[0].half;
         let ticks = updates.chunk_by(|a, b| a.time == b.time);
-        let before = ticks.clone().next().and_then(Look::before);
-        let looks: SmallVec<[Look; 2]> = ticks.map(Look::after).collect();
+        let before = ticks.clone().next().and_then(EdgeAt::before);
+        let after: SmallVec<[EdgeAt; 2]> = ticks.map(EdgeAt::after).collect();
         for (number, program, edge) in &sieves.each {
             let Some(sieve) = &program.edges[*edge].sieve else { continue };
             let mut was = before.as_ref().is_some_and(|before| {
@@ -316,11 +316,11 @@ impl Dense {
                     known.unwrap_or_else(|| before.passes((facts, half), (program, sieve), row))
                 }
             });
-            for look in &looks {
-                let is = look.passes((facts, half), (program, sieve), row);
+            for edge_at in &after {
+                let is = edge_at.passes((facts, half), (program, sieve), row);
                 if is != was {
                     was = is;
-                    self.turn(*number, id, Turn { node, half, time: look.at, begins: is });
+                    self.turn(*number, id, Turn { node, half, time: edge_at.at, begins: is });
                 }
             }
         }

@@ -347,9 +347,9 @@ mod tests {
                     let gone = kept.swap_remove(random.index_below(kept.len()));
                     family.remove(gone.query, gone.source, &gone.constants);
                 }
-                let Source { name, constants, ending, .. } = source(&condition(keys, &mut random), &symbols);
-                assert_eq!(name, first.name, "those with a range of one slot are one family");
-                let member = Member { query, source: 0, since: 0, constants, ending, pace: pace.clone() };
+                let other = source(&condition(keys, &mut random), &symbols);
+                assert_eq!(other.name, first.name, "those with a range of one slot are one family");
+                let member = other.member((query, 0), 0, &pace);
                 family.insert(member.clone());
                 kept.push(member);
                 let (_, ranged) = first.program.compared.range.expect("it has a range");

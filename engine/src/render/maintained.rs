@@ -14,8 +14,10 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot, Step};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text};
 
+use super::Time;
+use super::aside::Pace;
 use super::constants::Constants;
-use super::family::Ending;
+use super::family::{Ending, Member};
 use super::program::{Program, RenderError, place};
 use super::stages::Staged;
 use crate::evaluate::Prepared;
@@ -49,6 +51,12 @@ impl Source {
         let context = GraphFree::rows(ids, &plan.names);
         let ending = Ending { name: format!("{filters:?} {columns:?} {context:?}").into(), filters, columns, context };
         Ok(Source { program: Arc::new(program), name, constants: Arc::new(constants), ending: Arc::new(ending) })
+    }
+
+    /// The pattern as a member of its family: the one of this number in a query that changes from tick `since` on concern.
+    pub fn member(&self, (query, source): (u32, u32), since: Time, pace: &Arc<Pace>) -> Member {
+        let (constants, ending) = (self.constants.clone(), self.ending.clone());
+        Member { query, source, since, constants, ending, pace: pace.clone() }
     }
 }
 

@@ -17,7 +17,7 @@ use super::Time;
 use super::aside::{Aside, Pace, ended};
 use super::constants::Constants;
 use super::dense::Sieves;
-use super::family::{Family, Member};
+use super::family::Family;
 use super::maintained::{Interest, Maintained, Source};
 use super::program::Program;
 use super::results::{Gather, Rested, RowChange};
@@ -75,10 +75,9 @@ impl Queries {
                 Some((name, number)) => (name.clone(), *number),
                 None => (pattern.name.clone(), self.begin_family(pattern)),
             };
-            let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
-            members.push((name, constants.clone()));
+            members.push((name, pattern.constants.clone()));
             if let Some(family) = self.families.get_mut(&number) {
-                family.insert(Member { query, source, since, constants, ending, pace: pace.clone() });
+                family.insert(pattern.member((query, source), since, pace));
             }
         }
         if let Some(interest) = &maintained.interest {

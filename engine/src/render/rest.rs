@@ -28,11 +28,13 @@ use timely::scheduling::Activator;
 use weir_model::plan::Atom;
 use weir_model::{NodeId, Value};
 
-use super::family::{Family, Member};
+use super::aside::Pace;
+use super::family::Family;
+use super::maintained::{Maintained, Source};
 use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
 use super::survey::{Beginnings, Pattern, Survey};
-use super::walk::{Change, Steps, Waiting, Walk, look};
+use super::walk::{Change, Steps, Waiting, Walk, read_node};
 use super::{Time, before};
 use crate::arrangement::locate::{Found, Locator, Through, by_node, parts};
 use crate::arrangement::{Facts, SharedBatch, Snapshot};
@@ -145,7 +147,7 @@ impl Queue {
     }
 
     /// Somebody else's turn.
-    fn pass(&mut self, turn: u64) {
+    fn pass_on(&mut self, turn: u64) {
         if self.is_turn(turn) {
             self.ring.rotate_left(1);
         }
@@ -270,14 +272,13 @@ impl Queue {
 
 impl Installation {
     /// The patterns of a query, each as the one member of its family.
-    pub fn patterns(members: impl Iterator<Item = (Arc<str>, Arc<super::Program>, Member)>) -> Vec<Pattern> {
-        let alone = |(name, program, member): (Arc<str>, Arc<super::Program>, Member)| {
-            let sieves = vec![None; program.edges.len()];
-            let mut family = Family::new(program, sieves);
-            family.insert(member);
-            (name, family)
+    pub fn patterns(query: u32, maintained: &Maintained, pace: &Arc<Pace>) -> Vec<Pattern> {
+        let alone = |(number, source): (u32, &Source)| {
+            let mut family = Family::new(source.program.clone(), vec![None; source.program.edges.len()]);
+            family.insert(source.member((query, number), 0, pace));
+            (source.name.clone(), family)
         };
-        members.map(alone).collect()
+        (0..).zip(&maintained.sources).map(alone).collect()
     }
 
     /// Builds the dataflow. It ends by itself.
@@ -366,7 +367,7 @@ impl Installation {
                     working = None;
                     turns.leave(turn);
                 }
-                turns.pass(turn);
+                turns.pass_on(turn);
             }
         });
         results
@@ -504,7 +505,7 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u
         Atom::Node(node) => {
             let view = &program.nodes[node];
             row[view.slot] = Value::Node(id);
-            if facts.is_interesting(time) && look(node, facts, time, row, walk.family, walk.symbols) {
+            if facts.is_interesting(time) && read_node(node, facts, time, row, walk.family, walk.symbols) {
                 walk.run(change, 0, row, Some((id, facts)));
             }
         }
@@ -556,7 +557,7 @@ mod tests {
                                 capabilities.clear();
                             } else if turns.borrow_mut().take(turn) {
                                 taken.borrow_mut().push(turn);
-                                turns.borrow_mut().pass(turn);
+                                turns.borrow_mut().pass_on(turn);
                             }
                         }
                     });

@@ -16,7 +16,7 @@ use weir_model::{Expr, NodeId, Symbol, Value};
 use super::constants::Constants;
 use super::family::Family;
 use super::probe::has_needs;
-use super::walk::look_by;
+use super::walk::read_node_by;
 use crate::arrangement::locate::{Through, by_node, parts};
 use crate::arrangement::{Facts, Part, Snapshot};
 use crate::symbols::Symbols;
@@ -217,7 +217,7 @@ impl Program {
                 false
             }
         };
-        may_be && (look_by(first, facts, at, row, (&self.family, symbols), passes) || has_failed.get())
+        may_be && (read_node_by(first, facts, at, row, (&self.family, symbols), passes) || has_failed.get())
     }
 
     fn note(&mut self, id: NodeId, room: &mut Room) {
@@ -245,7 +245,6 @@ mod tests {
 
     use super::super::Maintained;
     use super::super::aside::Pace;
-    use super::super::family::Member;
     use super::super::rest::Installation;
     use super::*;
     use crate::store::InMemory;
@@ -259,12 +258,7 @@ mod tests {
         let standing = compile_standing(text, StandingMode::AnyQuery, &CompileOptions::default()).expect("it compiles");
         let maintained = Maintained::new(&standing.plan, graph.symbols(), IdScheme::default()).expect("it can be maintained");
         let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
-        let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
-            let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
-            let member = Member { query: 0, source, since: 0, constants, ending, pace: pace.clone() };
-            (pattern.name.clone(), pattern.program.clone(), member)
-        });
-        Installation::patterns(members)
+        Installation::patterns(0, &maintained, &pace)
     }
 
     fn apply(graph: &Graph, change: impl FnOnce(&mut Mutations)) -> Snapshot {

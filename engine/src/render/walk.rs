@@ -80,6 +80,10 @@ impl Steps {
     pub fn of(family: &Family) -> Steps {
         Steps { count: 0, stopped: family.is_over() }
     }
+
+    pub fn taken(&self) -> u64 {
+        self.count
+    }
 }
 
 /// Rows that go on at nodes that are not found yet: they are found together.
@@ -287,7 +291,7 @@ impl<'a> Walk<'a, '_> {
         let tick = |version: &Version| version.tick(change.time);
         match next {
             Move::Check { node, version } => {
-                if look(*node, facts, tick(version), row, self.family, self.symbols) {
+                if read_node(*node, facts, tick(version), row, self.family, self.symbols) {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
@@ -628,14 +632,14 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Puts the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
-pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &Symbols) -> bool {
-    look_by(node, facts, at, row, (family, symbols), |condition, row| family.passes(condition, row))
+/// Reads the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
+pub fn read_node(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &Symbols) -> bool {
+    read_node_by(node, facts, at, row, (family, symbols), |condition, row| family.passes(condition, row))
 }
 
 /// The same, where `passes` says which conditions hold.
 #[inline]
-pub fn look_by(
+pub fn read_node_by(
     node: usize,
     facts: &Facts<'_>,
     at: Time,

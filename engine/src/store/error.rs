@@ -34,6 +34,9 @@ pub enum StoreError {
     /// What was read is not what was written.
     #[error("damaged data: {what}, in {place}; {hint}")]
     Damaged { what: String, place: String, hint: &'static str },
+    /// The backups to be restored, by where they stand among them, the first being 1; `problem` completes its name.
+    #[error("backup {number} {problem}")]
+    OutOfOrder { number: usize, problem: &'static str },
     /// A backup that left it out unasked might take the place of the last one that has it.
     #[error(
         "namespace '{name}' is damaged and cannot be backed up: {reason}; `--leave-out {name}` (over HTTP `leaveOut={name}`) makes a backup of the others, without it"

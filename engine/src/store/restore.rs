@@ -46,17 +46,19 @@ pub fn restore(store: &dyn Store, backups: &mut [&mut dyn Source]) -> Result<Cop
     for backup in backups.iter_mut() {
         let next = scan(*backup)?;
         let before: Option<&Scanned> = scanned.last();
-        let (fits, hint) = match (&next.since, before) {
+        let (fits, problem) = match (&next.since, before) {
             (None, None) => (true, ""),
-            (None, Some(_)) => (false, "the backup before it is not needed"),
-            (Some(_), None) => (false, "give the one it goes on from before it"),
-            (Some(since), Some(before)) => {
-                (*since == before.end, "give those between them too, in the order in which they were made")
+            (None, Some(_)) => {
+                (false, "does not go on from the one before it; it is whole by itself: leave out those that stand before it")
             }
+            (Some(_), None) => (false, "goes on from an earlier backup; give that one before it"),
+            (Some(since), Some(before)) => (
+                *since == before.end,
+                "does not go on from the one before it; give those between them too, in the order in which they were made",
+            ),
         };
         if !fits {
-            let what = format!("backup {} does not go on from the one before it", scanned.len() + 1);
-            return Err(StoreError::Damaged { what, place: "the backups".to_owned(), hint });
+            return Err(StoreError::OutOfOrder { number: scanned.len() + 1, problem });
         }
         scanned.push(next);
     }

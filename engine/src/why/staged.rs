@@ -101,6 +101,10 @@ pub struct Found {
     pub others: Vec<u32>,
     /// Patterns of which no match is meant, by number, though something is said of them, or that have none.
     pub missing: Vec<usize>,
+    /// Where no row shows all that is asked for: patterns, by number, whose rows that show the most of it are followed in place of
+    /// those that are meant; and which columns such a row does not show as they are asked for, of those where nothing comes of it.
+    pub near: Vec<usize>,
+    pub lacks: Vec<(Stop, Vec<Slot>)>,
 }
 
 impl<'p> Staged<'p> {
@@ -295,10 +299,7 @@ impl<'s> Worked<'s> {
         let no_leaf_says = !leaves().any(|leaf| says(&leaf));
         for leaf in leaves() {
             // From the answer down: the first stage that has rows as they are meant.
-            let mut way = vec![leaf];
-            while let Some((next, _)) = above[way[way.len() - 1]] {
-                way.push(next);
-            }
+            let way = way_up(leaf, &above);
             let start = way
                 .iter()
                 .enumerate()
@@ -332,9 +333,83 @@ impl<'s> Worked<'s> {
                 }
             }
         }
+        if found.stops.is_empty() && found.others.is_empty() {
+            self.find_near((context, width), meant, &of_nodes, &mut found);
+        }
         found.others.sort_unstable();
         found.others.dedup();
         found
+    }
+
+    /// What becomes of the rows that show the most of what is asked for, where none shows all of it.
+    fn find_near(
+        &self,
+        (context, width): (&dyn Context, usize),
+        meant: &Meant<'_>,
+        of_nodes: &[Option<Vec<bool>>],
+        found: &mut Found,
+    ) {
+        // Of one value alone there is no part.
+        if meant.values.len() < 2 {
+            return;
+        }
+        // By column, then by level.
+        let values = meant.values.iter();
+        let columns: Vec<_> = values.map(|of| self.wanted(&Meant { values: vec![*of], ..Meant::default() })).collect();
+        // Which columns a row of a level shows as they are asked for, and which otherwise; of others it says nothing.
+        let shown = |at: usize, row: &Row, each: &mut dyn FnMut(usize, bool)| {
+            let values = self.spread(&self.levels[at], row, width);
+            for (column, wanted) in columns.iter().enumerate().filter(|(_, wanted)| !wanted[at].is_empty()) {
+                let fits = |(expr, fits): &Wanted<'_>| expr.evaluate(&values, context).is_ok_and(|value| fits(&value));
+                each(column, wanted[at].iter().all(fits));
+            }
+        };
+        let above = self.above();
+        for leaf in (0..self.levels.len()).filter(|at| self.levels[*at].inputs.is_empty()) {
+            let way = way_up(leaf, &above);
+            // From the answer down, as far as more is shown there.
+            let (mut most, mut start, mut rows) = (0, 0, Vec::new());
+            for (place, at) in way.iter().enumerate().rev() {
+                let before = most;
+                for ((row, _), number) in self.levels[*at].rows.iter().zip(0u32..) {
+                    if of_nodes[*at].as_ref().is_some_and(|is| !is[number as usize]) {
+                        continue;
+                    }
+                    let mut count = 0;
+                    shown(*at, row, &mut |_, fits| count += usize::from(fits));
+                    if count > most {
+                        (most, start) = (count, place);
+                        rows.clear();
+                    }
+                    if count == most && most > before && rows.len() < FOLLOWED_MAX {
+                        rows.push(number);
+                    }
+                }
+            }
+            let before = found.stops.len();
+            for row in rows {
+                match self.follow(&way[start..], row) {
+                    Ok(others) => found.others.extend(others),
+                    Err(stop) if found.stops.len() < before + STOPS_MAX && !found.stops.contains(&stop) => {
+                        let mut lacks = Vec::new();
+                        let mut take = |column: usize, fits: bool| {
+                            if !fits {
+                                lacks.push(meant.values[column].0);
+                            }
+                        };
+                        shown(way[start], &self.levels[way[start]].rows[row as usize].0, &mut take);
+                        found.stops.push(stop);
+                        found.lacks.push((stop, lacks));
+                    }
+                    Err(_) => {}
+                }
+            }
+            if most > 0
+                && let What::Pattern(source) = self.levels[leaf].what
+            {
+                found.near.push(source);
+            }
+        }
     }
 
     /// Follows a row of the first of these levels up to the answer, or to where all that came of it stops.
@@ -464,6 +539,11 @@ impl<'s> Worked<'s> {
         }
         all
     }
+}
+
+/// The levels from one up to the answer.
+fn way_up(leaf: usize, above: &[Option<(usize, usize)>]) -> Vec<usize> {
+    std::iter::successors(Some(leaf), |at| above[*at].map(|(next, _)| next)).collect()
 }
 
 /// Whether something was made of one of these rows of an input; they ascend.

@@ -90,28 +90,14 @@ fn fills(part: &Operator, slot: Slot) -> bool {
 }
 
 fn fills_itself(operator: &Operator, slot: Slot) -> bool {
-    match operator {
-        Operator::Match { pattern, .. } => {
-            // What is bound stays as it is.
-            let is_bound = pattern.nodes.iter().any(|node| node.bound && node.slot == slot)
-                || pattern.edges.iter().any(|edge| edge.bound && edge.slot == Some(slot));
-            !is_bound && pattern.slots().contains(&slot)
-        }
-        Operator::Optional { nulls, .. } => nulls.contains(&slot),
-        Operator::Project { items, .. } => items.iter().any(|(into, _)| *into == slot),
-        Operator::Aggregate { keys, aggregates, .. } => {
-            keys.iter().any(|(into, _)| *into == slot) || aggregates.iter().any(|(into, _)| *into == slot)
-        }
-        Operator::Unwind { into, .. } => *into == slot,
-        Operator::Call { yields, .. } => yields.iter().any(|(_, into)| *into == slot),
-        Operator::Recurse { state, .. } => state.contains(&slot),
-        _ => false,
-    }
+    // What is bound stays as it is.
+    let is_bound = matches!(operator, Operator::Match { pattern, .. } if pattern.is_bound(slot));
+    !is_bound && operator.fills().contains(&slot)
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_model::plan::Name;
+    use weir_model::plan::{Name, Pattern, PatternNode};
     use weir_model::{Aggregate, AggregateKind, Value};
 
     use super::*;
@@ -142,6 +128,18 @@ mod tests {
         let list = Operator::Unwind { input: Box::new(Operator::Argument), list: slot(1), into: Slot(4) };
         assert_eq!(shown(&list, &slot(4)), "nothing");
         assert_eq!(shown(&list, &slot(1)), format!("{:?}", slot(1)));
+    }
+
+    #[test]
+    fn a_node_that_a_pattern_goes_on_from_is_of_the_row_and_one_that_it_finds_is_not() {
+        let node = |slot: u32, bound: bool| {
+            let (labels, conditions, reads) = Default::default();
+            PatternNode { slot: Slot(slot), bound, labels, conditions, reads, reads_all: None }
+        };
+        let pattern = Pattern { nodes: vec![node(1, true), node(2, false)], ..Pattern::default() };
+        let part = Operator::Match { input: Box::new(Operator::Argument), pattern };
+        assert_eq!(shown(&part, &property(1)), format!("{:?}", property(1)));
+        assert_eq!(shown(&part, &property(2)), "nothing");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::clock;
-use crate::wire::family::{Family, duration_text, parse_duration, plain_word};
+use crate::wire::family::{Family, duration_text, parse_duration, pascal, plain_word, screaming};
 
 /// The longest name of a resource.
 const NAME_BYTES_MAX: usize = 128;
@@ -90,6 +90,9 @@ pub const WORDS: &[(&str, bool)] = &[
 /// Words of weir's own, which are shown as in v1 and may be written as the others.
 const OWN_WORDS: [&str; 4] = ["startFrom", "compression", "rows", "cancellations"];
 
+/// Words that are shouted in every family, such as SASL_SSL.
+const SHOUTED: [&str; 5] = ["securityProtocol", "billingMode", "clientVersionConfig", "metricsLevel", "metricsEnabledDimensions"];
+
 /// These are in lower case in v1.
 const LOWER: &[&str] = &["autoOffsetReset"];
 
@@ -111,6 +114,8 @@ fn to_v1_within(within: &str, name: &str, value: &Json) -> (String, Json) {
             None => value.clone(),
         },
         _ if WORDS.iter().any(|(word, _)| *word == name) || OWN_WORDS.contains(&name) => words_to_v1(name, value),
+        _ if SHOUTED.contains(&name) => shouted(value),
+        (_, Json::String(word)) if PLACES.contains(&name) || PLACES.contains(&within) && name == "type" => pascal(word).into(),
         (_, Json::String(text)) if (within, name) == MOMENT.1 => match clock::parse_instant(text) {
             Some(millis) => return (MOMENT.0.to_owned(), json!(millis)),
             None => value.clone(),
@@ -131,6 +136,15 @@ fn words_to_v1(name: &str, value: &Json) -> Json {
             Some(word) => word.into(),
             None => other.clone(),
         },
+    }
+}
+
+fn shouted(value: &Json) -> Json {
+    match value {
+        Json::Array(items) => items.iter().map(shouted).collect(),
+        Json::Object(tagged) => tagged.get("type").filter(|word| word.is_string()).map_or_else(|| value.clone(), shouted),
+        Json::String(word) => screaming(word).into(),
+        other => other.clone(),
     }
 }
 
@@ -245,6 +259,24 @@ mod tests {
             assert_eq!(to_v1("startFrom", &spelt).1, "Earliest");
         }
         assert_eq!(to_v1("rotation", &json!({"bytesMax": 5, "compression": "ZSTD"})).1["compression"], "Zstd");
+        for name in PLACES {
+            for spelt in [json!("TRIM_HORIZON"), json!("TrimHorizon")] {
+                assert_eq!(to_v1(name, &spelt).1, "TrimHorizon");
+                assert_eq!(to_v1(name, &json!({"type": spelt})).1, json!({"type": "TrimHorizon"}));
+            }
+        }
+        // In other objects it is no word.
+        assert_eq!(to_v1("other", &json!({"type": "TRIM_HORIZON"})).1, json!({"type": "TRIM_HORIZON"}));
+        for (name, word) in [("securityProtocol", "SASL_SSL"), ("clientVersionConfig", "CLIENT_VERSION_CONFIG_3X")] {
+            for spelt in [json!(word), json!({"type": word})] {
+                assert_eq!(to_v1(name, &spelt).1, word);
+            }
+        }
+        assert_eq!(to_v1("securityProtocol", &json!({"type": "SaslSsl"})).1, "SASL_SSL");
+        assert_eq!(to_v1("securityProtocol", &json!({"kind": 5})).1, json!({"kind": 5}));
+        let inner = json!({"metricsLevel": {"type": "Summary"}, "metricsEnabledDimensions": [{"type": "STREAM_IDENTIFIER"}]});
+        let kept = json!({"metricsLevel": "SUMMARY", "metricsEnabledDimensions": ["STREAM_IDENTIFIER"]});
+        assert_eq!(to_v1("metricsConfig", &inner).1, kept);
     }
 
     #[test]

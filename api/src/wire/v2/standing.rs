@@ -11,8 +11,8 @@ use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 use crate::wire::letters::{Notation, takes_a_format, taking_a_format};
 use crate::wire::standing::{
-    CypherOutput, DestinationOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern,
-    decode_start,
+    CypherOutput, DestinationOutput, Output, PatternSettings, StandingSettings, Workflow, decode_cypher, decode_output,
+    decode_pattern, decode_start,
 };
 
 /// Destinations of the reference service that are not here.
@@ -33,6 +33,9 @@ pub const HTTP_ENDPOINT: &str = "HttpEndpoint";
 /// What v1 says of a destination and v2 elsewhere or not at all.
 pub const ONLY_V1: [&str; 4] = ["type", "structure", "logLevel", "logMode"];
 
+/// What a workflow is called that is sent by itself, and whose name cannot be read.
+const NO_NAME: &str = "(no name)";
+
 /// The name, and the rest.
 pub fn decode(body: &Json) -> Result<(String, StandingSettings), Vec<String>> {
     let mut mistakes = Mistakes::default();
@@ -44,18 +47,7 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSetting
     let fields = Fields::of(body, "", mistakes)?;
     let name = fields.required_name(mistakes);
     let pattern = fields.required("pattern", mistakes).and_then(|pattern| decode_pattern(pattern, mistakes));
-    let mut outputs = Vec::new();
-    match fields.get("outputs") {
-        None => {}
-        Some(Json::Array(workflows)) => {
-            for (index, workflow) in workflows.iter().enumerate() {
-                outputs.extend(
-                    read_workflow(workflow, &format!(".outputs[{index}]"), mistakes).into_iter().flat_map(|(_, parts)| parts),
-                );
-            }
-        }
-        Some(other) => mistakes.at(".outputs", wrong_type(other, "array")),
-    }
+    let outputs = read_outputs(&fields, mistakes);
     let settings = StandingSettings {
         include_cancellations: fields.boolean("includeCancellations", mistakes).unwrap_or(false),
         input_buffer_size: fields.int("inputBufferSize", mistakes).unwrap_or(32),
@@ -67,6 +59,36 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSetting
     Some((name?, settings))
 }
 
+fn read_outputs(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Vec<(String, Output)> {
+    let workflows = match fields.get("outputs") {
+        None => return Vec::new(),
+        Some(Json::Array(workflows)) => workflows,
+        Some(other) => {
+            mistakes.at(".outputs", wrong_type(other, "array"));
+            return Vec::new();
+        }
+    };
+    let mut outputs = Vec::new();
+    for (index, workflow) in workflows.iter().enumerate() {
+        let read = read_workflow(workflow, &format!(".outputs[{index}]"), mistakes);
+        outputs.extend(read.into_iter().flat_map(|(_, parts)| parts));
+    }
+    outputs
+}
+
+/// What can be read of a body in which something is wrong, so that what is wrong with the rest can be told, too.
+pub fn readable(body: &Json) -> (Option<PatternSettings>, Vec<(String, Output)>) {
+    let mut told = Mistakes::default();
+    let Some(fields) = Fields::of(body, "", &mut told) else { return (None, Vec::new()) };
+    let pattern = fields.get("pattern").and_then(|pattern| decode_pattern(pattern, &mut told));
+    (pattern, read_outputs(&fields, &mut told))
+}
+
+/// The same of a workflow.
+pub fn readable_workflow(body: &Json) -> Vec<(String, Output)> {
+    read_workflow(body, "", &mut Mistakes::default()).map_or_else(Vec::new, |(_, parts)| parts)
+}
+
 /// A workflow: its name, and the outputs it is with theirs.
 pub type NamedWorkflow = (String, Vec<(String, Output)>);
 
@@ -76,21 +98,28 @@ pub fn decode_workflow(body: &Json) -> Result<NamedWorkflow, Vec<String>> {
     mistakes.or(decoded)
 }
 
+/// All parts are read, so that all that is wrong is told; of those with which something is, the rest is given.
 fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<NamedWorkflow> {
     let fields = Fields::of(body, path, mistakes)?;
-    // All parts are read, so that all that is wrong is told.
     let name = fields.required_name(mistakes);
     let only_positive = one_of(&fields, "filter", "OnlyPositiveMatch", mistakes);
     let structure = transformation(&fields, mistakes);
     let enrichment = match fields.get("resultEnrichment") {
-        None => Some(None),
+        None => None,
         Some(value) => {
             let inner = Fields::of(value, &format!("{path}.resultEnrichment"), mistakes);
-            inner.and_then(|inner| decode_cypher(&inner, 0, mistakes)).map(Some)
+            inner.and_then(|inner| decode_cypher(&inner, 0, mistakes))
         }
     };
-    let destinations = read_destinations(&fields, path, mistakes);
-    let (name, only_positive, structure, enrichment) = (name?, only_positive?, structure?, enrichment?);
+    let mut destinations = read_destinations(&fields, path, mistakes);
+    if destinations.is_empty() {
+        // For what is wrong with the query before them.
+        destinations.extend(decode_output(&json!({"type": "Drop"}), path, 0, &mut Mistakes::default()));
+    }
+    // Never empty: that would be refused in place of what is wrong with the query.
+    let place = if path.is_empty() { NO_NAME } else { path.trim_start_matches('.') };
+    let name = name.unwrap_or_else(|| place.to_owned());
+    let (only_positive, structure) = (only_positive.unwrap_or(false), structure.unwrap_or_default());
     let part = |(index, destination): (usize, Output)| {
         let workflow = Workflow {
             of: name.clone(),
@@ -102,19 +131,28 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Nam
         let own = if index == 0 { name.clone() } else { format!("{name}#{}", index + 1) };
         (own, Output::Workflow(workflow))
     };
-    let parts = destinations?.into_iter().enumerate().map(part).collect();
+    let parts = destinations.into_iter().enumerate().map(part).collect();
     Some((name.clone(), parts))
 }
 
-fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -> Option<Vec<Output>> {
-    let given = fields.required("destinations", mistakes)?;
+fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -> Vec<Output> {
+    let Some(given) = fields.required_here("destinations", mistakes) else { return Vec::new() };
     let Some(given) = given.as_array().filter(|items| !items.is_empty()) else {
         mistakes.at(&fields.path_of("destinations"), "at least one destination is needed");
-        return None;
+        return Vec::new();
     };
-    let read = |(index, value): (usize, &Json)| read_destination(value, &format!("{path}.destinations[{index}]"), mistakes);
-    let read: Vec<Option<Output>> = given.iter().enumerate().map(read).collect();
-    read.into_iter().collect()
+    let read = |(index, value): (usize, &Json)| {
+        let (path, mut of_it) = (format!("{path}.destinations[{index}]"), Mistakes::default());
+        let output = read_destination(value, &path, &mut of_it);
+        if output.is_none() && of_it.0.is_empty() {
+            of_it.at(&path, "it cannot be read");
+        }
+        // Clients know the paths within one from there on. Which one it is has to be said besides.
+        let placed = |told: String| if told.contains(&path) { told } else { format!("{told} (in {path})") };
+        mistakes.0.extend(of_it.0.into_iter().map(placed));
+        output
+    };
+    given.iter().enumerate().filter_map(read).collect()
 }
 
 /// A tagged object of which there is one kind: whether it is there.
@@ -166,7 +204,8 @@ pub fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Op
         mistakes.at(".format", problem);
         return None;
     }
-    let mut v1: JsonMap<String, Json> = fields.entries().map(|(name, value)| to_v1(name, value)).collect();
+    let of_v2 = fields.entries().filter(|(name, _)| !ONLY_V1.contains(&name.as_str()));
+    let mut v1: JsonMap<String, Json> = of_v2.map(|(name, value)| to_v1(name, value)).collect();
     v1.insert("type".to_owned(), row.name_v1.into());
     let mut of_v1 = Mistakes::default();
     let output = decode_output(&Json::Object(v1), path, 0, &mut of_v1);
@@ -299,6 +338,23 @@ mod tests {
     }
 
     #[test]
+    fn what_can_be_read_beside_mistakes_is_given() {
+        let broken = json!([
+            {"filter": {"type": "Odd"}, "resultEnrichment": {"query": "RETURN 1"}, "destinations": [{"type": "Nowhere"}]},
+            {"name": "two", "resultEnrichment": {}, "destinations": [{"type": "Drop"}, 5, {"type": "StandardOut"}]},
+        ]);
+        let (pattern, outputs) = readable(&body(broken.clone()));
+        assert!(pattern.is_some_and(|pattern| pattern.query.starts_with("MATCH")));
+        let names: Vec<&str> = outputs.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["outputs[0]", "two", "two#2"]);
+        assert_eq!(outputs[0].1.texts(), ["RETURN 1"]);
+        assert_eq!(readable_workflow(&broken[1]).len(), 2);
+        assert_eq!(readable_workflow(&broken[0])[0].0, NO_NAME);
+        assert!(decode(&body(broken.clone())).is_err() && decode_workflow(&broken[1]).is_err());
+        assert!(readable(&json!({"pattern": 5, "outputs": 5})).0.is_none() && readable(&json!(5)).1.is_empty());
+    }
+
+    #[test]
     fn workflows_go_there_and_back() {
         let workflow = json!({"name": "hook", "filter": {"type": "OnlyPositiveMatch"}, "preEnrichmentTransformation": {"type": "InlineData"},
             "resultEnrichment": {"query": "RETURN 1", "parameter": "that", "parallelism": 16, "allowAllNodeScan": false, "shouldRetry": true},
@@ -363,11 +419,41 @@ mod tests {
         assert_eq!(slack["filter"], json!({"type": "OnlyPositiveMatch"}));
     }
 
+    /// As every field that is not known.
+    #[test]
+    fn what_only_v1_says_of_a_destination_has_no_effect() {
+        let printed = |with: Json| {
+            let destination = [json!({"type": "StandardOut"}), with].into_iter().filter_map(|part| part.as_object().cloned());
+            let destination: JsonMap<String, Json> = destination.flatten().collect();
+            let workflow = json!({"name": "o", "destinations": [destination]});
+            decode_workflow(&workflow).map(|(_, parts)| parts[0].1.to_stored_json())
+        };
+        let usual = printed(json!({})).expect("is read");
+        for with in [
+            json!({"logLevel": "INFO"}),
+            json!({"logLevel": {"type": "Info"}, "logMode": "COMPLETE"}),
+            json!({"logMode": "FAST_SAMPLING"}),
+            json!({"logLevel": "Trace", "logMode": "FastSampling", "structure": {"type": "Nope"}}),
+        ] {
+            assert_eq!(printed(with.clone()).as_ref(), Ok(&usual), "{with}");
+        }
+    }
+
     #[test]
     fn what_is_not_here_is_refused_by_its_name() {
         refused(json!([{"name": "o", "destinations": []}]), "at least one destination");
         refused(json!([{"name": "", "destinations": [{"type": "Drop"}]}]), ".outputs[0].name: a name has at least one character");
-        refused(json!([{"name": "o"}]), ".destinations: Missing required field");
+        refused(json!([{"name": "o"}]), "DecodingFailure at .outputs[0].destinations: Missing required field");
+        let drop = json!([{"type": "Drop"}]);
+        let named = json!({"name": "o", "destinations": drop});
+        refused(json!([named, {"destinations": drop}]), "DecodingFailure at .outputs[1].name: Missing required field");
+        refused(
+            json!([named, {"name": "p", "resultEnrichment": {}, "destinations": drop}]),
+            "DecodingFailure at .outputs[1].resultEnrichment.query: Missing required field",
+        );
+        let file = json!([{"type": "Drop"}, {"type": "File"}]);
+        refused(json!([named, {"name": "p", "destinations": file}]), " (in .outputs[1].destinations[1])");
+        refused(json!([named, {"name": "p", "destinations": [{"type": "Drop"}, 5]}]), "at .outputs[1].destinations[1]: ");
         refused(json!([{"name": "o", "destinations": [{"type": "Nope"}]}]), "names no known destination");
         refused(json!([{"name": "o", "filter": {"type": "Odd"}, "destinations": [{"type": "Drop"}]}]), "Invalid value");
         refused(json!({}), "expecting array");

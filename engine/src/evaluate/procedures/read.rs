@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use weir_model::expression::FailureKind;
 use weir_model::procedure::Each;
 use weir_model::{Context, Failure, NodeId, Procedure, Symbol, Text, Value};
@@ -21,17 +22,28 @@ pub fn recent_node_ids(run: &Run, _: &Procedure, arguments: &[Value], each: Each
     some_nodes(run, arguments, &mut |id| each(&[Value::text(&run.environment.ids.text(id))]))
 }
 
+/// Those that changed last, as far as that is known, and then any others.
 fn some_nodes(
     run: &Run,
     arguments: &[Value],
     each: &mut dyn FnMut(NodeId) -> Result<std::ops::ControlFlow<()>, Failure>,
 ) -> Result<(), Failure> {
-    let count = if let Some(Value::Integer(count)) = arguments.first() { (*count).max(0) as u64 } else { 0 };
-    let (mut left, mut result) = (count, Ok(()));
+    let count = if let Some(Value::Integer(count)) = arguments.first() { (*count).max(0) as usize } else { 0 };
+    let recent = if count > 0 { run.reader.view.recent(count) } else { Vec::new() };
+    for id in &recent {
+        if each(*id)?.is_break() {
+            return Ok(());
+        }
+    }
+    let (mut left, mut result) = (count.saturating_sub(recent.len()), Ok(()));
     if left == 0 {
         return Ok(());
     }
+    let given: FxHashSet<NodeId> = recent.into_iter().collect();
     run.reader.view.nodes(&mut |id| {
+        if given.contains(&id) {
+            return true;
+        }
         left -= 1;
         match each(id) {
             Ok(flow) => flow.is_continue() && left > 0,

@@ -10,7 +10,7 @@ use crate::arrangement::{Fact, Facts, Segment, edge_ranges};
 use crate::render::Time;
 use crate::render::family::Family;
 use crate::render::program::{Move, Program};
-use crate::render::walk::look;
+use crate::render::walk::read_node;
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
 
@@ -142,7 +142,7 @@ impl Asked {
     ) -> bool {
         row.resize(family.program.width, Value::Null);
         row[family.program.nodes[self.node].slot] = Value::Node(id);
-        look(self.node, facts, at, row, family, symbols)
+        read_node(self.node, facts, at, row, family, symbols)
     }
 
     /// Whether a node of a batch may have it at any tick of it, each part at its own.

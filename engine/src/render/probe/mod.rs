@@ -11,8 +11,10 @@
 //! until its own shard has reached the tick of a row that came from outside.
 //!
 //!     offered   what a batch changes, as changes of atoms of the families it can concern
+//!     spent     how long that takes for each, and which of them keeps a worker busy
 
 mod offered;
+mod spent;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,6 +36,7 @@ use timely::progress::Antichain;
 use timely::progress::frontier::AntichainRef;
 
 use offered::Offered;
+use spent::Spent;
 
 pub use offered::{change_of_edge, has_needs};
 
@@ -153,6 +156,7 @@ fn changes<'scope>(
         let mut waiting = Waiting::default();
         let mut view: Vec<SharedBatch> = Vec::new();
         let mut dense = Dense::default();
+        let spent = Spent::new();
         // As many as there were the last time.
         let mut expected = 0;
         move |frontiers| {
@@ -174,10 +178,13 @@ fn changes<'scope>(
                     view.push(batch.clone());
                     dense.take_in(&queries, &batch, located);
                     hubs.take_in(&queries, &common.symbols, &batch, located);
-                    let kept = (&dense, &*hubs);
-                    let offered = Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, kept };
+                    spent.begin();
+                    let (kept, spent) = ((&dense, &*hubs), &spent);
+                    let offered =
+                        Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, kept, spent };
                     offered.walk(&mut found, &mut leaving, &mut waiting);
                     offered.walk_turns(&mut found, &mut leaving, &mut waiting);
+                    spent.end(&queries);
                     dense.settle(&queries, &view, before(batch.upper.elements()));
                     hubs.settle(&queries, &common.symbols, &batch, located);
                     for (query, since, interest) in &queries.interests {
@@ -194,25 +201,29 @@ fn changes<'scope>(
                 }
             });
             // What has been found goes on its way first.
-            hubs.look_ahead(&queries, &common.published);
-            let frontier = frontiers[0].frontier();
-            let at = hubs.has_all_by(frontier.first().map_or(Time::MAX, |first| before(&[*first])));
-            if hubs.is_busy() && !frontier.is_empty() {
-                view.clear();
-                trace.map_batches(|batch| view.push(batch.clone()));
-                let Common { symbols, shard, published, .. } = &common;
-                let around = Around { queries: &queries, symbols, shard: *shard, published, batches: &view, at };
-                match hubs.tend(&around) {
-                    Some(Duration::ZERO) => again.activate(),
-                    Some(later) => again.activate_after(later),
-                    None => {}
-                }
-                view.clear();
+            let frontier = frontiers[0].frontier().first().copied();
+            match tend(&mut hubs, &queries, &common, &trace, frontier) {
+                Some(Duration::ZERO) => again.activate(),
+                Some(later) => again.activate_after(later),
+                None => {}
             }
-            allow_compaction(&mut trace, frontiers[0].frontier().first().copied());
+            allow_compaction(&mut trace, frontier);
         }
     });
     (results, parcels)
+}
+
+/// Looks after what is kept of hubs: everything before the frontier has been taken in. Says when to go on, if there is more.
+fn tend(hubs: &mut Hubs, queries: &Queries, common: &Common, trace: &Trace, frontier: Option<Time>) -> Option<Duration> {
+    hubs.look_ahead(queries, &common.published);
+    let at = hubs.has_all_by(frontier.map_or(Time::MAX, |first| before(&[first])));
+    if frontier.is_none() || !hubs.is_busy() {
+        return None;
+    }
+    let mut batches: Vec<SharedBatch> = Vec::new();
+    trace.map_batches(|batch| batches.push(batch.clone()));
+    let Common { symbols, shard, published, .. } = common;
+    hubs.tend(&Around { queries, symbols, shard: *shard, published, batches: &batches, at })
 }
 
 /// What changes of the nodes of this shard, as far as somebody who looked at them may see it.
@@ -235,6 +246,43 @@ fn touches(batch: &Batch, (query, since): (u32, Time), interest: &Interest, foun
 
 /// The dataflow timestamp of rows that travel: how often they have moved comes with the tick.
 type Moved = Product<Time, u32>;
+
+/// What rows from other shards are walked over.
+struct Ground<'a> {
+    queries: &'a Queries,
+    hubs: &'a Hubs,
+    symbols: &'a Symbols,
+    shard: Shard,
+    batches: &'a [SharedBatch],
+    spent: &'a Spent,
+}
+
+impl Ground<'_> {
+    /// Does what a row has come for. The shard has reached its tick.
+    fn receive(&self, parcel: &mut Parcel, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>) {
+        // Without a family, its last query has been taken away.
+        let Some(family) = self.queries.family(parcel.family) else { return };
+        let mut walk = Walk {
+            program: &family.program,
+            family,
+            number: parcel.family,
+            batches: self.batches,
+            newest: None,
+            everywhere: None,
+            symbols: self.symbols,
+            shard: self.shard,
+            results: found,
+            parcels: leaving,
+            waiting: &mut [],
+            dense: None,
+            hubs: Some(self.hubs),
+            steps: Steps::of(family),
+        };
+        walk.receive(parcel);
+        let steps = walk.steps.taken();
+        self.spent.visited((parcel.family, family), steps);
+    }
+}
 
 /// Rows from other shards, walked as far as this shard reaches.
 fn hop<'scope>(
@@ -260,6 +308,7 @@ fn hop<'scope>(
         let mut found: Vec<RowChange> = Vec::new();
         let mut leaving: Vec<Parcel> = Vec::new();
         let mut view: Vec<SharedBatch> = Vec::new();
+        let spent = Spent::new();
         move |frontiers| {
             let mut results_handle = results_out.activate();
             let mut parcels_handle = parcels_out.activate();
@@ -274,6 +323,8 @@ fn hop<'scope>(
                 let hubs = hubs.borrow();
                 view.clear();
                 trace.map_batches(|batch| view.push(batch.clone()));
+                spent.begin();
+                let ground = Ground { queries: &queries, hubs: &hubs, symbols: &symbols, shard, batches: &view, spent: &spent };
                 for (results_capability, parcels_capability, parcels) in &mut waiting {
                     parcels.retain_mut(|parcel| {
                         // The operator that takes in changes may not have had its turn.
@@ -282,25 +333,8 @@ fn hop<'scope>(
                             again.activate();
                         }
                         let ready = knows && parcel.time < reached;
-                        // Without a family, its last query has been taken away.
-                        if ready && let Some(family) = queries.family(parcel.family) {
-                            let mut walk = Walk {
-                                program: &family.program,
-                                family,
-                                number: parcel.family,
-                                batches: &view,
-                                newest: None,
-                                everywhere: None,
-                                symbols: &symbols,
-                                shard,
-                                results: &mut found,
-                                parcels: &mut leaving,
-                                waiting: &mut [],
-                                dense: None,
-                                hubs: Some(&*hubs),
-                                steps: Steps::of(family),
-                            };
-                            walk.receive(parcel);
+                        if ready {
+                            ground.receive(parcel, &mut found, &mut leaving);
                         }
                         !ready
                     });
@@ -311,6 +345,7 @@ fn hop<'scope>(
                         parcels_handle.session(&*parcels_capability).give_container(&mut leaving);
                     }
                 }
+                spent.end(&queries);
                 view.clear();
                 waiting.retain(|(_, _, parcels)| !parcels.is_empty());
             }

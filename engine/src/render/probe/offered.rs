@@ -6,6 +6,7 @@ use weir_model::plan::Atom;
 use weir_model::{Expr, NodeId, Symbol, Value};
 
 use super::Common;
+use super::spent::Spent;
 use crate::arrangement::build::Located;
 use crate::arrangement::{Batch, Fact, Facts, Segment, SharedBatch};
 use crate::render::Time;
@@ -15,7 +16,7 @@ use crate::render::hubs::Hubs;
 use crate::render::program::{EdgeView, NodeView, Path, Version};
 use crate::render::queries::{Origin, Queries, Route};
 use crate::render::results::RowChange;
-use crate::render::walk::{Change, Parcel, Steps, Waiting, Walk, look};
+use crate::render::walk::{Change, Parcel, Steps, Waiting, Walk, read_node};
 use crate::view::HalfEdge;
 
 /// A batch on offer to the families of all queries.
@@ -26,6 +27,7 @@ pub(super) struct Offered<'a> {
     pub(super) batch: &'a Batch,
     pub(super) located: &'a Located,
     pub(super) kept: (&'a Dense, &'a Hubs),
+    pub(super) spent: &'a Spent,
 }
 
 impl<'a> Offered<'a> {
@@ -65,7 +67,7 @@ impl<'a> Offered<'a> {
                     _ => {
                         let Some(family) = self.queries.family(route.family) else { continue };
                         if let Some(before) = current.replace((route.family, family)) {
-                            self.begin(before, found, leaving, waiting).go_on();
+                            self.go_on(before, found, leaving, waiting);
                         }
                         row.clear();
                         row.resize(family.program.width, Value::Null);
@@ -99,10 +101,22 @@ impl<'a> Offered<'a> {
                         );
                     }
                 }
+                let steps = walk.steps.taken();
+                self.spent.visited((route.family, family), steps);
             }
         }
         if let Some(last) = current {
-            self.begin(last, found, leaving, waiting).go_on();
+            self.go_on(last, found, leaving, waiting);
+        }
+    }
+
+    /// With what waits for a family.
+    fn go_on(&self, family: (u32, &'a Family), found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
+        let mut walk = self.begin(family, found, leaving, waiting);
+        walk.go_on();
+        let steps = walk.steps.taken();
+        if steps > 0 {
+            self.spent.visited(family, steps);
         }
     }
 
@@ -128,6 +142,8 @@ impl<'a> Offered<'a> {
                     }
                 }
                 walk.go_on();
+                let steps = walk.steps.taken();
+                self.spent.visited((*number, family), steps);
             }
         }
     }
@@ -299,9 +315,9 @@ fn change_of_view<'a>(
     let program = walk.program;
     let view = &program.nodes[node];
     row[view.slot] = Value::Node(id);
-    let was = look(node, facts, time.wrapping_sub(1), row, walk.family, walk.symbols);
+    let was = read_node(node, facts, time.wrapping_sub(1), row, walk.family, walk.symbols);
     let old = was.then(|| row.to_vec());
-    let is = look(node, facts, time, row, walk.family, walk.symbols);
+    let is = read_node(node, facts, time, row, walk.family, walk.symbols);
     if let Some(mut old) = old {
         if is && seen(view, &old) == seen(view, row) {
             return;

@@ -264,6 +264,7 @@ impl Gather {
         if !complete.is_empty() {
             self.pace.fell_behind(complete.len());
             self.behind.push_back(complete);
+            self.pace.bound_behind(is_over_limit);
         }
     }
 

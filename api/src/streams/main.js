@@ -1,0 +1,107 @@
+// The page of streams and standing queries: looks at the server every other second, and hands what it sees to picture and tables.
+
+import {at, make, say} from "../explorer/dom.js";
+import {namespaces, sameScope, scope} from "../explorer/query.js";
+import {Meter, seconds} from "./figures.js";
+import {flowOf, outputKey, outputsOf, queryKey, streamKey} from "./flow.js";
+import {ingestTable} from "./ingests.js";
+import {put} from "./parts.js";
+import * as picture from "./picture.js";
+import {look} from "./server.js";
+import {standingTable} from "./standing.js";
+
+const LOOK_MILLIS = 2000, LOOK_MILLIS_MAX = 10000;
+
+const meter = new Meter();
+// What the tables may do, and ask.
+const acts = {look: lookNow, rate: key => meter.rate(key), course: key => meter.course(key)};
+const ingests = ingestTable(acts), queries = standingTable(acts);
+
+function measure({ingests, queries}) {
+  const now = performance.now(), keys = new Set(), add = (key, count) => { keys.add(key); meter.add(key, count, now); };
+  for (const {name, stats} of ingests) add(streamKey(name), stats.ingestedCount);
+  for (const query of queries) {
+    add(queryKey(query.name), query.stats.local?.rates?.count || 0);
+    for (const {workflow, destinations} of outputsOf(query)) add(outputKey(query.name, workflow.name), Math.max(0, ...destinations.map(({delivered}) => delivered)));
+  }
+  meter.keep(keys);
+}
+
+function show(seen) {
+  measure(seen);
+  ingests.update(seen.ingests, seen.pressure.ingests);
+  queries.update(seen.queries, seen.pressure.standingQueries);
+  picture.show(flowOf(seen, acts.rate, seconds), open);
+  at("flow").hidden = !seen.ingests.length && !seen.queries.length;
+}
+
+// A box of the picture leads to its row.
+function open({key, name, query}) {
+  if (key === streamKey(name)) ingests.open(name); else if (query === undefined) queries.open(name); else queries.open(query, "Outputs");
+}
+
+// ---- looking: one look at a time, none while nobody sees the page
+
+let looking = null, timer = 0, failures = 0;
+
+function lookNow() {
+  clearTimeout(timer);
+  // What is under way may have begun before what was just done.
+  return looking ? looking.then(lookNow) : lookOnce();
+}
+
+function lookOnce() {
+  looking = once().finally(() => {
+    looking = null;
+    if (!document.hidden) timer = setTimeout(lookOnce, Math.min(LOOK_MILLIS * 2 ** failures, LOOK_MILLIS_MAX));
+  });
+  return looking;
+}
+
+async function once() {
+  const isSame = sameScope();
+  try {
+    const seen = await look(AbortSignal.timeout(15000));
+    if (!isSame()) return;
+    failures = 0;
+    tell("live", "live");
+    show(seen);
+  } catch (error) {
+    failures++;
+    tell("", error.name === "TimeoutError" || error.name === "AbortError" ? "weir does not answer" : error.message);
+  }
+}
+
+function tell(className, text) {
+  at("connection").className = className;
+  put(at("connection"), text);
+  document.body.classList.toggle("stale", !className);
+}
+
+document.addEventListener("visibilitychange", () => { clearTimeout(timer); if (!document.hidden && !looking) lookOnce(); });
+
+// ---- the start
+
+async function loadNamespaces() {
+  const select = at("namespace"), wanted = (new URLSearchParams(location.search).get("namespace") || "default").toLowerCase().replace(/^quine$/, "default");
+  // Also where no list of them comes: what is done by the page is never done to another graph than the address says.
+  scope.namespace = wanted;
+  const names = await namespaces();
+  scope.namespace = names.includes(wanted) ? wanted : "default";
+  if (scope.namespace !== wanted) say(`There is no namespace “${wanted}”.`, {wrong: true});
+  select.replaceChildren(...names.map(name => make("option", {value: name, selected: name === scope.namespace}, name)));
+  select.hidden = names.length < 2;
+}
+
+at("namespace").addEventListener("change", event => {
+  scope.namespace = event.target.value;
+  // Streams of the same name are others there.
+  meter.keep(new Set());
+  ingests.update([], []);
+  queries.update([], []);
+  history.replaceState(null, "", scope.namespace === "default" ? location.pathname : "?namespace=" + encodeURIComponent(scope.namespace));
+  lookNow();
+});
+
+await loadNamespaces().catch(error => say(error.message, {wrong: true}));
+lookOnce();

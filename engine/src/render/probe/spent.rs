@@ -1,0 +1,224 @@
+//! Spent: how long a worker walks for each family, of one batch. What a pattern costs all queries wait for, so one that keeps a
+//! worker busy is told, with the names of its queries.
+//!
+//! The clock is looked at after a visit of a family, or of several where they are short: a visit costs the count of it, and a
+//! step of a walk nothing.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+
+use crate::render::family::Family;
+use crate::render::queries::Queries;
+
+/// A family that a worker walks longer for of one batch is told.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// After a visit that takes longer the clock is looked at for each of so many: the next one like it may be one in thousands, and
+/// among others it cannot be told whose it is.
+const LONG: Duration = Duration::from_millis(1);
+const VISITS_WARY: i32 = 4096;
+
+/// After so many looks that found nothing long there is one for several visits.
+const LOOKS_CALM: i32 = 8;
+const VISITS_CALM: u32 = 16;
+
+/// After a visit of so many steps the clock is looked at in any case.
+const STEPS_MANY: u64 = 1024;
+
+/// So many queries are named.
+const NAMES_MAX: usize = 3;
+
+/// What has been spent on the batch that a worker is at.
+pub(super) struct Spent {
+    looked: Cell<Instant>,
+    /// Looks in a row that found nothing long; below zero behind something that was.
+    calm: Cell<i32>,
+    /// Visits since the last look, whose the last was, and whether some were of another family.
+    visits: Cell<u32>,
+    last: Cell<u32>,
+    is_mixed: Cell<bool>,
+    by_family: RefCell<FxHashMap<u32, Duration>>,
+}
+
+impl Spent {
+    pub fn new() -> Spent {
+        Spent {
+            looked: Cell::new(Instant::now()),
+            calm: Cell::new(0),
+            visits: Cell::new(0),
+            last: Cell::new(0),
+            is_mixed: Cell::new(false),
+            by_family: RefCell::default(),
+        }
+    }
+
+    /// The next batch.
+    pub fn begin(&self) {
+        self.looked.set(Instant::now());
+        self.calm.set(self.calm.get().min(0));
+        self.visits.set(0);
+        self.is_mixed.set(false);
+        self.by_family.borrow_mut().clear();
+    }
+
+    /// A family was visited, and so many steps were taken.
+    pub fn visited(&self, (number, family): (u32, &Family), steps: u64) {
+        let visits = self.visits.get() + 1;
+        self.visits.set(visits);
+        if self.last.replace(number) != number && visits > 1 {
+            self.is_mixed.set(true);
+        }
+        if visits >= VISITS_CALM || self.calm.get() < LOOKS_CALM || steps >= STEPS_MANY {
+            self.look((number, family), steps);
+        }
+    }
+
+    /// The batch has been walked.
+    pub fn end(&self, queries: &Queries) {
+        if self.visits.get() > 0
+            && let Some(family) = queries.family(self.last.get())
+        {
+            self.look((self.last.get(), family), 0);
+        }
+    }
+
+    /// What has been spent since the last look was on this family. Where several were visited, and the last one in few steps, a
+    /// long time may have been any other's, and is nobody's: better none is named than one that costs nothing.
+    fn look(&self, (number, family): (u32, &Family), steps: u64) {
+        let now = Instant::now();
+        let since = now.saturating_duration_since(self.looked.replace(now));
+        self.calm.set(if since >= LONG { -VISITS_WARY } else { self.calm.get() + 1 });
+        self.visits.set(0);
+        if self.is_mixed.replace(false) && since >= LONG && steps < STEPS_MANY {
+            return;
+        }
+        let mut by_family = self.by_family.borrow_mut();
+        let spent = by_family.entry(number).or_default();
+        *spent += since;
+        if *spent >= BUSY {
+            tell(family, *spent);
+        }
+    }
+}
+
+/// Of those that have not ended: these say so themselves.
+#[cold]
+fn tell(family: &Family, spent: Duration) {
+    let at_work = || family.all().filter(|member| !member.pace.is_over());
+    let Some(member) = at_work().next() else { return };
+    if !member.pace.may_tell_busy() {
+        return;
+    }
+    let mut names: Vec<String> = at_work().take(NAMES_MAX).map(|member| member.pace.called()).collect();
+    // One may have the same pattern twice.
+    names.dedup();
+    let left = at_work().count().saturating_sub(NAMES_MAX);
+    if left > 0 {
+        names.push(format!("{left} more"));
+    }
+    let names = names.join(", ");
+    tracing::warn!(
+        query = names.as_str(),
+        text = member.pace.text(),
+        "the pattern of a standing query keeps a worker busy, for {spent:.1?} so far with what one batch brought: the results of all standing queries of the graph wait for it. Narrow the pattern, or give it less at a time"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+    use weir_model::{IdScheme, NodeId, QueryId};
+
+    use super::*;
+    use crate::render::aside::Pace;
+    use crate::render::maintained::Maintained;
+    use crate::symbols::Symbols;
+
+    fn family(text: &str, pace: &Arc<Pace>) -> Family {
+        let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).expect("it is read").plan;
+        let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
+        let source = &maintained.sources[0];
+        let mut family = Family::new(source.program.clone(), Vec::new());
+        family.insert(source.member((0, 0), 0, pace));
+        family
+    }
+
+    /// As if the last look had been so long ago.
+    fn pass(spent: &Spent, time: Duration) {
+        let before = Instant::now().checked_sub(time).expect("the machine runs for longer");
+        spent.looked.set(before);
+    }
+
+    #[test]
+    fn a_pattern_that_keeps_a_worker_busy_is_told_and_no_other_and_not_at_each_look() {
+        let text = "MATCH (a:A) RETURN a.x AS x";
+        let pace = |name: &str| Arc::new(Pace::new(QueryId(NodeId::new(1, 2)), text.into(), IdScheme::Uuid).named(name));
+        let (cheap, costly) = (pace("cheap"), pace("costly"));
+        let (of_cheap, of_costly) = (family(text, &cheap), family(text, &costly));
+        let spent = Spent::new();
+        let part = BUSY * 2 / 3;
+        // Not in one batch.
+        for _ in 0..3 {
+            spent.begin();
+            pass(&spent, part);
+            spent.visited((2, &of_costly), 1);
+        }
+        assert!(spent.by_family.borrow()[&2] < BUSY);
+        spent.begin();
+        for _ in 0..2 {
+            spent.visited((1, &of_cheap), 1);
+            pass(&spent, part);
+            spent.visited((2, &of_costly), 1);
+        }
+        assert!(spent.by_family.borrow()[&2] >= BUSY && spent.by_family.borrow()[&1] < BUSY);
+        assert!(!costly.may_tell_busy(), "it has just been told");
+        assert!(cheap.may_tell_busy(), "it has not been told");
+        assert_eq!((costly.called(), pace("").called()), ("costly".to_owned(), NodeId::new(1, 2).to_string()));
+    }
+
+    #[test]
+    fn the_clock_is_not_looked_at_for_each_of_many_short_visits() {
+        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
+        let family = family("MATCH (a:A) RETURN a.x AS x", &pace);
+        let spent = Spent::new();
+        spent.begin();
+        spent.calm.set(LOOKS_CALM);
+        pass(&spent, BUSY);
+        (1..VISITS_CALM).for_each(|_| spent.visited((1, &family), 1));
+        assert!(spent.by_family.borrow().is_empty());
+        spent.visited((1, &family), STEPS_MANY);
+        assert!(spent.by_family.borrow()[&1] >= BUSY, "a visit of many steps ends with a look");
+        assert_eq!(spent.calm.get(), -VISITS_WARY, "and after a long one it is looked at each time");
+        spent.calm.set(LOOKS_CALM);
+        pass(&spent, BUSY);
+        spent.visited((3, &family), 1);
+        assert!(!spent.by_family.borrow().contains_key(&3));
+        spent.end(&Queries::default());
+        assert!(!spent.by_family.borrow().contains_key(&3), "its queries have gone");
+    }
+
+    #[test]
+    fn a_long_visit_is_not_put_down_to_those_that_come_behind_it() {
+        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
+        let family = family("MATCH (a:A) RETURN a.x AS x", &pace);
+        let spent = Spent::new();
+        spent.begin();
+        spent.calm.set(LOOKS_CALM);
+        pass(&spent, BUSY);
+        spent.visited((1, &family), 1);
+        (1..VISITS_CALM).for_each(|_| spent.visited((2, &family), 1));
+        assert!(spent.visits.get() == 0 && spent.by_family.borrow().is_empty(), "nobody knows whose it was");
+        // From there on it is known, and also in what comes next.
+        spent.begin();
+        (0..2 * LOOKS_CALM).for_each(|_| spent.visited((2, &family), 1));
+        pass(&spent, BUSY);
+        spent.visited((1, &family), 1);
+        spent.visited((2, &family), 1);
+        let by_family = spent.by_family.borrow();
+        assert!(by_family[&1] >= BUSY && by_family[&2] < BUSY);
+    }
+}
