@@ -73,9 +73,9 @@ impl Alarms {
         lock(&self.state)
     }
 
-    /// Waits for moments that have come, and has the workers of each graph get past its earliest; then they say what they wait for
-    /// next. Where `get_past` says that it could not be done now, it is asked again soon, the others in between. Returns when the
-    /// alarms are stopped.
+    /// Waits for moments that have come, and has the workers of each graph get past its earliest; then they say what they wait
+    /// for next. Where `get_past` says that it could not be done now, it is asked again soon, the others in between. Returns when
+    /// the alarms are stopped.
     pub fn watch(&self, mut get_past: impl FnMut(GraphId, Tick) -> bool) {
         // By query: one that is slow to say what it waits for next keeps no other from its moment.
         let mut passed: BTreeMap<(GraphId, u32), u64> = BTreeMap::new();

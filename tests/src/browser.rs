@@ -1,5 +1,5 @@
-//! A browser without a window, as a person uses it: opens a page, types, clicks, and looks at what the page shows. It is told so by
-//! the protocol of its developer tools.
+//! A browser without a window, as a person uses it: opens a page, types, clicks, and looks at what the page shows. It is told so
+//! by the protocol of its developer tools.
 
 use std::io::Read;
 use std::thread::sleep;

@@ -1106,8 +1106,8 @@ fn a_member_that_comes_back_goes_on_where_the_others_are() {
     first.stop();
 }
 
-/// What says of a group's offset that another weir has committed it is not there where an administrator has moved it, and says the
-/// opposite where the store was put back.
+/// What says of a group's offset that another weir has committed it is not there where an administrator has moved it, and says
+/// the opposite where the store was put back.
 #[test]
 fn offsets_that_are_moved_and_stores_that_are_put_back_change_nothing() {
     let Some(broker) = shared("a group's offsets that an administrator moves, and a store from a backup") else { return };

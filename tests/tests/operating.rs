@@ -198,7 +198,8 @@ fn a_start_says_things_once_and_what_matters_first() {
     assert!(!log.contains("memory is not bounded"), "{log}");
 }
 
-/// The store is given its part of `memory.limit`, which has to be known by the time it is opened. RocksDB writes down what it was.
+/// The store is given its part of `memory.limit`, which has to be known by the time it is opened. RocksDB writes down what it
+/// was.
 #[test]
 fn the_store_takes_no_more_than_its_part_of_the_memory() {
     let home = Home::new();

@@ -1,5 +1,5 @@
-//! Tests of the real binary, its API, connectors, pages and documents, as one program: linking one takes long. Each file is a subject,
-//! and `cargo test --release --workspace --test product -- kafka::` runs the tests of one.
+//! Tests of the real binary, its API, connectors, pages and documents, as one program: linking one takes long. Each file is a
+//! subject, and `cargo test --release --workspace --test product -- kafka::` runs the tests of one.
 
 mod abuse;
 mod amqp;

@@ -1,5 +1,6 @@
-//! The page of streams and standing queries: its files as a browser gets them, the parts of it that know no page (by `node --test`,
-//! where there is a Node), and the page itself in a real browser, where streams and queries are made, seen, paused and removed.
+//! The page of streams and standing queries: its files as a browser gets them, the parts of it that know no page (by `node
+//! --test`, where there is a Node), and the page itself in a real browser, where streams and queries are made, seen, paused and
+//! removed.
 
 use std::collections::BTreeSet;
 use std::fs;

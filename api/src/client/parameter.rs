@@ -12,7 +12,8 @@ pub type Parameters = BTreeMap<String, Parameter>;
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Parameter {
-    /// JSON as the user wrote it, for the service to read: as a float `9007199254740993.0` would be one less, and `1e400` is none.
+    /// JSON as the user wrote it, for the service to read: as a float `9007199254740993.0` would be one less, and `1e400` is
+    /// none.
     Given(Box<RawValue>),
     /// What an answer of the service had in it.
     Computed(Json),

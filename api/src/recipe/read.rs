@@ -127,8 +127,8 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
     if errors.is_empty() { Ok(read) } else { Err(errors) }
 }
 
-/// What is wrong with one of a list, where it stands. Of a number that YAML takes for a text, which one: the API says no more than
-/// that it is no whole number, in words that its clients know.
+/// What is wrong with one of a list, where it stands. Of a number that YAML takes for a text, which one: the API says no more
+/// than that it is no whole number, in words that its clients know.
 fn said(list: &str, index: usize, given: &Json, problem: String) -> String {
     let place = problem.strip_suffix(": Long").or_else(|| problem.strip_suffix(": Int"));
     let field = place.and_then(|place| place.rsplit(['.', '`']).find(|part| !part.is_empty()));

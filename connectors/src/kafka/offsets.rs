@@ -18,8 +18,8 @@ use crate::names;
 /// and an older weir reads these.
 const ID_PARTITIONS: [i32; 2] = [-1, -2];
 
-/// Under this name, which no topic has, stands whose position it is, as the id of a topic does: an older weir reads that, too, and
-/// keeps it.
+/// Under this name, which no topic has, stands whose position it is, as the id of a topic does: an older weir reads that, too,
+/// and keeps it.
 const READER: &str = "";
 
 /// What stands with an offset that a weir has committed; behind it, which stream that was.

@@ -71,8 +71,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Makes a client of them and drops it: much is looked at only then, such as files, and what does not go together. It takes some
-    /// milliseconds.
+    /// Makes a client of them and drops it: much is looked at only then, such as files, and what does not go together. It takes
+    /// some milliseconds.
     pub fn try_out(&self) -> Result<(), ConnectorError> {
         let mut config = self.client.clone();
         // Without these it connects to nothing, and has no group to leave.

@@ -101,8 +101,9 @@ pub struct Found {
     pub others: Vec<u32>,
     /// Patterns of which no match is meant, by number, though something is said of them, or that have none.
     pub missing: Vec<usize>,
-    /// Where no row shows all that is asked for: patterns, by number, whose rows that show the most of it are followed in place of
-    /// those that are meant; and which columns such a row does not show as they are asked for, of those where nothing comes of it.
+    /// Where no row shows all that is asked for: patterns, by number, whose rows that show the most of it are followed in place
+    /// of those that are meant; and which columns such a row does not show as they are asked for, of those where nothing comes of
+    /// it.
     pub near: Vec<usize>,
     pub lacks: Vec<(Stop, Vec<Slot>)>,
 }
