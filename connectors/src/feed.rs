@@ -491,7 +491,7 @@ mod tests {
             inlet.begun();
             inlet.record(vec![1], vec![1]).await;
             assert!(trouble.get().is_some(), "that it brings something says nothing yet");
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             assert_eq!(trouble.get(), None);
             let begun = Instant::now();
             inlet.again_after("a word", Duration::from_millis(400), &mut pauses).await;

@@ -24,6 +24,8 @@ use crate::on_call::{Care, LOOK, OnCall, Refusal, Work};
 const QUEUE_BATCHES_MAX: usize = 64;
 /// Bytes of results that are put together for one write. What came together stays so.
 const WRITE_BYTES_MAX: usize = 1 << 18;
+/// How long at most the other side may ask to be left alone by one that gives results up after a few tries.
+const ASKED_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// For an orderly end after it was asked for; longer than any destination but a hanging one needs.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -499,7 +501,8 @@ impl Worker {
             }
             tracing::warn!("output {}: {reason}; {} results are tried again", self.shared.output, results.len());
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
-            if !self.wait(jittered(backoff).max(pause_min), told) {
+            let pause_max = if policy.tries_max.is_some() { ASKED_PAUSE_MAX } else { Duration::MAX };
+            if !self.wait(jittered(backoff).max(pause_min.min(pause_max)), told) {
                 return Ok(false);
             }
             backoff = (backoff * 2).min(policy.backoff_max);
