@@ -125,17 +125,20 @@ impl Prepared {
     }
 }
 
-/// See `Prepared::listens`.
+/// See `Prepared::listens`. Among the children of a subquery are all expressions of its plan, so of the plan itself only calls
+/// are looked at: each once, however deep subqueries are nested.
 fn listens(root: &Operator) -> bool {
-    fn inside(expr: &Expr) -> bool {
-        let here = if let Expr::Subquery(subquery) = expr { listens(&subquery.plan) } else { false };
-        here || expr.children().into_iter().any(inside)
+    fn is_called(root: &Operator) -> bool {
+        let mut here = false;
+        root.each_below(&mut |operator| here |= matches!(operator, Operator::Call { procedure, .. } if procedure.listens));
+        here
     }
-    let mut here = false;
-    root.each_below(&mut |operator| here |= matches!(operator, Operator::Call { procedure, .. } if procedure.listens));
+    fn inside(expr: &Expr) -> bool {
+        matches!(expr, Expr::Subquery(subquery) if is_called(&subquery.plan)) || expr.children().into_iter().any(inside)
+    }
     let mut expressions = Vec::new();
     root.all_expressions(&mut expressions);
-    here || expressions.into_iter().any(inside)
+    is_called(root) || expressions.into_iter().any(inside)
 }
 
 /// See `Prepared::asked`.
