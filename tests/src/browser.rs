@@ -132,15 +132,24 @@ impl Tab {
         ));
     }
 
-    /// Clicks into the middle of what a selector finds first, as soon as it is seen.
+    /// Clicks into the middle of what a selector finds first, as soon as it is seen and stays where it is.
     pub fn click(&mut self, selector: &str) {
         let selector = json!(selector);
         self.wait(&format!("document.querySelector({selector})?.checkVisibility()"));
         let script = format!(
-            "(found => {{ found.scrollIntoView({{block: \"center\"}}); const box = found.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})(document.querySelector({selector}))"
+            "(found => {{ if (!found) return null; found.scrollIntoView({{block: \"center\"}}); const box = found.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2; return found.contains(document.elementFromPoint(x, y)) ? [x, y] : null; }})(document.querySelector({selector}))"
         );
-        let at = self.value(&script);
-        self.click_at(at[0].as_f64().expect("a place"), at[1].as_f64().expect("a place"), 1);
+        let deadline = Instant::now() + SHOWN_MAX;
+        let mut last = Json::Null;
+        loop {
+            let at = self.value(&script);
+            if let (true, Some(x), Some(y)) = (at == last, at[0].as_f64(), at[1].as_f64()) {
+                return self.click_at(x, y, 1);
+            }
+            assert!(Instant::now() < deadline, "{selector} does not stay where it can be clicked on");
+            last = at;
+            sleep(LOOK);
+        }
     }
 
     /// Clicks so many times at a place of the window.

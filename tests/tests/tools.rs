@@ -498,7 +498,7 @@ fn backups_of_a_weir_that_runs_go_on_from_one_another() {
     assert_eq!(ended.success(), home.file("killed").exists());
     assert!(!home.file("killed.part").exists());
     let (status, _, error) = run(&home, &["backup", "killed", "--url", &url]);
-    assert_eq!((status, error.contains("cannot be asked")), (Some(1), true), "{error}");
+    assert_eq!((status, error.contains("cannot be asked")), (Some(3), true), "{error}");
 
     for (files, expected, place) in [(vec!["full", "more"], &code, "two"), (vec!["full", "more", "last"], &last, "three")] {
         let place = format!("-Dweir.store.filepath={place}");
