@@ -454,7 +454,7 @@ impl Destination for Bulk {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Read, Write};
+    use std::io::{BufReader, Write};
     use std::net::TcpStream;
     use std::sync::Mutex;
 
@@ -463,6 +463,7 @@ mod tests {
     use super::*;
     use crate::conformance::{bodies, output, runtime};
     use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
+    use crate::destinations::http_tests::next_request;
 
     fn definition(more: Json) -> Result<WriteToElasticsearch, ConnectorError> {
         let mut given = json!({"urls": ["http://a:9200/below/", "http://b"], "index": "r-{yyyy}.{MM}.{dd}-{HH}"});
@@ -562,17 +563,7 @@ mod tests {
     /// A server that answers each document of each request, takes those that can be parsed, and keeps them.
     fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) {
         let mut reader = BufReader::new(connection.try_clone().unwrap());
-        loop {
-            let (mut head, mut line) = (String::new(), String::new());
-            while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
-                head.push_str(&line.to_lowercase());
-                line.clear();
-            }
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let Some(length) = length else { return };
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let body = String::from_utf8(body).unwrap();
+        while let Some((_, body)) = next_request(&mut reader) {
             let items: Vec<Json> = body
                 .lines()
                 .skip(1)

@@ -1,6 +1,6 @@
 //! Posting, against a small server that answers as it is told.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,20 @@ use serde_json::json;
 use crate::{Delivery, DestinationContext, Generation, HostPolicy, Outgoing, parse_destination_v1};
 
 /// One request: the head in lower case, and the body.
-type Request = (String, String);
+pub type Request = (String, String);
+
+/// None when the client has gone, or sends none.
+pub fn next_request(reader: &mut impl BufRead) -> Option<Request> {
+    let (mut head, mut line) = (String::new(), String::new());
+    while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
+        head.push_str(&line.to_lowercase());
+        line.clear();
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())?;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    Some((head, String::from_utf8(body).unwrap()))
+}
 
 #[derive(Clone, Default)]
 struct Server {
@@ -48,17 +61,7 @@ impl Server {
     fn serve(&self, connection: TcpStream) {
         let mut reader = BufReader::new(connection.try_clone().unwrap());
         let mut writer = connection;
-        loop {
-            let (mut head, mut line) = (String::new(), String::new());
-            while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
-                head.push_str(&line.to_lowercase());
-                line.clear();
-            }
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
-            let Some(length) = length else { return };
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let body = String::from_utf8(body).unwrap();
+        while let Some((head, body)) = next_request(&mut reader) {
             let refused = {
                 let mut refused = self.refused.lock().unwrap();
                 refused.iter().position(|refused| *refused == body).map(|place| refused.remove(place)).is_some()

@@ -504,19 +504,24 @@ fn refused_setting(error: KafkaError) -> ConnectorError {
 mod tests {
     use super::*;
 
-    fn settings(properties: &[(&str, &str)]) -> Result<Settings, ConnectorError> {
-        let of = |(name, value): &(&str, &str)| ((*name).to_owned(), Open(Secret::plain(value)));
-        let properties = KafkaProperties(properties.iter().map(of).collect());
-        let access = Access {
+    /// With properties alone.
+    fn access(properties: &KafkaProperties) -> Access<'_> {
+        Access {
             bootstrap_servers: "a:1, b:2",
             security_protocol: None,
             ssl_keystore_password: None,
             ssl_truststore_password: None,
             ssl_key_password: None,
             sasl: None,
-            properties: &properties,
+            properties,
             decided: &[("group.id", "is the option groupId")],
-        };
+        }
+    }
+
+    fn settings(properties: &[(&str, &str)]) -> Result<Settings, ConnectorError> {
+        let of = |(name, value): &(&str, &str)| ((*name).to_owned(), Open(Secret::plain(value)));
+        let properties = KafkaProperties(properties.iter().map(of).collect());
+        let access = access(&properties);
         access.settings(&[("linger.ms", "0")], &[("log.queue", "true")])
     }
 
@@ -642,16 +647,7 @@ mod tests {
             ["linger.ms", "sasl.jaas.config", "sasl.password", "sasl.username", "ssl.key.password", "ssl.keystore.password"];
         let properties = KafkaProperties(names.iter().map(|name| ((*name).to_owned(), Open(Secret::plain("hush")))).collect());
         let password = Secret::Plain("hush".to_owned());
-        let mut access = Access {
-            bootstrap_servers: "a:1",
-            security_protocol: None,
-            ssl_keystore_password: None,
-            ssl_truststore_password: None,
-            ssl_key_password: None,
-            sasl: None,
-            properties: &properties,
-            decided: &[],
-        };
+        let mut access = access(&properties);
         assert!(access.left_out(false).is_empty());
         // A login from the line of Java clients.
         assert_eq!(access.left_out(true), ["sasl.username", "sasl.password"]);
