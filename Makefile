@@ -102,7 +102,7 @@ fuzz-api: tools-build ## EXAMPLES generated requests for each operation of each 
 
 abuse: tools-build ## SECONDS of clients that are wrong, slow and gone: nothing is left of them
 	cargo build --release --workspace --bin weir
-	WEIR_ABUSE_SECONDS=$(SECONDS) cargo test --release --workspace --test product -- --nocapture abuse::leaks
+	WEIR_ABUSE_SECONDS=$(SECONDS) cargo test --release --workspace --test product -- --nocapture abuse::nothing_leaks
 
 churn: tools-build ## SECONDS of payments that come and end by themselves: memory, disk and latency stay flat
 	cargo build --release --workspace --bin weir

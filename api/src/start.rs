@@ -146,7 +146,7 @@ fn configuration(arguments: &Arguments) -> Result<(Settings, Vec<String>), Confi
 }
 
 fn fail(reason: &str, code: ExitCode) -> ExitCode {
-    say(format_args!("weir: {reason}"));
+    log::tell_error(reason);
     code
 }
 
@@ -194,8 +194,7 @@ fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
         Err(Trouble::Mistaken(reason)) => (reason, ExitCode::from(MISTAKEN)),
         Err(Trouble::Unfinished(reason)) => (reason, ExitCode::from(UNFINISHED)),
     };
-    log::tell_error(reason);
-    code
+    fail(&reason, code)
 }
 
 /// What is to be run, everything read and checked.

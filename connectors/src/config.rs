@@ -104,17 +104,18 @@ pub fn unknown_kind(kind: &str) -> ConnectorError {
 
 /// Hands the error of a nested definition through serde without losing which option it is about.
 pub fn nested<E: serde::de::Error>(error: ConnectorError) -> E {
-    match error {
-        ConnectorError::Config { field, problem } => E::custom(format!("{field}{NESTED}{problem}")),
-        other => E::custom(other.to_string()),
-    }
+    marked(error, NESTED)
 }
 
 /// The same with the option that it stands in before its own. Formats of records and `keepAlive` are told without: so does the
 /// reference service.
 pub fn inside<E: serde::de::Error>(error: ConnectorError) -> E {
+    marked(error, INSIDE)
+}
+
+fn marked<E: serde::de::Error>(error: ConnectorError, mark: char) -> E {
     match error {
-        ConnectorError::Config { field, problem } => E::custom(format!("{field}{INSIDE}{problem}")),
+        ConnectorError::Config { field, problem } => E::custom(format!("{field}{mark}{problem}")),
         other => E::custom(other.to_string()),
     }
 }

@@ -298,9 +298,15 @@ impl View for Overlay<'_> {
     /// What is not committed yet is newer than all else.
     fn recent(&self, count: usize) -> Vec<NodeId> {
         let mut own: Vec<NodeId> = self.changes.borrow().nodes.keys().copied().collect();
+        own.retain(|node| self.shows(*node));
         own.sort_unstable();
-        let before = self.base.recent(count).into_iter().filter(|node| !self.changes.borrow().nodes.contains_key(node));
-        own.into_iter().filter(|node| self.shows(*node)).chain(before).take(count).collect()
+        own.truncate(count);
+        // What is not asked of the base is no reason to run again when it changes.
+        if own.len() < count {
+            let before = self.base.recent(count).into_iter().filter(|node| !self.changes.borrow().nodes.contains_key(node));
+            own.extend(before.take(count - own.len()));
+        }
+        own
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {

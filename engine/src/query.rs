@@ -117,7 +117,7 @@ impl Graph {
         }
         self.readable()?;
         let reads = query.reads(self.open_cypher());
-        if query.listens() && options.may_listen && !query.writes() {
+        if query.plan.facts.listens && options.may_listen && !query.writes() {
             let recall = Recall::new(self, Tick::ZERO, false);
             self.run(query, parameters, (options, &recall), None, &Live::new(self, &recall), each)?;
             return Ok(Answered { committed: None });

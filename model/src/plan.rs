@@ -44,6 +44,8 @@ pub struct QueryFacts {
     pub reads: bool,
     /// Visits every node: a MATCH without an anchor.
     pub scans: bool,
+    /// Calls what waits for more to come, so that it has to see one moment after another.
+    pub listens: bool,
     /// Uses something that differs from run to run (`rand`, `timestamp`, fresh ids).
     pub impure: bool,
     /// May end with a failure, whatever the reason: a division by zero, a type that does not fit, a file that is not there.

@@ -1,7 +1,8 @@
 //! Graphs that were left behind by weirs of the past, each in its format: opened, asked, gone on with and checked.
 //!
-//! `tests/kept` has a directory for each format and store. `WEIR_KEEP=tests/kept/NAME cargo test -p weir-tests --test kept --
-//! --ignored` writes one with the weir that is built, which is done when the format changes; what is in it is said by `fill`.
+//! `tests/kept` has a directory for each format and store. `WEIR_KEEP=tests/kept/NAME cargo test --release --workspace --test
+//! product -- --ignored kept::` writes one with the weir that is built, which is done when the format changes; what is in it is
+//! said by `fill`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -122,7 +122,7 @@ impl Recipe {
         let mut queries = Vec::new();
         for (name, settings) in self.standing {
             match app.standing.create(&graph, &name, settings, false) {
-                Ok(query) => {
+                Ok((query, _)) => {
                     tell(format_args!("Running Standing Query {name}"));
                     queries.push(query);
                 }

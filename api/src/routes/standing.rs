@@ -72,12 +72,7 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     let mut warnings = unknown::warnings("NamedStandingBody", &body);
     settings.hash_results = hashed.unwrap_or(false);
     let asked = propagate.unwrap_or(family == Family::Current);
-    let created = blocking(move || {
-        let query = app.standing.create(&graph, &name, settings, asked)?;
-        let doubts = query.doubts();
-        Ok((query, doubts))
-    });
-    let (query, doubts) = created.await?;
+    let (query, doubts) = blocking(move || app.standing.create(&graph, &name, settings, asked)).await?;
     warnings.extend(doubts);
     Ok(Reply::Created(query.to_json(family), warnings))
 }

@@ -106,8 +106,14 @@ impl StandingQueries {
     /// already.
     ///
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
-    /// nobody was told that it exists.
-    pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings, asked: bool) -> Result<Arc<Query>, ApiError> {
+    /// nobody was told that it exists. Answers with what whoever creates it should look at, too: what of it never has a value.
+    pub fn create(
+        &self,
+        graph: &Graph,
+        name: &str,
+        mut settings: StandingSettings,
+        asked: bool,
+    ) -> Result<(Arc<Query>, Vec<String>), ApiError> {
         let plan = match self.checked(graph, &mut settings.pattern) {
             Ok(compiled) => compiled.plan,
             Err(error) => return Err(self.with_outputs(error, graph, &[], &settings.outputs)),
@@ -149,10 +155,9 @@ impl StandingQueries {
                 "what was stored of a query that was not created stays until weir starts again: {error}"
             );
         }
-        if created.is_ok() {
-            tell_doubts(name, &doubts);
-        }
-        created
+        let query = created?;
+        tell_doubts(name, &doubts);
+        Ok((query, doubts))
     }
 
     /// Opens outputs, in the order of their definitions, before anything is kept of one of them.
@@ -658,11 +663,6 @@ impl Query {
         compiled(&self.graph, &mut self.settings().pattern)
     }
 
-    /// What whoever created it should look at: what of it never has a value.
-    pub fn doubts(&self) -> Vec<String> {
-        self.compiled().map_or_else(|_| Vec::new(), |standing| valueless(&standing.plan, self.graph.ids()))
-    }
-
     /// As the engine has it: another one when it has been replaced.
     pub fn installed(&self) -> Arc<StandingQuery> {
         read(&self.installed).clone()
@@ -791,7 +791,7 @@ pub fn compiled_text(graph: &Graph, text: &str) -> Result<StandingPlan, ApiError
     compiled(graph, &mut PatternSettings { query, mode, mode_given: false, columns: Vec::new() })
 }
 
-/// Clients of v1 are told nowhere else.
+/// Clients of v1, and whoever replaces a pattern, are told nowhere else.
 fn tell_doubts(query: &str, doubts: &[String]) {
     doubts.iter().for_each(|doubt| tracing::warn!(query, "{doubt}"));
 }

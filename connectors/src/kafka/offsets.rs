@@ -105,27 +105,12 @@ impl Offsets {
 
     /// As librdkafka takes it.
     pub fn list<'a>(offsets: impl IntoIterator<Item = (&'a str, i32, i64)>) -> TopicPartitionList {
-        let mut list = TopicPartitionList::new();
-        for (topic, partition, offset) in offsets {
-            // Refused are negative offsets only, and records have none.
-            let _ = list.add_partition_offset(topic, partition, Offset::Offset(offset));
-        }
-        list
+        listed(offsets, None)
     }
 
     /// As it is committed: with whose offsets these are.
     pub fn signed_list<'a>(&self, offsets: impl IntoIterator<Item = (&'a str, i32, i64)>) -> TopicPartitionList {
-        let mut list = TopicPartitionList::new();
-        let sign = self.sign();
-        for (topic, partition, offset) in offsets {
-            let mut element = list.add_partition(topic, partition);
-            // As above.
-            let _ = element.set_offset(Offset::Offset(offset));
-            if let Some(sign) = &sign {
-                element.set_metadata(sign);
-            }
-        }
-        list
+        listed(offsets, self.sign().as_deref())
     }
 
     pub fn write(&self, position: &mut Position) {
@@ -175,6 +160,19 @@ impl Offsets {
         }
         Some(offsets)
     }
+}
+
+fn listed<'a>(offsets: impl IntoIterator<Item = (&'a str, i32, i64)>, sign: Option<&str>) -> TopicPartitionList {
+    let mut list = TopicPartitionList::new();
+    for (topic, partition, offset) in offsets {
+        let mut element = list.add_partition(topic, partition);
+        // Refused are negative offsets only, and records have none.
+        let _ = element.set_offset(Offset::Offset(offset));
+        if let Some(sign) = sign {
+            element.set_metadata(sign);
+        }
+    }
+    list
 }
 
 /// What a broker knows a group to have committed, of these partitions; where it counts, by topic, partition, and what stands with

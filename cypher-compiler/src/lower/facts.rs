@@ -114,6 +114,7 @@ impl Finder<'_> {
                 self.facts.reads |= !matches!(procedure.body, Body::Rows(_));
                 self.facts.writes |= procedure.writes;
                 self.facts.scans |= procedure.scans;
+                self.facts.listens |= procedure.listens;
                 self.facts.impure |= !procedure.idempotent;
                 self.facts.fallible = true;
             }

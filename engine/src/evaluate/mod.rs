@@ -81,8 +81,6 @@ pub struct Prepared {
     writes: bool,
     reads: bool,
     creates_edges: bool,
-    /// Calls what waits for more to come.
-    listens: bool,
     /// Slots of which more is asked of the graph than which node is in them, once a pattern has put one there.
     asked: FxHashSet<Slot>,
 }
@@ -100,9 +98,9 @@ impl Prepared {
         let hydrates = writes && !plan.columns.is_empty();
         let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
         let creates_edges = contains_write(&plan.root, &|write| matches!(write, Write::CreateEdge { .. }));
-        let (asked, listens) = (asked(&plan), listens(&plan.root));
+        let asked = asked(&plan);
         let names = plan.names.iter().map(|name| symbols.intern(name)).collect();
-        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges, listens, asked }
+        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges, asked }
     }
 
     pub fn symbol(&self, name: Name) -> Symbol {
@@ -113,32 +111,11 @@ impl Prepared {
         self.writes
     }
 
-    /// Whether it waits for what comes, so that it has to see one moment after another.
-    pub fn listens(&self) -> bool {
-        self.listens
-    }
-
     /// Whether a run may ask its view anything. Where it may not, the view can be empty and needs no validation.
     /// Parallel edges are numbered, so where there are any, to create one is to look.
     pub fn reads(&self, open_cypher: bool) -> bool {
         self.reads || (open_cypher && self.creates_edges)
     }
-}
-
-/// See `Prepared::listens`. Among the children of a subquery are all expressions of its plan, so of the plan itself only calls
-/// are looked at: each once, however deep subqueries are nested.
-fn listens(root: &Operator) -> bool {
-    fn is_called(root: &Operator) -> bool {
-        let mut here = false;
-        root.each_below(&mut |operator| here |= matches!(operator, Operator::Call { procedure, .. } if procedure.listens));
-        here
-    }
-    fn inside(expr: &Expr) -> bool {
-        matches!(expr, Expr::Subquery(subquery) if is_called(&subquery.plan)) || expr.children().into_iter().any(inside)
-    }
-    let mut expressions = Vec::new();
-    root.all_expressions(&mut expressions);
-    is_called(root) || expressions.into_iter().any(inside)
 }
 
 /// See `Prepared::asked`.

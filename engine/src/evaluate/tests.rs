@@ -119,9 +119,9 @@ impl Builder {
     }
 }
 
-const READS: QueryFacts = QueryFacts { writes: false, reads: true, scans: false, impure: false, fallible: true };
-const BOTH: QueryFacts = QueryFacts { writes: true, reads: true, scans: false, impure: false, fallible: true };
-const WRITES: QueryFacts = QueryFacts { writes: true, reads: false, scans: false, impure: false, fallible: true };
+const READS: QueryFacts = QueryFacts { writes: false, reads: true, scans: false, listens: false, impure: false, fallible: true };
+const BOTH: QueryFacts = QueryFacts { writes: true, reads: true, scans: false, listens: false, impure: false, fallible: true };
+const WRITES: QueryFacts = QueryFacts { writes: true, reads: false, scans: false, listens: false, impure: false, fallible: true };
 
 fn node(slot: u32) -> PatternNode {
     PatternNode { slot: Slot(slot), bound: false, labels: vec![], conditions: vec![], reads: vec![], reads_all: None }
