@@ -174,8 +174,7 @@ impl StandingState {
 
     /// The same, without those who follow the query.
     fn delivered_by_outputs(&self) -> Option<Tick> {
-        let delivered = lock(&self.delivered);
-        delivered.iter().filter(|(output, _)| output.as_str() != FOLLOWED).map(|(_, (tick, _))| *tick).min()
+        least_by_outputs(&lock(&self.delivered))
     }
 
     fn begun(&self) -> MutexGuard<'_, Option<Tick>> {
@@ -561,12 +560,15 @@ impl StandingQuery {
     /// An output has delivered everything before `upper`. `rows` says whether anything was sent for it: progress without
     /// rows is only worth writing down along with something else.
     pub fn set_delivered(&self, output: &str, upper: Tick, position: Position, rows: bool) {
-        let before = lock(&self.state.delivered).insert(output.into(), (upper, position));
+        let mut delivered = lock(&self.state.delivered);
+        let before = delivered.insert(output.into(), (upper, position));
         if output != FOLLOWED
-            && let (Some((from, _)), Some(by_all)) = (before, self.state.delivered_by_outputs())
+            && let (Some((from, _)), Some(by_all)) = (before, least_by_outputs(&delivered))
         {
+            // Under the lock: results are counted for this output before another, by its word, has them forgotten.
             self.state.latency.delivered(from, upper, by_all);
         }
+        drop(delivered);
         if rows {
             self.log_frontier(output);
         }
@@ -634,6 +636,11 @@ impl StandingQuery {
             self.graph.committer().note_delivered(Delivered { query: self.id, output: output.into(), tick, position });
         }
     }
+}
+
+/// Up to where all outputs have delivered, without those who follow the query.
+fn least_by_outputs(delivered: &FxHashMap<Text, (Tick, Position)>) -> Option<Tick> {
+    delivered.iter().filter(|(output, _)| output.as_str() != FOLLOWED).map(|(_, (tick, _))| *tick).min()
 }
 
 fn begun_at(query: QueryId, tick: Tick) -> Delivered {

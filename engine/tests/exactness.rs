@@ -6,13 +6,13 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use common::{QUERIES, Rows, collect, compile, concatenate, expected, install, node, plans, random_records, share_symbols};
 use weir_cypher_compiler::StandingMode;
 use weir_engine::store::InMemory;
-use weir_engine::{Engine, HubBounds, Options, Standing, Start};
+use weir_engine::{Engine, HubBounds, Options, Stage, Standing, Start};
 use weir_model::{Mutations, NodeId, Plan, QueryId, Text, Tick, Value};
 
 fn run(seed: u64, count: usize, settings: &[(usize, usize)]) {
@@ -139,4 +139,35 @@ fn a_star_of_any_size_is_walked_to_its_ends() {
         }
         engine.shutdown().unwrap();
     }
+}
+
+/// Outputs that deliver the same results at the same moment are both in the figures.
+#[test]
+fn outputs_at_once_are_each_counted() {
+    const ROUNDS: u64 = 30_000;
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let plan = compile(StandingMode::MultipleValues, "MATCH (n) WHERE n.x > 0 RETURN n.x AS x");
+    let [query] = &install(&engine, &[plan], Start::Now, &["one", "other"])[..] else { panic!() };
+    let together = Barrier::new(2);
+    for round in 1..=ROUNDS {
+        let mut record = Mutations::default();
+        record.set_property(node(1), graph.symbols().intern("x"), &Value::Integer(round as i64));
+        let upper = graph.apply(record, 1).unwrap();
+        collect(query, upper);
+        std::thread::scope(|scope| {
+            for output in ["one", "other"] {
+                scope.spawn(|| {
+                    together.wait();
+                    query.set_delivered(output, upper, Default::default(), true);
+                });
+            }
+        });
+    }
+    // Each record but the first takes back a row, too.
+    let count = |stage| query.latency().of(stage).count();
+    assert_eq!(count(Stage::Dataflow), 2 * ROUNDS - 1);
+    assert_eq!(count(Stage::Delivered), 2 * (2 * ROUNDS - 1));
+    engine.shutdown().unwrap();
 }
