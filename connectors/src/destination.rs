@@ -329,9 +329,14 @@ pub(crate) mod tests {
 
     /// As a delivery writes: what may pass is tried again.
     pub(crate) fn write(destination: &mut dyn Destination, results: &[Outgoing]) -> Written {
+        write_up_to(destination, results, u64::MAX)
+    }
+
+    /// The same of those before a mark.
+    pub(crate) fn write_up_to(destination: &mut dyn Destination, results: &[Outgoing], upper: u64) -> Written {
         let since = Instant::now();
         loop {
-            match destination.write(results, u64::MAX) {
+            match destination.write(results, upper) {
                 Ok(written) => return written,
                 Err(error) => assert!(error.retryable() && since.elapsed() < PATIENCE, "{error}"),
             }

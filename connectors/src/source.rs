@@ -48,6 +48,12 @@ pub trait Source: Send {
         None
     }
 
+    /// How many records there are that it has not read, as far as it knows. Asked after each `next` and `hold`, so it does not
+    /// wait, and looks no more often than is worth it.
+    fn lag(&mut self) -> Option<u64> {
+        None
+    }
+
     /// What keeps the source from reading at the moment. It goes on by itself when that has passed.
     fn trouble(&self) -> Option<String> {
         None

@@ -129,6 +129,11 @@ impl RecordStream {
         self.source.hold()
     }
 
+    /// See `Source::lag`.
+    pub fn lag(&mut self) -> Option<u64> {
+        self.source.lag()
+    }
+
     /// What keeps the source from reading at the moment.
     pub fn trouble(&self) -> Option<String> {
         self.source.trouble()
@@ -241,7 +246,8 @@ impl Place {
     }
 }
 
-/// Runs a stream to its end; for tools and tests. `wait` bounds how long it may give nothing.
+/// Runs a stream to its end. `wait` bounds how long it may give nothing.
+#[cfg(test)]
 pub fn drain(stream: &mut RecordStream, wait: Duration, mut each: impl FnMut(&Frames)) -> Result<Progress, ConnectorError> {
     let mut batch = Frames::default();
     let mut last = Instant::now();

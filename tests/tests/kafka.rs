@@ -18,7 +18,7 @@ use weir_connectors::{FilePolicy, Frames, HostPolicy, Limits, RecordStream, Sour
 use weir_model::Position;
 use weir_tests::kafka::{Broker, free_ports, shared};
 use weir_tests::service::{Home, Weir, wait_until};
-use weir_tests::streams::{COUNT, RESUME, counted, with};
+use weir_tests::streams::{COUNT, RESUME, STREAMS, counted, with};
 use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
@@ -65,6 +65,12 @@ fn wait_message(weir: &Weir, stream: &str, part: &str) -> String {
 
 fn status(weir: &Weir, stream: &str) -> String {
     weir.get(&format!("/api/v1/ingest/{stream}")).expect(200).json()["status"].as_str().expect("a status").to_owned()
+}
+
+/// How many records of its partitions the stream has not read; none where it has no partitions, or does not know yet where they
+/// end.
+fn lag(weir: &Weir, stream: &str) -> Option<u64> {
+    weir.get(&format!("/api/v1/ingest/{stream}")).expect(200).json()["stats"]["lag"].as_u64()
 }
 
 #[test]
@@ -114,14 +120,11 @@ fn a_group_reads_topics_by_name_and_by_pattern_from_where_it_shall() {
     let home = Home::new();
     let weir = home.start(RESUME);
     // From the end, which is noted though nothing was read: what comes while weir is away is not missed.
-    weir.post("/api/v1/ingest/end", &ingest(&broker.bootstrap(), json!(["late-1"]), COUNT, json!({}))).expect(200);
-    let position = || weir.get("/api/v1/ingest/end").expect(200).json();
-    wait_until("the stream knows where it begins", PATIENCE, || {
-        position()["message"].is_null() && {
-            std::thread::sleep(Duration::from_secs(6));
-            true
-        }
-    });
+    let session = json!({"kafkaProperties": {"session.timeout.ms": "6000"}});
+    weir.post("/api/v1/ingest/end", &ingest(&broker.bootstrap(), json!(["late-1"]), COUNT, session)).expect(200);
+    wait_until("the stream knows where it begins", PATIENCE, || lag(&weir, "end") == Some(0));
+    // That is made durable once a second.
+    std::thread::sleep(Duration::from_secs(3));
     weir.kill();
     produce(&broker, "late-1", 0, 10..20);
     produce(&broker, "late-1", 1, 20..30);
@@ -250,6 +253,55 @@ fn offsets_are_committed_also_while_a_stream_is_paused() {
     weir.stop();
 }
 
+/// By what the client hears while it fetches, and by what the brokers are asked while it does not.
+#[test]
+fn how_many_records_a_stream_has_not_read_is_told() {
+    let Some(broker) = shared("how far streams are behind their topics") else { return };
+    broker.create_topic("behind", 2);
+    let produced = Cell::new(0);
+    let more = |count: u64| {
+        let from = produced.replace(produced.get() + 2 * count);
+        (0..2).for_each(|partition| {
+            let first = from + partition as u64 * count;
+            produce(&broker, "behind", partition, first..first + count);
+        });
+    };
+    more(500);
+    let weir = Home::new().start(&[]);
+    weir.post("/api/v1/ingest/other", &json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect(200);
+    let slow = json!({"autoOffsetReset": "earliest", "maximumPerSecond": 300});
+    weir.post("/api/v1/ingest/behind", &ingest(&broker.bootstrap(), json!(["behind"]), COUNT, slow)).expect(200);
+    wait_until("it is known where the partitions end", PATIENCE, || lag(&weir, "behind").is_some());
+    weir.put("/api/v1/ingest/behind/pause").expect(200);
+    // Before it is noticed that nothing is fetched any more, and after that. Some that are read wait to take effect.
+    for _ in 0..2 {
+        more(500);
+        wait_until("what comes in a pause is counted", PATIENCE, || {
+            let all = lag(&weir, "behind").map(|lag| lag + counted(&weir).0);
+            all.is_some_and(|all| (produced.get() - 300..=produced.get()).contains(&all))
+        });
+    }
+    weir.put("/api/v1/ingest/behind/start").expect(200);
+    wait_counted(&weir, 3_000);
+    wait_until("nothing is left", PATIENCE, || lag(&weir, "behind") == Some(0));
+    // The mark at the end of a transaction is no record.
+    let producer: BaseProducer = broker.client().set("transactional.id", "behind").create().expect("a client");
+    producer.init_transactions(PATIENCE).expect("the broker answers");
+    producer.begin_transaction().expect("a transaction");
+    let record = BaseRecord::<[u8], [u8]>::to("behind").partition(0).payload(br#"{"id": 3000}"#);
+    assert!(producer.send(record).is_ok());
+    producer.commit_transaction(PATIENCE).expect("the broker commits");
+    wait_counted(&weir, 3_001);
+    // It is looked once a second.
+    std::thread::sleep(Duration::from_secs(2));
+    wait_until("nothing is left", PATIENCE, || lag(&weir, "behind") == Some(0));
+    assert_eq!(weir.get(&format!("{STREAMS}/behind")).expect(200).json()["stats"]["lag"], 0);
+    let figures = weir.get("/metrics").expect(200).text();
+    let samples: Vec<_> = figures.lines().filter(|line| line.starts_with("weir_ingest_lag_records{")).collect();
+    assert!(samples.len() == 1 && samples[0].contains(r#"ingest="behind""#) && samples[0].ends_with(" 0"), "{samples:?}");
+    weir.stop();
+}
+
 /// Whoever polls less often is taken for dead.
 fn polled_often() -> Json {
     json!({"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"})
@@ -258,7 +310,7 @@ fn polled_often() -> Json {
 /// Each of the groups has its one member for longer than that may go without being polled.
 fn stay_in_their_groups(broker: &Broker, groups: &[&str]) {
     let since = Instant::now();
-    while since.elapsed() < Duration::from_secs(15) {
+    while since.elapsed() < Duration::from_secs(10) {
         groups.iter().for_each(|group| assert_eq!(broker.members(group), 1, "{group} after {:?}", since.elapsed()));
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -327,7 +379,7 @@ fn a_stream_that_the_graph_has_no_room_for_stays_in_its_group() {
     broker.create_topic("no-room", 1);
     produce(&broker, "no-room", 0, 0..3_000);
     let weir = Home::new().start(&[]);
-    let slow = format!("CALL util.sleep(CASE WHEN $that.id = 0 THEN 25000 ELSE 0 END) {COUNT}");
+    let slow = format!("CALL util.sleep(CASE WHEN $that.id = 0 THEN 18000 ELSE 0 END) {COUNT}");
     let more = json!({"autoOffsetReset": "earliest", "kafkaProperties": polled_often()});
     weir.post("/api/v1/ingest/no-room", &ingest(&broker.bootstrap(), json!(["no-room"]), &slow, more)).expect(200);
     wait_until("it is in its group", PATIENCE, || broker.members("no-room") == 1);
@@ -411,6 +463,15 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
     weir.post("/api/v1/ingest/member", &ingest("127.0.0.1:1", json!(["t"]), "RETURN 1", json!({"groupId": "g"}))).expect(200);
     wait_until("it is in the log", PATIENCE, || weir.log().contains(told));
 
+    // What an option overrides is told once by each that begins, and not when it is checked.
+    let twice = json!({"sslKeyPassword": "hush-6", "kafkaProperties": {"ssl.key.password": "hush-7"}});
+    weir.post("/api/v1/ingest/twice", &ingest("127.0.0.1:1", json!(["t"]), "RETURN 1", twice.clone())).expect(200);
+    let output = with(json!({"type": "WriteToKafka", "topic": "t", "bootstrapServers": "127.0.0.1:1"}), twice);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n)"});
+    weir.post("/api/v1/query/standing/twice", &json!({"pattern": pattern, "outputs": {"k": output}})).expect(201);
+    let overridden = || weir.log().matches("of the kafkaProperties these have no effect").count();
+    wait_until("both have said what is overridden", PATIENCE, || overridden() == 2);
+
     let refused = |definition: &Json, parts: &[&str]| {
         let answer = weir.post("/api/v1/ingest/refused", definition).expect(400).text();
         assert!(parts.iter().all(|part| answer.contains(part)) && !answer.contains("hush"), "{answer}");
@@ -458,6 +519,14 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
     let commit = json!({"offsetCommitting": {"type": "ExplicitCommit"}, "kafkaProperties": {"enable.auto.commit": "true"}});
     refused(&with(commit), &["enable.auto.commit", "offsetCommitting"]);
     refused(&with(json!({"saslJaasConfig": {"type": "ScramLogin", "username": "u", "password": "hush"}})), &["sasl.mechanism"]);
+    // Nor can one that writes be made.
+    let files = json!({"security.protocol": "SSL", "ssl.certificate.location": "/nope.pem"});
+    let output = json!({"type": "WriteToKafka", "topic": "t", "bootstrapServers": "127.0.0.1:1", "kafkaProperties": files});
+    let output = json!({"pattern": pattern, "outputs": {"k": output}});
+    let answer = weir.post("/api/v1/query/standing/refused", &output).expect(400).text();
+    assert!(answer.contains("kafkaProperties") && answer.contains("ssl.certificate.location"), "{answer}");
+    assert_eq!(overridden(), 2, "{}", weir.log());
+    assert!(!weir.log().contains("hush"));
     weir.stop();
 }
 
@@ -1041,7 +1110,7 @@ fn a_topic_that_was_made_anew_is_read_as_a_new_one() {
 }
 
 /// Two members of a group, of which each has two of the four partitions, and has read ten records of each.
-fn two_members(broker: &Broker, topic: &str, properties: Json, settled: impl Fn() -> bool) -> [(Home, Weir); 2] {
+fn two_members(broker: &Broker, topic: &str, properties: Json) -> [(Home, Weir); 2] {
     broker.create_topic(topic, 4);
     let commits = json!({"type": "ExplicitCommit", "maxIntervalMillis": 500});
     let more =
@@ -1053,8 +1122,8 @@ fn two_members(broker: &Broker, topic: &str, properties: Json, settled: impl Fn(
         weir.post(&format!("/api/v1/ingest/{topic}"), &definition).expect(200);
         (home, weir)
     });
-    wait_until("both are in the group", PATIENCE, settled);
-    std::thread::sleep(Duration::from_secs(3));
+    // Who comes second has partitions when the first has given them back.
+    wait_until("both have partitions", PATIENCE, || both.iter().all(|(_, weir)| lag(weir, topic).is_some()));
     (0..4).for_each(|partition| produce(broker, topic, partition, partition as u64 * 1_000..partition as u64 * 1_000 + 10));
     wait_until("each reads its half", PATIENCE, || both.iter().all(|(_, weir)| counted(weir).0 == 20));
     wait_until("that is committed", PATIENCE, || (0..4).all(|partition| broker.committed(topic, topic, partition) == Some(10)));
@@ -1068,7 +1137,7 @@ fn a_member_that_comes_back_goes_on_where_the_others_are() {
     let Some(broker) = shared("members of a group that end and come back") else { return };
     const TOPIC: &str = "returns";
     let properties = json!({"session.timeout.ms": "6000"});
-    let [(_, first), (home, second)] = two_members(&broker, TOPIC, properties, || broker.members(TOPIC) == 2);
+    let [(_, first), (home, second)] = two_members(&broker, TOPIC, properties);
     let more = |ids: std::ops::Range<u64>| {
         (0..4).for_each(|partition| {
             let base = partition as u64 * 1_000;
@@ -1084,8 +1153,7 @@ fn a_member_that_comes_back_goes_on_where_the_others_are() {
     wait_until("the first reads all partitions", PATIENCE, || counted(&first).0 == 20 + 400);
     wait_until("that is committed", PATIENCE, || committed(110));
     let second = home.start(RESUME);
-    wait_until("both are in the group again", PATIENCE, || broker.members(TOPIC) == 2);
-    std::thread::sleep(Duration::from_secs(3));
+    wait_until("it has partitions again", PATIENCE, || lag(&second, TOPIC).is_some());
     more(110..120);
     wait_until("all is read", PATIENCE, || together(&second) >= 480);
     wait_until("all is committed", PATIENCE, || committed(120));
@@ -1147,10 +1215,7 @@ fn offsets_that_are_moved_and_stores_that_are_put_back_change_nothing() {
 fn a_group_whose_partitions_the_broker_gives_out_hands_them_over() {
     let Some(broker) = shared("groups of the newer protocol") else { return };
     const TOPIC: &str = "newer";
-    // Who is in such a group is not told in the older way: the halves that are read tell it.
-    let wait = Instant::now() + Duration::from_secs(15);
-    let properties = json!({"group.protocol": "consumer"});
-    let [(_, first), (home, second)] = two_members(&broker, TOPIC, properties, || Instant::now() > wait);
+    let [(_, first), (home, second)] = two_members(&broker, TOPIC, json!({"group.protocol": "consumer"}));
     second.stop();
     let more = |ids: std::ops::Range<u64>| {
         (0..4).for_each(|partition| {
@@ -1161,7 +1226,7 @@ fn a_group_whose_partitions_the_broker_gives_out_hands_them_over() {
     more(10..110);
     wait_until("the first reads all partitions", PATIENCE, || counted(&first).0 == 20 + 400);
     let second = home.start(RESUME);
-    std::thread::sleep(Duration::from_secs(15));
+    wait_until("it has partitions again", PATIENCE, || lag(&second, TOPIC).is_some());
     more(110..120);
     wait_until("all is committed", PATIENCE, || (0..4).all(|partition| broker.committed(TOPIC, TOPIC, partition) == Some(120)));
     assert_eq!((counted(&first).0, counted(&second)), (440, (40, 1)), "{}", second.log());

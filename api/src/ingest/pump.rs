@@ -330,6 +330,7 @@ fn read(
         told = acknowledge(stream, source, committed)?.or(told);
         stream.note_trouble(source.trouble());
         stream.note_notice(source.notice());
+        stream.note_lag(source.lag());
         let got_on = frames.position != *position && sent.elapsed() >= PROGRESS_INTERVAL;
         if !frames.is_empty() || got_on {
             let before = std::mem::replace(position, frames.position.clone());
@@ -384,6 +385,7 @@ fn hand_over(
 fn hold(stream: &Stream, source: &mut RecordStream) -> Duration {
     let wait = source.hold().unwrap_or(TOLD_AGAIN_MAX);
     stream.note_trouble(source.trouble());
+    stream.note_lag(source.lag());
     wait
 }
 
@@ -485,6 +487,11 @@ impl Resting {
     /// See `Source::trouble`.
     pub fn trouble(&self) -> Option<String> {
         self.source.trouble()
+    }
+
+    /// See `Source::lag`.
+    pub fn lag(&mut self) -> Option<u64> {
+        self.source.lag()
     }
 }
 

@@ -144,6 +144,13 @@ fn of_streams(app: &App, page: &mut Page) {
     each("weir_ingest_failed_records_total", "counter", "Records that had no effect.", &|stream| stream.failed_records() as f64);
     each("weir_ingest_running", "gauge", "1 while the stream runs.", &|stream| flag(stream.status() == Status::Running));
     each("weir_ingest_failed", "gauge", "1 when the stream has failed.", &|stream| flag(stream.status() == Status::Failed));
+    let name = "weir_ingest_lag_records";
+    page.family(name, "gauge", "Records of its source that the stream has not read yet, where that is known.");
+    for graph in &graphs {
+        for (stream, lag) in graph.streams.iter().filter_map(|stream| Some((stream, stream.lag()?))) {
+            page.sample(name, &[("namespace", &graph.name), ("ingest", &stream.name)], lag as f64);
+        }
+    }
     page.one("weir_namespaces", "gauge", "Graphs.", graphs.len() as f64);
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::commits::Policy;
 use super::ingest::Topics;
@@ -60,6 +61,16 @@ impl Away {
 
     pub fn trouble(&self) -> Option<String> {
         self.lookout.trouble()
+    }
+
+    /// How many records it has been handed, and has not taken.
+    pub fn waiting(&self) -> usize {
+        self.inbox.waiting()
+    }
+
+    /// Where these partitions end, as the brokers say.
+    pub fn ends(&self, partitions: TopicPartitionList, time_max: Duration) -> Option<TopicPartitionList> {
+        self.lookout.ends(partitions, time_max)
     }
 }
 

@@ -283,7 +283,7 @@ impl SourceConfig for KafkaIngest {
         match self.client(&context.stream) {
             Ok(settings) => {
                 check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
-                settings.try_out()?;
+                settings.try_to_read()?;
             }
             Err(ConnectorError::Secret { .. }) => {}
             Err(error) => return Err(error),
@@ -296,6 +296,7 @@ impl SourceConfig for KafkaIngest {
         let from = from.map_or(Ok(Offsets::default()), |position| Offsets::read(&place, position))?;
         let settings = self.client(&context.stream)?;
         check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
+        settings.tell_left_out(&place);
         let policy = match &self.offset_committing {
             Some(OffsetCommitting::ExplicitCommit(explicit)) => Policy::Explicit(explicit.clone()),
             None if settings.client.get("enable.auto.commit") == Some("true") => Policy::Client,

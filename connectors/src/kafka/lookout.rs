@@ -198,6 +198,13 @@ impl Lookout {
         members(&self.0.asking, group) == Some(0)
     }
 
+    /// The list with the offset at the end of each partition where it has `Offset::End`. None where the brokers do not say.
+    pub fn ends(&self, partitions: TopicPartitionList, time_max: Duration) -> Option<TopicPartitionList> {
+        // Who is known not to answer is not waited for.
+        self.0.consumer.context().voice.trouble().is_none().then_some(())?;
+        self.0.asking.offsets_for_times(partitions, time_max).ok()
+    }
+
     pub fn trouble(&self) -> Option<String> {
         let voice = &self.0.consumer.context().voice;
         voice.trouble().map(|trouble| format!("{}: {}", voice.place(), trouble.reason))
@@ -562,7 +569,11 @@ impl Inbox {
     }
 
     pub fn has_records(&self) -> bool {
-        !lock(&self.content).records.is_empty()
+        self.waiting() > 0
+    }
+
+    pub fn waiting(&self) -> usize {
+        lock(&self.content).records.len()
     }
 
     /// The next record. Whoever asks looks after trouble, too.

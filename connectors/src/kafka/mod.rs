@@ -9,6 +9,7 @@ mod away;
 mod client;
 mod commits;
 mod ingest;
+mod lag;
 mod login;
 mod lookout;
 mod member;

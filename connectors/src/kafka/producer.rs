@@ -134,6 +134,11 @@ impl TopicProducer {
         self.producer.poll(Duration::ZERO);
     }
 
+    /// Hears it to the end: one call hears one thing.
+    pub fn hear_all(&self) {
+        self.producer.poll(HEAR_TIME);
+    }
+
     /// Hands over the records of these indices, in this order; not all of them where they are many.
     pub fn hand_over(&self, results: &[Outgoing], indices: impl Iterator<Item = usize>) -> Handed {
         let mut messages = Vec::with_capacity(results.len().min(RECORDS_MAX));
@@ -167,7 +172,7 @@ impl TopicProducer {
             self.hear();
             return true;
         }
-        self.producer.poll(HEAR_TIME);
+        self.hear_all();
         self.producer.in_flight_count() == 0
     }
 

@@ -9,8 +9,11 @@ use std::fmt;
 use std::path::Path;
 
 use rdkafka::ClientConfig;
+use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::BaseConsumer;
 use rdkafka::error::KafkaError;
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, ProducerContext};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,22 +71,48 @@ pub struct Access<'a> {
 pub struct Settings {
     pub client: ClientConfig,
     pub login: Option<SaslLogin>,
+    /// Properties without effect, as an option says the same.
+    left_out: Vec<&'static str>,
 }
 
 impl Settings {
-    /// Makes a client of them and drops it: much is looked at only then, such as files, and what does not go together. It takes
-    /// some milliseconds.
-    pub fn try_out(&self) -> Result<(), ConnectorError> {
+    /// Makes a client that reads of them and drops it: much is looked at only then, such as files, and what does not go together.
+    /// It takes some milliseconds.
+    pub fn try_to_read(&self) -> Result<(), ConnectorError> {
+        self.try_out::<BaseConsumer<Voice>>()
+    }
+
+    /// The same with a client that writes.
+    pub fn try_to_write(&self) -> Result<(), ConnectorError> {
+        self.try_out::<BaseProducer<Voice>>()
+    }
+
+    fn try_out<T: FromClientConfigAndContext<Voice>>(&self) -> Result<(), ConnectorError> {
         let mut config = self.client.clone();
         // Without these it connects to nothing, and has no group to leave.
         config.remove("bootstrap.servers").remove("group.id");
-        let made: Result<BaseConsumer<Voice>, KafkaError> = config.create_with_context(Voice::new("Kafka", self.login.clone()));
+        let made: Result<T, KafkaError> = config.create_with_context(Voice::new("Kafka", self.login.clone()));
         // Others might show the value of a setting.
         made.map(drop).map_err(|error| match error {
             KafkaError::ClientCreation(reason) => ConnectorError::config(FIELD, reason),
             _ => ConnectorError::config(FIELD, "no client can be made with these properties"),
         })
     }
+
+    /// Names the properties without effect in the log. For whoever begins with these settings: they are also made to be checked.
+    pub fn tell_left_out(&self, place: &str) {
+        if !self.left_out.is_empty() {
+            let names = self.left_out.join(", ");
+            tracing::warn!("{place}: of the {FIELD} these have no effect, as an option says the same: {names}");
+        }
+    }
+}
+
+/// Of a client that is made and writes nothing.
+impl ProducerContext for Voice {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _result: &DeliveryResult<'_>, _opaque: ()) {}
 }
 
 /// What librdkafka calls otherwise, or has two names for: of two names, it is chance which is set last.
@@ -247,9 +276,6 @@ impl Access<'_> {
             log_in(login, &mut client)?;
         }
         let left_out = self.left_out(login.is_some());
-        if !left_out.is_empty() {
-            tracing::warn!("of the {FIELD} these have no effect, as an option says the same: {}", left_out.join(", "));
-        }
         let logs_in = client.get("security.protocol").filter(|name| name.starts_with("sasl"));
         if let Some(protocol) = logs_in
             && login.is_none()
@@ -265,7 +291,7 @@ impl Access<'_> {
             client.set(*name, *value);
         }
         match client.create_native_config() {
-            Ok(_) => Ok(Settings { client, login }),
+            Ok(_) => Ok(Settings { client, login, left_out }),
             Err(error) => Err(refused_setting(error)),
         }
     }
@@ -609,7 +635,7 @@ mod tests {
 
     #[test]
     fn a_client_is_made_once_to_see_that_it_can_be() {
-        let tried = |properties: &[(&str, &str)]| settings(properties).and_then(|settings| settings.try_out());
+        let tried = |properties: &[(&str, &str)]| settings(properties).and_then(|settings| settings.try_to_read());
         tried(&[]).unwrap();
         tried(&[("group.protocol", "consumer")]).unwrap();
         for (properties, words) in [
@@ -623,22 +649,11 @@ mod tests {
             let refused = tried(properties).unwrap_err().to_string();
             assert!(refused.contains("kafkaProperties") && refused.contains(words), "{refused}");
         }
-        let access = |protocol| {
-            Access {
-                bootstrap_servers: "a:1",
-                security_protocol: Some(protocol),
-                ssl_keystore_password: None,
-                ssl_truststore_password: None,
-                ssl_key_password: None,
-                sasl: None,
-                properties: &KafkaProperties(BTreeMap::new()),
-                decided: &[],
-            }
-            .settings(&[], &[])
-        };
-        let refused = access(SecurityProtocol::SaslSsl).err().unwrap().to_string();
+        let none = KafkaProperties::default();
+        let stated = |protocol| Access { security_protocol: Some(protocol), ..access(&none) }.settings(&[], &[]);
+        let refused = stated(SecurityProtocol::SaslSsl).err().unwrap().to_string();
         assert!(refused.contains("`securityProtocol`: SASL_SSL needs a login"), "{refused}");
-        assert!(access(SecurityProtocol::Ssl).is_ok());
+        assert!(stated(SecurityProtocol::Ssl).is_ok());
     }
 
     #[test]

@@ -91,6 +91,12 @@ impl Partition {
     }
 }
 
+/// Where a partition begins, if that is known, and ends.
+pub struct Extent {
+    pub begin: Option<i64>,
+    pub end: i64,
+}
+
 /// Where a record comes from, in the words of the client that Kafka itself has.
 pub fn tell_of(message: &BorrowedMessage<'_>, origin: &mut Origin<'_>) {
     origin.text("topic", message.topic());
@@ -340,6 +346,19 @@ impl Reading {
                 self.read.set(&partition.topic, partition.number, next);
             }
         }
+    }
+
+    /// How many records there are to be read, of those partitions of which it is known; None where it is of none. `handed_out` is
+    /// where the client itself is: it has passed marks of transactions, which are no records.
+    pub fn lag(&self, handed_out: &HashMap<(&str, i32), i64>, extent: impl Fn(&str, i32) -> Option<Extent>) -> Option<u64> {
+        let of = |partition: &Partition| {
+            let Extent { begin, end } = extent(&partition.topic, partition.number)?;
+            let handed_out = handed_out.get(&(partition.topic.as_str(), partition.number)).copied();
+            let next = partition.next.max(handed_out).max(begin)?;
+            let end = self.ending_offset.map_or(end, |ending| end.min(ending.saturating_add(1)));
+            Some(u64::try_from(end.saturating_sub(next)).unwrap_or(0))
+        };
+        self.assigned.iter().filter_map(of).reduce(|sum, lag| sum + lag)
     }
 
     pub fn is_finished(&self) -> bool {

@@ -31,6 +31,7 @@ use super::client::{Trouble, Voice};
 use super::commits::{Commits, Policy};
 use super::failed;
 use super::ingest::{OffsetReset, Topics};
+use super::lag::{self, Lag};
 use super::member::{Change, Member, decline, give_back};
 use super::offsets::{Offsets, committed};
 use super::properties::Settings;
@@ -106,6 +107,8 @@ pub struct Records {
     hold_at: Instant,
     /// How long nobody asks for more before they are.
     hold_after: Duration,
+    /// How many records are to be read.
+    pub(super) lag: Lag,
     /// What came while they were, and should not have. It is the first of the next batch.
     early: Frames,
     rest: Rest,
@@ -165,6 +168,7 @@ impl Records {
             held: None,
             hold_at: Instant::now() + HOLD_AFTER.min(time_max),
             hold_after: HOLD_AFTER.min(time_max),
+            lag: Lag::unknown(),
             early: Frames::default(),
             rest: Rest { runtime: runtime.clone(), comes: Arc::default(), time_max, waiting: None },
         };
@@ -545,6 +549,7 @@ impl Records {
                 self.away_at = Instant::now() + self.away_after;
             }
         }
+        self.lag.go_on();
         self.hold_at = Instant::now() + self.hold_after;
     }
 
@@ -618,6 +623,7 @@ impl Rest {
 
 impl Source for Records {
     fn rest(&mut self, call: Call) -> bool {
+        self.lag.look_now();
         match (&self.consumer, &mut self.away) {
             (None, Some(away)) => return away.rest(call),
             // It is on its way back.
@@ -643,7 +649,10 @@ impl Source for Records {
             return Some(wait);
         }
         // Without a client it is in no group.
-        let consumer = self.consumer.as_ref()?;
+        let Some(consumer) = &self.consumer else {
+            self.ask_for_lag();
+            return Some(lag::ASK_INTERVAL);
+        };
         if self.held.is_none() {
             self.held = Some(Instant::now());
             self.reading.hold(consumer);
@@ -659,6 +668,7 @@ impl Source for Records {
         }
         self.look_after_trouble();
         self.commit_durable();
+        self.ask_for_lag();
         let wait = HOLD_INTERVAL.min(self.rest.time_max);
         self.hold_at = Instant::now() + wait;
         Some(wait)
@@ -732,6 +742,10 @@ impl Source for Records {
         // While the stream is paused nobody asks for more.
         self.commit_durable();
         Ok(())
+    }
+
+    fn lag(&mut self) -> Option<u64> {
+        self.look_at_lag()
     }
 
     fn notice(&self) -> Option<String> {

@@ -340,6 +340,8 @@ impl Session {
     }
 
     fn remedy(&self, error: KafkaError) -> Remedy {
+        // Why it took too long may have been told meanwhile.
+        self.producer.hear_all();
         let known = self.producer.trouble();
         let remedy = |error: &RDKafkaError| {
             let reason = match (error.code(), known) {

@@ -138,23 +138,25 @@ impl DestinationConfig for WriteToKafka {
     fn check(&self) -> Result<(), ConnectorError> {
         super::ingest::check_topic("topic", &self.topic)?;
         match self.client(self.exactly_once.then_some("weir")) {
+            // How far it has delivered is read.
+            Ok(settings) if self.exactly_once => settings.try_to_write().and_then(|()| settings.try_to_read()),
+            Ok(settings) => settings.try_to_write(),
             // What is kept elsewhere is looked up when it is needed.
-            Ok(_) | Err(ConnectorError::Secret { .. }) => Ok(()),
+            Err(ConnectorError::Secret { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let place = format!("Kafka at {}", self.bootstrap_servers);
-        if self.exactly_once {
-            let usual = format!("weir-{}", context.identity);
-            let id = self.kafka_properties.get("transactional.id").unwrap_or(&usual);
-            let settings = self.client(Some(id))?;
-            check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
+        let usual = format!("weir-{}", context.identity);
+        let id = self.exactly_once.then(|| self.kafka_properties.get("transactional.id").unwrap_or(&usual));
+        let settings = self.client(id)?;
+        check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
+        settings.tell_left_out(&place);
+        if let Some(id) = id {
             return Ok(Box::new(Transactions::open(place, self.topic.clone(), id.to_owned(), settings)?));
         }
-        let settings = self.client(None)?;
-        check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
         let producer = Some(TopicProducer::new(&place, &self.topic, &settings)?);
         Ok(Box::new(Acknowledged {
             place,
@@ -293,6 +295,7 @@ impl Destination for Acknowledged {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::time::{Duration, Instant};
 
     use rdkafka::ClientConfig;
@@ -302,11 +305,11 @@ mod tests {
     use rdkafka::mocking::MockCluster;
     use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
-    use serde_json::json;
+    use serde_json::{Value as Json, json};
 
     use crate::conformance::{bodies, output, runtime};
     use crate::delivery::Outgoing;
-    use crate::destination::tests::{nothing_overtakes_what_is_refused, write};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, write, write_up_to};
     use crate::kafka::producer::{BYTES_MAX, RECORDS_MAX};
 
     const TOPIC: &str = "results";
@@ -359,12 +362,8 @@ mod tests {
             let results: Vec<_> = bodies(texts).into_iter().map(|result| Outgoing { mark: upper - 1, ..result }).collect();
             (results, upper)
         };
-        let patience = Duration::from_secs(60);
         let (results, upper) = next(&["1", "2"]);
-        let since = Instant::now();
-        while let Err(error) = destination.write(&results, upper) {
-            assert!(error.retryable() && since.elapsed() < patience, "{error}");
-        }
+        write_up_to(&mut *destination, &results, upper);
         broker.broker_down(1).unwrap();
         let (results, upper) = next(&["3", "4"]);
         let since = Instant::now();
@@ -374,11 +373,47 @@ mod tests {
         }
         assert!(since.elapsed() < Duration::from_secs(20), "it took {:?} to say so twice", since.elapsed());
         broker.broker_up(1).unwrap();
-        let since = Instant::now();
-        while let Err(error) = destination.write(&results, upper) {
-            assert!(error.retryable() && since.elapsed() < patience, "{error}");
-        }
+        write_up_to(&mut *destination, &results, upper);
         assert_eq!(taken(&servers), ["1", "2", "3", "4"]);
+    }
+
+    /// It said that it had waited for too long, for the first seconds.
+    #[test]
+    fn a_transaction_says_first_why_its_broker_cannot_be_reached() {
+        let runtime = runtime();
+        // Nobody listens there any more.
+        let address = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": address.to_string(),
+            "exactlyOnce": true});
+        let mut destination = crate::parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+        let error = destination.write(&bodies(&["1"]), 1).unwrap_err();
+        assert!(error.retryable() && error.to_string().contains("Connection refused"), "{error}");
+    }
+
+    #[test]
+    fn what_no_client_can_be_made_with_is_refused() {
+        let check = |exactly_once: bool, properties: Json| {
+            let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": "127.0.0.1:1",
+                "exactlyOnce": exactly_once, "kafkaProperties": properties});
+            crate::parse_destination_v1(&definition).unwrap().check()
+        };
+        for exactly_once in [false, true] {
+            check(exactly_once, json!({"linger.ms": "5"})).unwrap();
+            for (properties, words) in [
+                (json!({"security.protocol": "SSL", "ssl.certificate.location": "/nope.pem"}), "ssl.certificate.location"),
+                (json!({"ssl.keystore.location": "/nope.p12", "security.protocol": "SSL"}), "ssl.keystore.password"),
+            ] {
+                let refused = check(exactly_once, properties).unwrap_err().to_string();
+                assert!(refused.contains("kafkaProperties") && refused.contains(words), "{refused}");
+            }
+        }
+        // How far it has delivered is read.
+        let reads = json!({"fetch.max.bytes": "1"});
+        let writes = json!({"enable.idempotence": "true", "max.in.flight": "6"});
+        for (exactly_once, properties, words) in [(true, reads, "fetch.max.bytes"), (false, writes, "max.in.flight")] {
+            let refused = check(exactly_once, properties).unwrap_err().to_string();
+            assert!(refused.contains("kafkaProperties") && refused.contains(words), "{refused}");
+        }
     }
 
     #[test]

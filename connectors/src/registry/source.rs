@@ -220,6 +220,10 @@ impl Source for Registered {
         self.inner.hold()
     }
 
+    fn lag(&mut self) -> Option<u64> {
+        self.inner.lag()
+    }
+
     fn notice(&self) -> Option<String> {
         self.inner.notice()
     }

@@ -40,6 +40,8 @@ pub struct StreamStats {
     pub byte_rates: Rates,
     pub start_time: Instant,
     pub total_runtime: Span,
+    /// Records that its source has not read yet. Of Kafka, while the stream has partitions and it is known where these end.
+    pub lag: Option<u64>,
 }
 
 /// A record that could not be taken in.
