@@ -86,8 +86,27 @@ impl Records {
     }
 }
 
-/// A body as it was before it was compressed. `None` where the encoding is not known.
-pub fn uncompressed(encoding: &str, body: Vec<u8>, bytes_max: usize) -> Option<Result<Vec<u8>, String>> {
+/// A body has no more encodings: each is undone as a whole.
+const ENCODINGS_MAX: usize = 4;
+
+/// A body as it was before it was compressed, once or by several encodings, which are told in their order. `None` where one of
+/// them is not known, or there are too many.
+pub fn uncompressed(encodings: &str, body: Vec<u8>, bytes_max: usize) -> Option<Result<Vec<u8>, String>> {
+    let told: Vec<&str> = encodings.split(',').map(str::trim).collect();
+    if told.len() > ENCODINGS_MAX {
+        return None;
+    }
+    let mut undone = body;
+    for encoding in told.into_iter().rev() {
+        undone = match without(encoding, undone, bytes_max)? {
+            Ok(body) => body,
+            Err(problem) => return Some(Err(problem)),
+        };
+    }
+    Some(Ok(undone))
+}
+
+fn without(encoding: &str, body: Vec<u8>, bytes_max: usize) -> Option<Result<Vec<u8>, String>> {
     let wrong = |error: io::Error| format!("the body is not {encoding}: {error}");
     let within = |read: &mut dyn Read| {
         let mut bytes = Vec::new();
@@ -237,5 +256,12 @@ mod tests {
         let large = zstd::encode_all(io::repeat(0).take(130 << 20), 1).unwrap();
         assert!(uncompressed("zstd", large, 100).unwrap().unwrap_err().contains("the body has more than 100 bytes"));
         assert_eq!(uncompressed("br", Vec::new(), 1), None);
+        // What was done last is undone first.
+        assert_eq!(uncompressed("deflate, gzip", gzip(&zlib(&text)), text.len()), Some(Ok(text.clone())));
+        assert_eq!(uncompressed("gzip,identity,gzip", gzip(&gzip(&text)), text.len()), Some(Ok(text.clone())));
+        assert!(uncompressed("gzip, deflate", gzip(&zlib(&text)), text.len()).unwrap().unwrap_err().contains("not deflate"));
+        assert_eq!(uncompressed("br, gzip", gzip(&text), text.len()), None);
+        let often = (0..5).fold(text.clone(), |body, _| gzip(&body));
+        assert_eq!(uncompressed("gzip, gzip, gzip, gzip, gzip", often, text.len()), None);
     }
 }

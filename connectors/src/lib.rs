@@ -7,12 +7,12 @@
 //! limit (`stream`), framing, decoding, encoding, and delivery with its queue, retries and counters.
 
 // In: from services to frames.
-pub mod source;
-pub mod sources;
-pub mod stream;
-pub mod rate;
+mod source;
+mod sources;
+mod stream;
+mod rate;
 mod origin;
-pub mod file_policy;
+mod file_policy;
 mod file_head;
 pub mod frames;
 pub mod framing;
@@ -25,8 +25,8 @@ pub mod recoded_stream;
 mod container;
 mod feed;
 mod keeper;
-pub mod intake;
-pub mod upload;
+mod intake;
+mod upload;
 
 // From the bytes of records to values.
 pub mod formats;
@@ -39,34 +39,34 @@ pub mod javascript;
 pub mod fetch;
 
 // Out: from results to services.
-pub mod output_format;
-pub mod encode;
+mod output_format;
+mod encode;
 mod result_ids;
 mod moment;
 mod compression;
 pub mod delivery;
 pub mod on_call;
-pub mod dead_letters;
+mod dead_letters;
 pub mod destination;
-pub mod destinations;
+mod destinations;
 pub mod status_lines;
 mod publisher;
 
 // Services with a protocol or a client of their own.
 #[cfg(feature = "kafka")]
-pub mod kafka;
+mod kafka;
 #[cfg(feature = "aws")]
-pub mod aws;
-pub mod redis;
-pub mod amqp;
-pub mod mqtt;
-pub mod nats;
-pub mod postgres;
+mod aws;
+mod redis;
+mod amqp;
+mod mqtt;
+mod nats;
+mod postgres;
 pub mod registry;
 
 // Connections.
 pub mod http;
-pub mod host_policy;
+mod host_policy;
 mod dial;
 mod tcp;
 mod ends;
@@ -75,7 +75,7 @@ mod fields;
 // Shared by all of it.
 pub mod config;
 pub mod secret;
-pub mod error;
+mod error;
 pub mod bell;
 mod crew;
 pub mod thread;

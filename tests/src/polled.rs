@@ -86,7 +86,11 @@ impl Polled {
             }
         };
         let kind = if path == "/lines" { "application/x-ndjson" } else { "application/json" };
-        let named = if path == "/all" { format!("ETag: {name}\r\n") } else { String::new() };
+        let named = match path {
+            "/all" => format!("ETag: {name}\r\n"),
+            "/brotli" => "Content-Encoding: br\r\n".to_owned(),
+            _ => String::new(),
+        };
         match wrong {
             1 => write!(out, "HTTP/1.1 503 Not Now\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n").is_ok(),
             2 => {

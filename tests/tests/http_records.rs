@@ -59,6 +59,8 @@ fn records_are_cut_as_their_content_type_says_in_every_family() {
 
     assert!(say(&[JSON], b"[1,").expect(400).text().contains("is not closed"));
     assert!(say(&[JSON, ("Content-Encoding", "gzip")], b"no").expect(400).text().contains("the body is not gzip"));
+    let told = say(&[JSON, ("Content-Encoding", "gzip, identity, deflate")], b"no").expect(400).text();
+    assert!(told.contains("the body is not deflate"), "{told}");
     let refused = say(&[JSON, ("Content-Encoding", "br")], b"no").expect(415).text();
     assert!(refused.starts_with("The request's Content-Encoding [br] is not supported"), "{refused}");
     say(&[("Content-Type", "image/png")], b"no").expect(415);
@@ -274,6 +276,11 @@ fn an_answer_that_is_what_it_was_brings_nothing() {
     });
     server.count.store(12, Ordering::Relaxed);
     wait_until("it goes on", PATIENCE, || counted(&weir) == (12, 5));
+    // One that weir cannot read, now or later, is the end.
+    poll(&weir, "brotli", &server.url("/brotli"), json!({}));
+    let failed = weir.wait_ingest("brotli", "Failed", PATIENCE);
+    let told = failed["message"].as_str().unwrap_or_default();
+    assert!(told.contains("the Content-Encoding 'br'") && told.contains("Accept-Encoding"), "{failed}");
     let refused = |more: Json, problem: &str| {
         let source = json!({"type": "HttpPoll", "url": server.url("/all"), "format": {"type": "Json"}});
         refused(&weir, &with(source, more), problem);

@@ -299,7 +299,12 @@ fn v2_ingest_streams() {
                 "POST /api/v2/ingests",
                 json!({"name": "x", "source": {"type": "NumberIterator", "startOffset": "?"}, "query": "RETURN 1"}),
                 400,
-                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: body (DecodingFailure at .startOffset: …"),
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "DecodeError",
+                    "Invalid value for: body (DecodingFailure at .startOffset: Long (in .source))",
+                ),
             ),
             with(
                 "POST /api/v2/ingests",

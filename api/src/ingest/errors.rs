@@ -54,7 +54,8 @@ impl ErrorHandling {
     /// Out of the definition of a stream.
     pub fn read(definition: &Json) -> Result<ErrorHandling, ApiError> {
         let handling = ErrorHandling::decode(definition)?;
-        handling.boxes.iter().try_for_each(|letters| letters.config.check().map_err(refused))?;
+        let check = |(index, letters): (usize, &LetterBox)| letters.config.check().map_err(|error| placed(error, index));
+        handling.boxes.iter().enumerate().try_for_each(check).map_err(refused)?;
         Ok(handling)
     }
 
@@ -80,7 +81,9 @@ impl ErrorHandling {
             }
         }
         if let Some(given) = part(STREAM) {
-            handling.restarts = restarts(given, mistakes);
+            let mut of_it = Mistakes::default();
+            handling.restarts = restarts(given, &mut of_it);
+            mistakes.within(".onStreamError", of_it);
         }
         Some(handling)
     }
@@ -142,7 +145,8 @@ impl ErrorHandling {
             }
             letters.config.open(&destination_context(stream, index, context), None).map(drop)
         };
-        self.boxes.iter().enumerate().try_for_each(open)
+        let check = |(index, letters): (usize, &LetterBox)| open((index, letters)).map_err(|error| placed(error, index));
+        self.boxes.iter().enumerate().try_for_each(check)
     }
 
     /// Where failed records go, if anywhere.
@@ -164,6 +168,11 @@ impl ErrorHandling {
     pub fn restarts(&self) -> Restarts {
         Restarts { settings: self.restarts, done: 0, last: None }
     }
+}
+
+/// With the place of a destination before the option that is wrong.
+fn placed(error: ConnectorError, index: usize) -> ConnectorError {
+    error.within(&format!("{RECORD}.deadLetterQueueSettings.destinations[{index}]"))
 }
 
 fn destination_context(stream: &str, index: usize, context: &SourceContext) -> DestinationContext {
@@ -420,7 +429,9 @@ mod tests {
             "the destination 'Slack' takes no failed records",
         );
         refused(to(json!({"type": "Nope"})), Json::Null, "names no known destination");
-        refused(to(json!({"type": "File"})), Json::Null, "path: Missing required field");
+        let place = "onRecordError.deadLetterQueueSettings.destinations[0]";
+        refused(to(json!({"type": "File"})), Json::Null, &format!("at .path: Missing required field (in .{place})"));
+        refused(to(json!({"type": "HttpEndpoint", "url": "x"})), Json::Null, &format!("at .{place}.url: "));
         let format = json!({"type": "File", "path": "x", "outputFormat": {"type": "Protobuf"}});
         refused(
             to(format),
@@ -432,7 +443,7 @@ mod tests {
         refused(json!({"deadLetterQueueSettings": {"destinations": 5}}), Json::Null, "expecting array");
         refused(json!(5), Json::Null, "expecting object");
         refused(json!({"retrySettings": {"maxRetries": "x"}}), Json::Null, ".onRecordError.retrySettings.maxRetries: Int");
-        refused(Json::Null, json!({"type": "RetryStreamError"}), "retryCount: Missing required field");
+        refused(Json::Null, json!({"type": "RetryStreamError"}), "retryCount: Missing required field (in .onStreamError)");
         refused(Json::Null, json!({"type": "RetryStreamError", "retryCount": 1, "within": "soon"}), "is no duration");
         refused(Json::Null, json!({"type": "Nope"}), "is not one of LogStreamError, RetryStreamError");
     }

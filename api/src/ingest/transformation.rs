@@ -56,13 +56,20 @@ impl Transformation {
             return Some(Transformation::default());
         };
         let path = format!(".{FIELD}");
-        let (fields, kind) = Fields::tagged(given, &path, mistakes)?;
+        let mut of_it = Mistakes::default();
+        let read = Transformation::within(given, &path, &mut of_it);
+        mistakes.within(&path, of_it);
+        read
+    }
+
+    fn within(given: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Transformation> {
+        let (fields, kind) = Fields::tagged(given, path, mistakes)?;
         if kind != KIND {
-            mistakes.at(&path, format!("type '{kind}' names no known transformation; there is {KIND}"));
+            mistakes.at(path, format!("type '{kind}' names no known transformation; there is {KIND}"));
             return None;
         }
         if cfg!(not(feature = "javascript")) {
-            mistakes.at(&path, "transformations of records are not in this build of weir; leave it out");
+            mistakes.at(path, "transformations of records are not in this build of weir; leave it out");
             return None;
         }
         Some(Transformation { function: Some(fields.required_text("function", mistakes)?) })
@@ -181,7 +188,7 @@ mod tests {
         refused(json!("x"), "expecting object");
         refused(json!({"function": "x => x"}), "type");
         refused(json!({"type": "Lua", "function": "x"}), "names no known transformation");
-        refused(json!({"type": "JavaScript"}), ".function: Missing required field");
+        refused(json!({"type": "JavaScript"}), ".function: Missing required field (in .transformation)");
         refused(json!({"type": "JavaScript", "function": "x => {"}), ".transformation.function: SyntaxError");
         refused(json!({"type": "JavaScript", "function": "5"}), "not the text of one function");
     }

@@ -53,9 +53,10 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     let (name, definition) = v2::ingest::decode(&body).map_err(ApiError::Decode)?;
     request.check_name(&name)?;
     // In the notation of v1 with a name nothing is told.
-    let mut warnings = if body.get("source").is_some() { unknown::warnings("IngestBody", &body) } else { Vec::new() };
+    let has_source = body.get("source").is_some();
+    let mut warnings = if has_source { unknown::warnings("IngestBody", &body) } else { Vec::new() };
     let created = blocking(move || app.ingests.create(&graph, &name, &definition)).await;
-    let stream = created.map_err(v2::ingest::in_its_words)?;
+    let stream = created.map_err(if has_source { v2::ingest::in_its_place } else { v2::ingest::in_its_words })?;
     warnings.extend(stream.scans().then(|| SCANS.to_owned()));
     Ok(Reply::Created(stream.to_json(request.family, true), warnings))
 }

@@ -11,6 +11,9 @@ use weir_connectors::config::wrong_type;
 
 use super::family::plain_word;
 
+/// What stands before the place of a part, behind what is wrong in it.
+pub const IN: &str = " (in .";
+
 /// The mistakes found so far. A body with any is refused as a whole.
 #[derive(Default, Debug)]
 pub struct Mistakes(pub Vec<String>);
@@ -18,6 +21,20 @@ pub struct Mistakes(pub Vec<String>);
 impl Mistakes {
     pub fn at(&mut self, path: &str, what: impl AsRef<str>) {
         self.0.push(format!("DecodingFailure at {path}: {}", what.as_ref()));
+    }
+
+    /// What was found in a part. Clients know the paths within one from there on. Which one it is has to be said besides.
+    pub fn within(&mut self, path: &str, part: Mistakes) {
+        let placed = |told: String| {
+            if told.contains(path) {
+                return told;
+            }
+            match told.rsplit_once(IN) {
+                Some((said, inner)) if inner.ends_with(')') => format!("{said} (in {path}.{inner}"),
+                _ => format!("{told} (in {path})"),
+            }
+        };
+        self.0.extend(part.0.into_iter().map(placed));
     }
 
     /// The value if nothing was wrong.
@@ -417,6 +434,22 @@ pub fn refuse_elsewhere(definition: &Json, what: &str, elsewhere: &[&str], known
 mod tests {
     use super::*;
     use serde_json::json as j;
+
+    #[test]
+    fn of_a_part_is_told_where_it_is() {
+        let said = |text: &str| Mistakes(vec![text.to_owned()]);
+        let (mut inner, mut outer) = (Mistakes::default(), Mistakes::default());
+        inner.within(".b[1]", said("DecodingFailure at .c: Long"));
+        inner.within(".b[2]", said("DecodingFailure at .b[2].c: Long"));
+        outer.within(".a[0]", inner);
+        outer.within("", said("DecodingFailure at .d: Long"));
+        let expected = [
+            "DecodingFailure at .c: Long (in .a[0].b[1])",
+            "DecodingFailure at .b[2].c: Long (in .a[0])",
+            "DecodingFailure at .d: Long",
+        ];
+        assert_eq!(outer.0, expected);
+    }
 
     #[test]
     fn mistakes_read_as_clients_know_them() {

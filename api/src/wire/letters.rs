@@ -57,7 +57,12 @@ pub fn letter_boxes(fields: &Fields<'_>, no: &str, mistakes: &mut Mistakes) -> V
         mistakes.at(&path, wrong_type(given, "array"));
         return Vec::new();
     };
-    let read = |(index, given): (usize, &Json)| LetterBox::read(given, &format!("{path}[{index}]"), no, mistakes);
+    let read = |(index, given): (usize, &Json)| {
+        let (path, mut of_it) = (format!("{path}[{index}]"), Mistakes::default());
+        let read = LetterBox::read(given, &path, no, &mut of_it);
+        mistakes.within(&path, of_it);
+        read
+    };
     given.iter().enumerate().filter_map(read).collect()
 }
 

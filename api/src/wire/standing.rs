@@ -250,17 +250,18 @@ pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSe
         return None;
     }
     let query = fields.required_text("query", mistakes);
-    let mode = match fields.get("mode").map(|mode| (mode, plain_word(mode))) {
-        None => Mode::DistinctId,
-        Some((_, Some(word))) if word == "DistinctId" => Mode::DistinctId,
-        Some((_, Some(word))) if word == "MultipleValues" => Mode::MultipleValues,
-        Some((_, Some(word))) if word == "AnyQuery" => Mode::AnyQuery,
+    let (mode, mode_given) = match fields.get("mode").map(|mode| (mode, plain_word(mode))) {
+        None => (Mode::DistinctId, false),
+        Some((_, Some(word))) if word == "DistinctId" => (Mode::DistinctId, true),
+        Some((_, Some(word))) if word == "MultipleValues" => (Mode::MultipleValues, true),
+        Some((_, Some(word))) if word == "AnyQuery" => (Mode::AnyQuery, true),
         Some((given, _)) => {
             mistakes.at(&fields.path_of("mode"), not_one_of(given, &["DistinctId", "MultipleValues", "AnyQuery"]));
-            return None;
+            // Of the text is told what is wrong with it in every mode.
+            (Mode::DistinctId, false)
         }
     };
-    Some(PatternSettings { query: query?, mode, mode_given: fields.get("mode").is_some(), columns: Vec::new() })
+    Some(PatternSettings { query: query?, mode, mode_given, columns: Vec::new() })
 }
 
 impl Output {

@@ -17,6 +17,9 @@ const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 /// What a server closes with that will not be otherwise the next time: what was asked for is not allowed, or not known there.
 const FOR_GOOD: [u16; 3] = [503, 530, 540];
 
+/// What it says of a message that is longer than it takes: by the protocol, and as RabbitMQ does.
+const TOO_LARGE: [u16; 2] = [311, 406];
+
 /// What comes on the channel.
 #[derive(Debug)]
 pub enum Event {
@@ -30,6 +33,9 @@ pub enum Event {
     },
     /// One that was published leads nowhere: why, and its id. What the server says of it next is that it is done with it.
     Returned(String, String),
+    /// One of those that were published and are not confirmed is none that the server takes, and nothing more is heard of the
+    /// others: why.
+    Unfit(String),
     Answer(Name, Vec<u8>),
 }
 
@@ -156,6 +162,10 @@ impl Connection {
                     let _ = self.writer.send(&Method::default().frame(frame::CLOSE_OK)).await;
                 }
                 let problem = format!("the server says: {code} {text}");
+                let of = (fields.u16().unwrap_or_default(), fields.u16().unwrap_or_default());
+                if TOO_LARGE.contains(&code) && of == frame::PUBLISH {
+                    return Ok(Some(Event::Unfit(problem)));
+                }
                 Err(if FOR_GOOD.contains(&code) { Refused::ForGood(problem) } else { Refused::Passing(problem) })
             }
             _ => Ok(Some(Event::Answer(name, payload))),

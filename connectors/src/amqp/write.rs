@@ -65,7 +65,8 @@ impl DestinationConfig for WriteToAmqp {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = login.place.clone();
-        Ok(Box::new(Publisher::new(context, &place, Publishing { login, definition: self.clone(), published: 0 })))
+        let publishing = Publishing { login, definition: self.clone(), published: 0, together_max: usize::MAX };
+        Ok(Box::new(Publisher::new(context, &place, publishing)))
     }
 }
 
@@ -74,6 +75,9 @@ struct Publishing {
     definition: WriteToAmqp,
     /// Messages on this connection.
     published: u64,
+    /// So many messages are sent before the first answer is waited for. Less, for a while, after one that the server does not
+    /// take: it does not say which one that was.
+    together_max: usize,
 }
 
 impl Publish for Publishing {
@@ -104,7 +108,7 @@ impl Publish for Publishing {
         let (mut bytes, mut end) = (Vec::new(), first);
         // By the number of the message, which counts on along the connection.
         let before = self.published;
-        while end < results.len() && bytes.len() < BYTES_MAX {
+        while end < results.len() && bytes.len() < BYTES_MAX && end - first < self.together_max {
             // Mandatory: one that leads nowhere comes back.
             let publish = Method::default().u16(0).word(exchange).word(&self.definition.routing_key).u8(1);
             publish.put(frame::PUBLISH, &mut bytes);
@@ -136,10 +140,24 @@ impl Publish for Publishing {
                     written.left.extend(by_id.get(id.as_str()));
                     written.left_reason.get_or_insert(format!("a message leads to no queue: {reason}"));
                 }
+                Some(Event::Unfit(problem)) => {
+                    // It is over. Those before the first that is not safe are; what may be safe behind that is sent again.
+                    let _ = connection.writer.send(&frame::bye()).await;
+                    *connection = self.connect().await?;
+                    let index = |number: u64| first + (number - before - 1) as usize;
+                    let Some(begin) = unsure.first().copied().map(index) else { return Ok(end) };
+                    if unsure.len() == 1 {
+                        written.refused.push((begin, problem));
+                        return Ok(begin + 1);
+                    }
+                    self.together_max = unsure.len() / 2;
+                    return Ok(begin);
+                }
                 Some(_) => {}
                 None => return Err(Refused::Passing("the server does not answer any more".to_owned())),
             }
         }
+        self.together_max = self.together_max.saturating_mul(2);
         Ok(end)
     }
 
@@ -149,5 +167,84 @@ impl Publish for Publishing {
 
     fn bye() -> Vec<u8> {
         frame::bye()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::{bodies, output, runtime};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
+
+    const BODY_BYTES_MAX: usize = 1_000;
+
+    fn read(connection: &mut TcpStream, count: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        connection.read_exact(&mut bytes).ok().map(|()| bytes)
+    }
+
+    /// A server as far as an output needs one: it confirms each message and keeps it. One that is too long it closes the channel
+    /// for, and hears nothing more on that, as RabbitMQ does.
+    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) -> Option<()> {
+        read(&mut connection, 8)?;
+        let mut out = Method::default().frame(frame::START);
+        let (mut number, mut left, mut body, mut closed) = (0, 0, Vec::new(), false);
+        loop {
+            connection.write_all(&out).ok()?;
+            out.clear();
+            let head = read(&mut connection, 7)?;
+            let payload = read(&mut connection, u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize)?;
+            read(&mut connection, 1)?;
+            let two = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
+            match head[0] {
+                1 => match (two(0), two(2)) {
+                    frame::START_OK => Method::default().u16(0).u32(0).u16(0).put(frame::TUNE, &mut out),
+                    frame::OPEN => Method::default().put(frame::OPEN_OK, &mut out),
+                    frame::CHANNEL_OPEN => Method::default().put(frame::CHANNEL_OPEN_OK, &mut out),
+                    frame::CONFIRM => Method::default().put(frame::CONFIRM_OK, &mut out),
+                    frame::CLOSE => return None,
+                    _ => {}
+                },
+                2 => {
+                    left = u64::from_be_bytes(payload[4..12].try_into().unwrap()) as usize;
+                    number += 1;
+                    body.clear();
+                    if left > BODY_BYTES_MAX && !closed {
+                        closed = true;
+                        let why = Method::default().u16(406).word("PRECONDITION_FAILED - message size is larger than max size");
+                        why.u16(frame::PUBLISH.0).u16(frame::PUBLISH.1).put(frame::CHANNEL_CLOSE, &mut out);
+                    }
+                }
+                3 if !closed => {
+                    body.extend(payload);
+                    if body.len() == left {
+                        taken.lock().unwrap().push(String::from_utf8(std::mem::take(&mut body)).unwrap());
+                        Method::default().u64(number).u8(0).put(frame::ACK, &mut out);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_result_that_is_more_than_the_server_takes() {
+        let (address, taken) = other_side(serve);
+        let (runtime, long) = (runtime(), "x".repeat(BODY_BYTES_MAX + 1));
+        let definition = json!({"type": "WriteToAmqp", "url": format!("amqp://{address}"), "routingKey": "results"});
+        let config = crate::parse_destination_v1(&definition).unwrap();
+        let open = || config.open(&output(&runtime), None).unwrap();
+        for refused in [1, 2, 4] {
+            taken.lock().unwrap().clear();
+            let mut texts = ["1", "2", "3", "4", "5", "6"];
+            texts[refused] = &long;
+            nothing_overtakes_what_is_refused(open, &bodies(&texts), refused, || taken.lock().unwrap().clone());
+        }
     }
 }

@@ -16,7 +16,7 @@ pub use file::WriteToFile;
 pub use http_endpoint::PostToEndpoint;
 pub use reactive_stream::ReactiveStream;
 pub use slack::PostToSlack;
-pub use standard_out::{LogLevel, LogMode, PrintToStandardOut};
+pub use standard_out::PrintToStandardOut;
 
 #[cfg(test)]
 mod http_tests;

@@ -1,5 +1,7 @@
 //! Where a broker of MQTT is and who asks it: what both ends have in their definitions.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -79,19 +81,28 @@ pub fn is_topic(text: &str, filter: bool) -> bool {
 impl Login {
     /// A connection that is logged in, and whether the broker has kept its session.
     pub async fn connect(&self, client: &str, forget: bool) -> Result<(Connection, bool), Refused> {
+        let password = self.password()?;
+        let wire = self.server.connect().await?;
+        Connection::over(wire, &self.hello(client, forget, password.as_deref())).await
+    }
+
+    /// So many bytes a packet may have, where the broker says so.
+    pub async fn packet_bytes_max(&self, client: &str) -> Result<Option<usize>, Refused> {
+        let password = self.password()?;
+        let wire = self.server.connect().await?;
+        Ok(Connection::packet_bytes_max(wire, &self.hello(client, true, password.as_deref())).await?)
+    }
+
+    fn password(&self) -> Result<Option<Cow<'_, str>>, Refused> {
         let password = self.password.as_ref().map(Secret::get).transpose()?;
         if password.as_ref().is_some_and(|password| password.len() > u16::MAX.into()) {
             return Err(Refused::Passing("the password is longer than 65535 bytes".to_owned()));
         }
-        let hello = Hello {
-            client,
-            forget,
-            username: self.username.as_deref(),
-            password: password.as_deref(),
-            alive_seconds: ALIVE_SECONDS,
-        };
-        let wire = self.server.connect().await?;
-        Connection::over(wire, &hello).await
+        Ok(password)
+    }
+
+    fn hello<'h>(&'h self, client: &'h str, forget: bool, password: Option<&'h str>) -> Hello<'h> {
+        Hello { client, forget, username: self.username.as_deref(), password, alive_seconds: ALIVE_SECONDS }
     }
 }
 

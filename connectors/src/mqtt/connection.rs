@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::packet::{Hello, Packet, connect, parse};
+use super::packet::{BYE, Hello, Packet, connect, connect_for_limits, parse, parse_limits};
 use crate::dial::Wire;
 use crate::ends::{ANSWER_TIME_MAX, Incoming, Refused, Writer, ends, unanswered};
 
@@ -22,6 +22,17 @@ impl Connection {
             Some(_) => Err(Refused::Passing("the broker does not speak the protocol of MQTT 3.1.1".to_owned())),
             None => Err(Refused::Passing(unanswered())),
         }
+    }
+
+    /// So many bytes a packet may have, where the broker says so. It does that in version 5, on a connection that is for nothing
+    /// else.
+    pub async fn packet_bytes_max(wire: Box<dyn Wire>, hello: &Hello<'_>) -> Result<Option<usize>, String> {
+        let (mut incoming, writer) = ends(wire, "the broker");
+        writer.send(&connect_for_limits(hello)).await?;
+        let said = incoming.next(Instant::now() + ANSWER_TIME_MAX, parse_limits).await?;
+        // It is over anyway.
+        let _ = writer.send(&BYE).await;
+        Ok(said.flatten())
     }
 
     /// The next packet; none when the time is over, and then what has come of it stays.

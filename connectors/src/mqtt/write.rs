@@ -10,7 +10,7 @@ use weir_model::Position;
 
 use super::access::{ALIVE_SECONDS, Login, MqttAccess, is_topic};
 use super::connection::Connection;
-use super::packet::{BYE, PACKET_BYTES_MAX, PING, Packet, publish};
+use super::packet::{BYE, PACKET_BYTES_MAX, PING, Packet, publish, publish_bytes};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
@@ -72,7 +72,8 @@ impl DestinationConfig for WriteToMqtt {
         let login = self.access.login(&context.hosts)?;
         let client = self.client_id.clone().unwrap_or_else(|| client_of(&context.identity));
         let (place, topic, retained) = (login.place.clone(), self.topic.clone(), self.retained);
-        Ok(Box::new(Publisher::new(context, &place, Publishing { login, client, topic, retained })))
+        let publishing = Publishing { login, client, topic, retained, broke: false, packet_bytes_max: None };
+        Ok(Box::new(Publisher::new(context, &place, publishing)))
     }
 }
 
@@ -88,6 +89,38 @@ struct Publishing {
     client: String,
     topic: String,
     retained: bool,
+    /// The last connection ended while it had results.
+    broke: bool,
+    /// What the broker has said since then, if it has.
+    packet_bytes_max: Option<usize>,
+}
+
+impl Publishing {
+    /// Why no packet can carry a result.
+    fn unfit(&self, body: &[u8]) -> Option<String> {
+        let (length, bytes_max) = (body.len(), self.packet_bytes_max.unwrap_or(usize::MAX));
+        if length + self.topic.len() + 4 > PACKET_BYTES_MAX {
+            Some(format!("the result has {length} bytes, more than MQTT can carry"))
+        } else if publish_bytes(&self.topic, body) > bytes_max {
+            Some(format!("the result has {length} bytes, and the broker takes packets of {bytes_max}"))
+        } else {
+            None
+        }
+    }
+}
+
+/// Sends messages, and waits until so many are acknowledged.
+async fn acknowledged(connection: &mut Connection, messages: &[u8], mut waiting: usize) -> Result<(), String> {
+    connection.writer.send(messages).await?;
+    let deadline = Instant::now() + ANSWERS_TIME_MAX;
+    while waiting > 0 {
+        match connection.packet(deadline).await? {
+            Some(Packet::Acknowledged(_)) => waiting -= 1,
+            Some(_) => {}
+            None => return Err("the broker does not answer any more".to_owned()),
+        }
+    }
+    Ok(())
 }
 
 impl Publish for Publishing {
@@ -96,6 +129,13 @@ impl Publish for Publishing {
     const ALIVE: Option<(Duration, &[u8])> = Some((Duration::from_secs(ALIVE_SECONDS as u64 / 2), &PING));
 
     async fn connect(&mut self) -> Result<Connection, Refused> {
+        // A broker closes the connection over a packet that is longer than it takes, and in this version does not say why. So it
+        // is asked, and again later: it may be set up otherwise then.
+        if std::mem::take(&mut self.broke) || self.packet_bytes_max.is_some() {
+            let asked = self.login.packet_bytes_max(&self.client).await;
+            // One that does not know the newer version says nothing.
+            self.packet_bytes_max = asked.ok().flatten();
+        }
         Ok(self.login.connect(&self.client, true).await?.0)
     }
 
@@ -110,8 +150,8 @@ impl Publish for Publishing {
         let (mut bytes, mut end, mut waiting, mut unfit) = (Vec::new(), first, 0_usize, None);
         while end < results.len() && waiting < MESSAGES_MAX && bytes.len() < BYTES_MAX {
             let body = &results[end].body;
-            if body.len() + self.topic.len() + 4 > PACKET_BYTES_MAX {
-                unfit = Some((end, format!("the result has {} bytes, more than MQTT can carry", body.len())));
+            if let Some(problem) = self.unfit(body) {
+                unfit = Some((end, problem));
                 end += 1;
                 break;
             }
@@ -119,14 +159,9 @@ impl Publish for Publishing {
             publish(&self.topic, waiting as u16, self.retained, body, &mut bytes);
             end += 1;
         }
-        connection.writer.send(&bytes).await?;
-        let deadline = Instant::now() + ANSWERS_TIME_MAX;
-        while waiting > 0 {
-            match connection.packet(deadline).await? {
-                Some(Packet::Acknowledged(_)) => waiting -= 1,
-                Some(_) => {}
-                None => return Err(Refused::Passing("the broker does not answer any more".to_owned())),
-            }
+        if let Err(problem) = acknowledged(connection, &bytes, waiting).await {
+            self.broke = true;
+            return Err(problem.into());
         }
         written.refused.extend(unfit);
         Ok(end)
@@ -144,14 +179,14 @@ impl Publish for Publishing {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
     use std::sync::Mutex;
 
     use serde_json::json;
 
     use super::*;
     use crate::conformance::{bodies, output, runtime};
-    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side, write};
 
     /// A kind and flags, and what stands behind them; none at the end.
     fn packet(connection: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
@@ -172,11 +207,19 @@ mod tests {
         Some((kind, body))
     }
 
-    /// A broker as far as an output needs one: it acknowledges each message and keeps it.
-    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) {
+    /// A broker as far as an output needs one: it acknowledges each message and keeps it. It closes the connection over a packet
+    /// that is longer than it takes, and says how long one may be where it is asked, if it knows version 5.
+    fn serve(mut connection: TcpStream, packet_bytes_max: usize, version: u8, taken: &Mutex<Vec<String>>) {
         while let Some((kind, body)) = packet(&mut connection) {
             match kind >> 4 {
+                1 if body[6] > version => return connection.write_all(&[0x20, 2, 0, 1]).unwrap(),
+                1 if body[6] == 5 => {
+                    let answer = [&[0x20, 8, 0, 0, 5, 0x27][..], &(packet_bytes_max as u32).to_be_bytes()].concat();
+                    connection.write_all(&answer).unwrap();
+                }
                 1 => connection.write_all(&[0x20, 2, 0, 0]).unwrap(),
+                // Packets of the tests are so long that their length is two bytes, or less.
+                3 if body.len() + 3 > packet_bytes_max => return,
                 3 => {
                     let (topic, rest) = body[2..].split_at(usize::from(body[0]) << 8 | usize::from(body[1]));
                     assert_eq!(topic, b"results");
@@ -190,7 +233,7 @@ mod tests {
 
     #[test]
     fn nothing_overtakes_a_result_that_no_packet_can_carry() {
-        let (address, taken) = other_side(serve);
+        let (address, taken) = other_side(|connection, taken| serve(connection, usize::MAX, 4, taken));
         let runtime = runtime();
         let definition = json!({"type": "WriteToMqtt", "url": format!("mqtt://{address}"), "topic": "results"});
         let config = crate::parse_destination_v1(&definition).unwrap();
@@ -199,5 +242,36 @@ mod tests {
         results[2].body = vec![0; PACKET_BYTES_MAX];
         let open = || config.open(&output(&runtime), None).unwrap();
         nothing_overtakes_what_is_refused(open, &results, 2, || taken.lock().unwrap().clone());
+    }
+
+    #[test]
+    fn a_result_that_is_more_than_the_broker_takes_is_refused_where_that_says_so() {
+        const PACKET_BYTES_MAX: usize = 1_000;
+        let runtime = runtime();
+        let results = bodies(&["1", "2", &"x".repeat(PACKET_BYTES_MAX), "3", "4"]);
+        let opened = |address: SocketAddr| {
+            let definition = json!({"type": "WriteToMqtt", "url": format!("mqtt://{address}"), "topic": "results"});
+            crate::parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap()
+        };
+        let (address, taken) = other_side(|connection, taken| serve(connection, PACKET_BYTES_MAX, 5, taken));
+        let mut destination = opened(address);
+        let written = write(&mut *destination, &results);
+        let [(2, problem)] = written.refused.as_slice() else { panic!("{written:?}") };
+        assert!(problem.contains("takes packets of 1000"), "{problem}");
+        assert!(written.left.is_empty());
+        // The first two went out together with it, and then again.
+        assert_eq!(*taken.lock().unwrap(), ["1", "2", "1", "2", "3", "4"]);
+        let written = write(&mut *destination, &results[2..]);
+        assert_eq!((written.refused.len(), written.left.len()), (1, 0), "it is known by now");
+
+        // From one that does not say so it cannot be known.
+        let (address, taken) = other_side(|connection, taken| serve(connection, PACKET_BYTES_MAX, 4, taken));
+        let mut destination = opened(address);
+        for _ in 0..2 {
+            assert!(destination.write(&results, 1).is_err_and(|error| error.retryable()));
+        }
+        let written = write(&mut *destination, &results[..2]);
+        assert_eq!((written.refused.len(), written.left.len()), (0, 0));
+        assert_eq!(*taken.lock().unwrap(), ["1", "2", "1", "2", "1", "2"]);
     }
 }

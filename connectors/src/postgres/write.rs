@@ -417,29 +417,26 @@ impl Publish for Writing {
             }
             end += 1;
         }
-        // What stands before a result that is refused is run again without it, and then what stands behind it.
-        let mut left: &[(usize, Vec<u8>)] = &batch;
+        // What stands before a result that is refused is run again without it, then that alone is looked at, then the rest. Where
+        // little gets through, little is sent together: else each of many that are refused would be sent as often as there are.
+        let (mut left, mut together) = (batch.as_slice(), batch.len());
         while !left.is_empty() {
-            let (mut some, mut refused) = (left, None);
-            while !some.is_empty() {
-                let Some((index, problem)) = self.transaction(connection, some).await? else { break };
-                if index < some.len() {
-                    refused = Some((some[index].0, problem));
-                    some = &some[..index];
-                } else if some.len() == 1 {
-                    // It was refused when all was to be kept, and it is alone.
-                    refused = Some((some[0].0, problem));
-                    some = &[];
-                } else {
-                    (some, refused) = (&some[..some.len() / 2], None);
-                }
-            }
-            left = &left[some.len() + usize::from(refused.is_some())..];
-            if let Some((index, problem)) = refused {
-                written.refused.push((index, problem));
+            let some = &left[..together.min(left.len())];
+            let Some((place, problem)) = self.transaction(connection, some).await? else {
+                left = &left[some.len()..];
+                together = 2 * some.len();
+                continue;
+            };
+            // One that is refused when all is to be kept has no place, and is found by halves.
+            let known = (1..some.len()).contains(&place);
+            together = if known { place } else { (some.len() / 2).max(1) };
+            if place == 0 || some.len() == 1 {
+                let refused = some[0].0;
+                written.refused.push((refused, problem));
                 if written.holds_up(self.stops_at_refused) {
-                    return Ok(index + 1);
+                    return Ok(refused + 1);
                 }
+                left = &left[1..];
             }
         }
         written.refused.extend(unfit);
@@ -459,14 +456,15 @@ impl Publish for Writing {
 mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
 
     use serde_json::json;
     use weir_model::NodeId;
 
     use super::*;
     use crate::conformance::{bodies, output, runtime};
-    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side, write};
 
     fn definition(more: Json) -> Result<Plan, ConnectorError> {
         let mut definition = json!({"url": "postgres://127.0.0.1/db", "username": "weir"});
@@ -514,6 +512,8 @@ mod tests {
         assert_eq!(statement.values(&result, "i").unwrap(), expected);
     }
 
+    const REFUSAL: &[u8] = b"SERROR\0VERROR\0C23514\0Mit is checked\0\0";
+
     fn read(connection: &mut TcpStream, count: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; count];
         connection.read_exact(&mut bytes).ok().map(|()| bytes)
@@ -530,8 +530,9 @@ mod tests {
     }
 
     /// A server as far as an output with one statement of one parameter needs one: what runs up to a Sync is a transaction, and
-    /// one with a value that holds "no" breaks a constraint. It keeps the values of those that are committed.
-    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) -> Option<()> {
+    /// one with a value that holds "no" breaks a constraint, as one with "late" does when it is committed. It keeps the values of
+    /// those that are committed, and counts all that it was sent.
+    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>, sent: &AtomicUsize) -> Option<()> {
         counted(&mut connection)?;
         let mut out = Vec::new();
         put(b'R', &[0; 4], &mut out);
@@ -555,13 +556,17 @@ mod tests {
                 }
                 b'S' => {
                     let done = std::mem::take(&mut run);
-                    if !std::mem::take(&mut failed) {
-                        taken.lock().unwrap().extend(done);
+                    let late = done.iter().any(|value| value.contains("late"));
+                    match std::mem::take(&mut failed) {
+                        true => {}
+                        false if late => put(b'E', REFUSAL, &mut out),
+                        false => taken.lock().unwrap().extend(done),
                     }
                     put(b'Z', b"I", &mut out);
                 }
-                b'B' | b'E' if failed => {}
+                b'B' | b'E' if failed => _ = sent.fetch_add(usize::from(kind == b'B'), Ordering::Relaxed),
                 b'B' => {
+                    sent.fetch_add(1, Ordering::Relaxed);
                     let mut fields = Fields(&body);
                     fields.text()?;
                     fields.text()?;
@@ -572,7 +577,7 @@ mod tests {
                 }
                 b'E' if run.last()?.contains("no") => {
                     failed = true;
-                    put(b'E', b"SERROR\0VERROR\0C23514\0Mit is checked\0\0", &mut out);
+                    put(b'E', REFUSAL, &mut out);
                 }
                 b'E' => put(b'C', b"INSERT 0 1\0", &mut out),
                 _ => return None,
@@ -580,13 +585,44 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nothing_overtakes_a_row_that_is_refused() {
-        let (address, taken) = other_side(serve);
-        let runtime = runtime();
+    /// A server, what it has taken, how much it was sent, and an output to it.
+    fn counting() -> (Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>, Box<dyn DestinationConfig>) {
+        let sent = Arc::<AtomicUsize>::default();
+        let counting = sent.clone();
+        let (address, taken) = other_side(move |connection, taken| serve(connection, taken, &counting));
         let definition = json!({"type": "WriteToPostgres", "url": format!("postgres://{address}/db"), "username": "weir",
             "statement": {"sql": "INSERT INTO t VALUES ($1)", "parameters": [""]}});
-        let config = crate::parse_destination_v1(&definition).unwrap();
+        (taken, sent, crate::parse_destination_v1(&definition).unwrap())
+    }
+
+    #[test]
+    fn rows_that_are_refused_are_sent_a_few_times_however_many_they_are() {
+        const COUNT: usize = 512;
+        const TIMES_MAX: usize = 6;
+        let runtime = runtime();
+        for refused in [r#"["no"]"#, r#"["late"]"#] {
+            for every in [1, 2, 7, COUNT] {
+                let (taken, sent, config) = counting();
+                let rows: Vec<String> =
+                    (0..COUNT).map(|n| if n % every == every - 1 { refused.to_owned() } else { n.to_string() }).collect();
+                let results = bodies(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+                let mut destination = config.open(&output(&runtime), None).unwrap();
+                let written = write(&mut *destination, &results);
+                let (bad, good): (Vec<usize>, Vec<usize>) = (0..COUNT).partition(|n| rows[*n] == refused);
+                assert_eq!(written.refused.iter().map(|(index, _)| *index).collect::<Vec<_>>(), bad);
+                assert!(written.left.is_empty());
+                assert_eq!(*taken.lock().unwrap(), good.iter().map(|n| rows[*n].clone()).collect::<Vec<_>>());
+                let sent = sent.load(Ordering::Relaxed);
+                assert!(sent <= TIMES_MAX * COUNT, "one of {every} is {refused}: {sent} for {COUNT}");
+                destination.close().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_overtakes_a_row_that_is_refused() {
+        let (taken, _, config) = counting();
+        let runtime = runtime();
         let open = || config.open(&output(&runtime), None).unwrap();
         // All of them go out together, and what is before the one that is refused is run again without it.
         let results = bodies(&["1", "2", r#"["no"]"#, "3", "4"]);

@@ -167,15 +167,14 @@ impl HttpPollIngest {
     }
 }
 
-/// An answer as it was before it was compressed.
-fn plain(encoding: &str, body: Vec<u8>) -> Result<Vec<u8>, String> {
+/// An answer as it was before it was compressed. `None` where it is not known how to undo that.
+fn plain(encodings: &str, body: Vec<u8>) -> Option<Result<Vec<u8>, String>> {
     // Nothing is compressed to nothing by servers that name the encoding all the same.
     if body.is_empty() {
-        return Ok(body);
+        return Some(Ok(body));
     }
-    let unknown = || format!("the answer has the Content-Encoding '{encoding}', and read are gzip, deflate and zstd");
-    let undone = body::uncompressed(encoding, body, ANSWER_BYTES_MAX).ok_or_else(unknown)?;
-    undone.map_err(|problem| format!("the answer: {problem}"))
+    let undone = body::uncompressed(encodings, body, ANSWER_BYTES_MAX)?;
+    Some(undone.map_err(|problem| format!("the answer: {problem}")))
 }
 
 /// What lies at a JSON Pointer.
@@ -361,9 +360,17 @@ impl Poller {
             _ => Cut::Whole,
         };
         let (etag, modified) = (text(ETAG), text(LAST_MODIFIED));
-        let encoding = text(CONTENT_ENCODING).unwrap_or_default().trim().to_ascii_lowercase();
+        let encodings = answer.headers().get_all(CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+        let encodings = encodings.collect::<Vec<_>>().join(", ").to_ascii_lowercase();
         let body = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(|problem| Failed::Passing(problem, Duration::ZERO))?;
-        let body = plain(&encoding, body).map_err(|problem| Failed::Passing(problem, self.interval()))?;
+        let Some(body) = plain(&encodings, body) else {
+            // The next answer will be no other.
+            return Err(Failed::Refused(format!(
+                "the answer has the Content-Encoding '{encodings}', and read are gzip, deflate and zstd, up to four of them; have \
+                 the server send one of these, as by \"headers\": {{\"Accept-Encoding\": \"gzip\"}}"
+            )));
+        };
+        let body = body.map_err(|problem| Failed::Passing(problem, self.interval()))?;
         Ok(Some(Answer { etag, modified, cut, body }))
     }
 
@@ -456,10 +463,11 @@ mod tests {
             ("deflate", crate::recoding::tests::zlib(&text)),
             ("zstd", zstd::encode_all(text.as_slice(), 0).unwrap()),
         ] {
-            assert_eq!(plain(encoding, body), Ok(text.clone()), "{encoding}");
+            assert_eq!(plain(encoding, body), Some(Ok(text.clone())), "{encoding}");
         }
-        assert!(plain("gzip", text.clone()).unwrap_err().contains("is not gzip"));
-        assert!(plain("br", text).unwrap_err().contains("Content-Encoding 'br'"));
+        assert!(plain("gzip", text.clone()).unwrap().unwrap_err().contains("is not gzip"));
+        assert_eq!(plain("br", text), None);
+        assert_eq!(plain("br", Vec::new()), Some(Ok(Vec::new())), "there is nothing to undo");
     }
 
     #[test]

@@ -14,8 +14,8 @@ mod websocket;
 mod web_socket_file_upload;
 mod reactive_stream;
 
+pub use file::FileIngest;
 pub(crate) use file::FileStream;
-pub use file::{FileIngest, FileIngestMode};
 pub use http_poll::HttpPollIngest;
 pub use http_push::HttpPushIngest;
 pub use number_iterator::NumberIteratorIngest;
@@ -23,4 +23,4 @@ pub use reactive_stream::ReactiveStream;
 pub use server_sent_events::ServerSentEventsIngest;
 pub use standard_input::StandardInputIngest;
 pub use web_socket_file_upload::WebSocketFileUpload;
-pub use websocket::{KeepAlive, PingPongInterval, SendMessageInterval, WebsocketSimpleStartupIngest};
+pub use websocket::WebsocketSimpleStartupIngest;

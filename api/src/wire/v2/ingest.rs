@@ -6,7 +6,7 @@ use weir_connectors::SOURCES;
 use super::names::{fields_to_v2, mistake, to_v1};
 use crate::error::ApiError;
 use crate::ingest::{ErrorHandling, Transformation};
-use crate::wire::decode::{Fields, Mistakes};
+use crate::wire::decode::{Fields, IN, Mistakes};
 use crate::wire::family::Family;
 
 /// Sources of the reference service that are not here.
@@ -61,6 +61,9 @@ const WRITE_PARALLELISM: &str = "writeParallelism";
 /// What stands in the definition as v2 has it.
 const OF_V2: [&str; 3] = ["onRecordError", "onStreamError", "transformation"];
 
+/// Where the source stands.
+const SOURCE: &str = ".source";
+
 /// The name, and the definition as v1 has it.
 pub fn decode(body: &Json) -> Result<(String, Json), Vec<String>> {
     let mut mistakes = Mistakes::default();
@@ -77,7 +80,12 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
         fields.required("query", mistakes);
         return None;
     };
-    let (source, kind) = Fields::tagged(source, ".source", mistakes)?;
+    // In the notation of v1 the body is the source.
+    let place = if fields.get("source").is_some() { SOURCE } else { "" };
+    let mut of_it = Mistakes::default();
+    let tagged = Fields::tagged(source, SOURCE, &mut of_it);
+    mistakes.within(place, of_it);
+    let (source, kind) = tagged?;
     if let Some(row) = SOURCES.iter().find(|row| row.name_v1 == kind && row.name_v1 != row.name) {
         let mut definition: JsonMap<String, Json> = source.entries().map(|(name, value)| (name.clone(), value.clone())).collect();
         definition.remove("name");
@@ -134,7 +142,10 @@ fn format(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) -> Option<Js
         mistakes.at(".source.format", "Missing required field");
         return None;
     };
-    let (fields, name) = Fields::tagged(format, ".source.format", mistakes)?;
+    let mut of_it = Mistakes::default();
+    let tagged = Fields::tagged(format, ".source.format", &mut of_it);
+    mistakes.within(".source.format", of_it);
+    let (fields, name) = tagged?;
     let known = FORMATS.iter().filter(|(_, _, files)| *files == of_files);
     let Some((_, v1, _)) = known.clone().find(|(v2, ..)| *v2 == name) else {
         let known = known.map(|(v2, ..)| *v2).collect::<Vec<_>>().join(", ");
@@ -230,6 +241,27 @@ pub fn in_its_words(error: ApiError) -> ApiError {
     }
 }
 
+/// The same of one that stood in the source of a body. Of what is wrong within the source clients know the path from there on;
+/// that it is there is said besides.
+pub fn in_its_place(error: ApiError) -> ApiError {
+    let ApiError::Decode(reasons) = error else { return error };
+    let told = reasons.into_iter().map(|reason| {
+        let known = says_where(&reason);
+        let told = mistake(reason);
+        if known { told } else { format!("{told} (in {SOURCE})") }
+    });
+    ApiError::Decode(told.collect())
+}
+
+/// Whether that is no mistake in the source, or says that it is.
+fn says_where(reason: &str) -> bool {
+    let told = reason.strip_prefix("DecodingFailure at ").and_then(|rest| rest.split_once(": "));
+    let Some((path, problem)) = told else { return true };
+    let first = path.trim_start_matches('.').split(['.', '[']).next().unwrap_or_default();
+    let is_beside = BESIDE.iter().chain(&OF_V2).chain(&["name", "query", "parameter"]).any(|name| *name == first);
+    is_beside || path.starts_with(SOURCE) || problem.contains(IN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,6 +319,28 @@ mod tests {
         let body = json!({"name": "n", "type": "NumberIterator", "limit": 3, "query": "RETURN $that"});
         let (_, definition) = decode(&body).expect("is read");
         assert_eq!((&definition["ingestLimit"], &definition["format"]["query"]), (&json!(3), &json!("RETURN $that")));
+    }
+
+    #[test]
+    fn what_is_wrong_in_the_source_is_told_to_be_there() {
+        let told = |text: &str| match in_its_place(ApiError::Decode(vec![format!("DecodingFailure at {text}")])) {
+            ApiError::Decode(reasons) => reasons[0].trim_start_matches("DecodingFailure at ").to_owned(),
+            other => panic!("{other}"),
+        };
+        assert_eq!(told(".startAtOffset: Long"), ".startOffset: Long (in .source)");
+        assert_eq!(told(".maxIntervalMillis: Int"), ".maxInterval: a duration such as 10s (in .source)");
+        assert_eq!(told(": No decoder"), ": No decoder (in .source)");
+        assert_eq!(told(".maximumPerSecond: Int"), ".maxPerSecond: Int");
+        for known in [
+            ".query: Missing required field",
+            ".onRecordError.retrySettings.maxRetries: Int",
+            ".source.format: Missing required field",
+            ".path: Missing required field (in .onRecordError.deadLetterQueueSettings.destinations[0])",
+        ] {
+            assert_eq!(told(known), known);
+        }
+        let reasons = decode(&json!({"name": "n", "source": {"format": 5}, "query": "RETURN 1"})).expect_err("has no type");
+        assert_eq!(reasons, ["DecodingFailure at : Missing type discriminator field 'type'! (in .source)"]);
     }
 
     #[test]

@@ -147,9 +147,7 @@ fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -
         if output.is_none() && of_it.0.is_empty() {
             of_it.at(&path, "it cannot be read");
         }
-        // Clients know the paths within one from there on. Which one it is has to be said besides.
-        let placed = |told: String| if told.contains(&path) { told } else { format!("{told} (in {path})") };
-        mistakes.0.extend(of_it.0.into_iter().map(placed));
+        mistakes.within(&path, of_it);
         output
     };
     given.iter().enumerate().filter_map(read).collect()
@@ -453,6 +451,12 @@ mod tests {
         );
         let file = json!([{"type": "Drop"}, {"type": "File"}]);
         refused(json!([named, {"name": "p", "destinations": file}]), " (in .outputs[1].destinations[1])");
+        let letters = json!({"type": "DeadLetter", "destinations": [{"type": "StandardOut"}, {"type": "File"}]});
+        let end = json!([{"type": "File", "path": "x", "onResultError": letters}]);
+        refused(
+            json!([named, {"name": "p", "destinations": end}]),
+            "at .path: Missing required field (in .outputs[1].destinations[0].onResultError.destinations[1])",
+        );
         refused(json!([named, {"name": "p", "destinations": [{"type": "Drop"}, 5]}]), "at .outputs[1].destinations[1]: ");
         refused(json!([{"name": "o", "destinations": [{"type": "Nope"}]}]), "names no known destination");
         refused(json!([{"name": "o", "filter": {"type": "Odd"}, "destinations": [{"type": "Drop"}]}]), "Invalid value");
