@@ -307,6 +307,7 @@ impl Committer {
         self.logged.fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
         state.next = upper;
         self.expiry.note(&entry.mutations);
+        self.published.last_changes.note(first, &entry.mutations);
         if records > 0 {
             self.commits.note(first, upper, received);
             if let Some(cause) = cause {
@@ -378,6 +379,12 @@ impl Committer {
     /// Remembers how far results were delivered, for the next entry. Who looked earlier and comes later takes nothing back.
     pub fn note_delivered(&self, delivered: Delivered) {
         self.lock().note(delivered);
+    }
+
+    /// The same of what is looked up while the graph is locked: of an output that goes meanwhile, that it is gone is noted last.
+    pub fn note_looked_up<I: IntoIterator<Item = Delivered>>(&self, look: impl FnOnce() -> I) {
+        let mut state = self.lock();
+        look().into_iter().for_each(|delivered| state.note(delivered));
     }
 
     /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output

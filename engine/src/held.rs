@@ -413,7 +413,7 @@ impl StandingQuery {
 
     /// For the next entry.
     pub(crate) fn note_held(&self, held: &Held) {
-        self.held_notes(held).into_iter().for_each(|note| self.graph().committer().note_delivered(note));
+        self.graph().committer().note_looked_up(|| self.held_notes(held));
     }
 
     /// What is held, with where the outputs stand: it is never kept of a tick behind that.
@@ -446,9 +446,10 @@ impl StandingState {
     }
 
     /// The log is needed from here on for what is held.
-    pub(crate) fn held_needs(&self, delivered: Option<Tick>) -> Option<Tick> {
+    pub(crate) fn held_needs(&self) -> Option<Tick> {
         let mut held = self.held();
-        held.advance(delivered.unwrap_or(Tick::MAX));
+        // Looked up while nothing passes: an output that has just come may stand before what passed meanwhile.
+        held.advance(self.delivered_by_all().unwrap_or(Tick::MAX));
         held.kept_from()
     }
 }

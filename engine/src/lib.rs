@@ -4,46 +4,46 @@
 //!
 //! Two handles lead in: `Engine` and `Graph`. The engine never sees Cypher text: it is given plans.
 
-pub mod engine;
-pub mod handle;
-pub mod ingest;
+mod engine;
+mod handle;
+mod ingest;
 pub mod evaluate;
 pub mod view;
-pub mod overlay;
-pub mod tracked;
-pub mod live;
-pub mod query;
-pub mod together;
+mod overlay;
+mod tracked;
+mod live;
+mod query;
+mod together;
 pub mod commit;
 mod cause;
 pub mod log;
 pub mod store;
 pub mod checkpoint;
-pub mod loading;
+mod loading;
 pub mod history;
-pub mod hash;
-pub mod sizes;
-pub mod sorter;
+mod hash;
+mod sizes;
+mod sorter;
 pub mod transfer;
 pub mod symbols;
 pub mod command;
 pub mod worker;
-pub mod graph;
+mod graph;
 pub mod arrangement;
-pub mod index;
+mod index;
 mod alarm;
-pub mod expiry;
+mod expiry;
 pub mod render;
-pub mod latency;
+mod latency;
 pub mod memory;
 pub mod scheduling;
-pub mod standing;
+mod standing;
 mod inbox;
 mod held;
-pub mod pause;
+mod pause;
 pub mod why;
 pub mod reference;
-pub mod error;
+mod error;
 
 #[cfg(test)]
 mod random;

@@ -42,10 +42,6 @@ impl Changes {
         self.nodes.is_empty()
     }
 
-    pub fn clear(&mut self) {
-        self.nodes.clear();
-    }
-
     /// Takes in a range of rows, after all that were taken in before.
     pub fn apply(&mut self, mutations: &Mutations, rows: Range<usize>) {
         for row in &mutations.rows[rows] {
@@ -142,12 +138,6 @@ impl<'a> Overlay<'a> {
                 _ => {}
             }
         }
-    }
-
-    /// Back to the bare base.
-    pub fn clear(&self) {
-        self.changes.borrow_mut().clear();
-        *self.filed.borrow_mut() = Filed::default();
     }
 
     /// What the base lists, and the changed nodes in their places; those of them that `shows` says.

@@ -200,7 +200,7 @@ impl StandingState {
     /// The log is needed from here on, to find again what was not delivered. None while there is nobody to deliver to.
     pub fn needs_from(&self) -> Option<Tick> {
         let delivered = self.delivered_by_all();
-        delivered.into_iter().chain(self.pause_needs()).chain(self.held_needs(delivered)).min()
+        delivered.into_iter().chain(self.pause_needs()).chain(self.held_needs()).min()
     }
 }
 
@@ -627,14 +627,14 @@ impl StandingQuery {
 
     /// Of all outputs, with the next entry.
     fn log_frontiers(&self) {
-        let outputs: Vec<Text> = lock(&self.state.delivered).keys().cloned().collect();
-        outputs.iter().for_each(|output| self.log_frontier(output));
+        self.graph.committer().note_looked_up(|| self.state.delivered_of(self.id));
     }
 
     fn log_frontier(&self, output: &str) {
-        if let Some((tick, position)) = self.delivered(output) {
-            self.graph.committer().note_delivered(Delivered { query: self.id, output: output.into(), tick, position });
-        }
+        self.graph.committer().note_looked_up(|| {
+            let (tick, position) = self.delivered(output)?;
+            Some(Delivered { query: self.id, output: output.into(), tick, position })
+        });
     }
 }
 
@@ -645,4 +645,66 @@ fn least_by_outputs(delivered: &FxHashMap<Text, (Tick, Position)>) -> Option<Tic
 
 fn begun_at(query: QueryId, tick: Tick) -> Delivered {
     Delivered { query, output: Text::new(BEGUN), tick, position: Position::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cypher_compiler::{StandingMode, compile_standing};
+    use weir_model::NodeId;
+
+    use super::*;
+    use crate::store::InMemory;
+    use crate::{Engine, Options};
+
+    /// One that nobody but the test looks after.
+    fn install(outputs: &[&str]) -> (Engine, StandingQuery) {
+        let engine = Engine::open(Arc::new(InMemory::new()), Options { workers: 1, ..Options::default() }).unwrap();
+        let text = "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n) AS id";
+        let plan = compile_standing(text, StandingMode::DistinctId, &Default::default()).expect("it compiles").plan;
+        let outputs = outputs.iter().map(|output| Text::new(output)).collect();
+        let id = QueryId(NodeId::new(1, 7));
+        let standing = Standing { id, plan, cancellations: false, start: Start::Now, outputs };
+        let query = engine.default_graph().install(standing).unwrap();
+        (engine, query)
+    }
+
+    #[test]
+    fn an_output_that_is_gone_is_not_noted_by_whoever_was_about_to() {
+        let (engine, query) = install(&["file"]);
+        let graph = engine.default_graph();
+        let (query, before, upper) = (&query, graph.next(), graph.next().next());
+        std::thread::scope(|scope| {
+            // Nobody notes anything meanwhile.
+            graph.committer().note_progress(Duration::ZERO, || {
+                scope.spawn(move || query.set_delivered("file", upper, Position::default(), true));
+                while query.delivered("file").is_none_or(|(tick, _)| tick != upper) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+                lock(&query.state.delivered).clear();
+                Vec::new()
+            });
+        });
+        graph.committer().log_delivered().unwrap();
+        assert_eq!(graph.next(), before, "there was nothing to be noted");
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn what_is_held_is_kept_no_later_than_an_output_that_has_just_come() {
+        let (engine, query) = install(&[]);
+        let from = engine.default_graph().next();
+        let state = query.state();
+        std::thread::scope(|scope| {
+            let mut held = state.held();
+            scope.spawn(|| state.needs_from());
+            std::thread::sleep(Duration::from_millis(50));
+            lock(&state.delivered).insert("file".into(), (from, Position::default()));
+            let upper = Tick(from.0 + 20);
+            held.pass(&mut ResultBatch { upper, columns: [].into(), rows: Vec::new(), found: None }, false);
+        });
+        assert!(state.held().kept_from() <= Some(from), "{:?}", state.held().kept_from());
+        assert!(state.needs_from().is_some());
+        engine.shutdown().unwrap();
+    }
 }

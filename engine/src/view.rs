@@ -106,8 +106,8 @@ pub trait View {
         self.nodes(&mut |node| !self.has_label(node, label) || each(node));
     }
 
-    /// Those of `nodes` that changed last, the newest first, each once and not more than `count`, as far as that can be told from
-    /// what is at hand. There may be others, and none may be given.
+    /// Those of `nodes` that were written last, the last one first, each once and not more than `count`, as far as that is known.
+    /// There may be others, and none may be given.
     fn recent(&self, _count: usize) -> Vec<NodeId> {
         Vec::new()
     }

@@ -370,6 +370,42 @@ fn a_row_is_sought_among_many_nodes() {
     engine.shutdown().unwrap();
 }
 
+/// Where no row shows all that is asked for, those near it are looked for once in each stage, however many patterns lie below it.
+#[test]
+fn rows_that_show_some_of_it_are_looked_for_once() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let labels = ["A", "B", "C", "D", "E", "F"];
+    let graph = graph_with(&engine, |graph, record| {
+        let symbol = |name: &str| graph.symbols().intern(name);
+        for (n, label) in (0..60).zip(labels.into_iter().cycle()) {
+            record.set_label(node(n), symbol(label), true);
+            record.set_property(node(n), symbol("x"), &Value::Integer(n as i64));
+            record.set_property(node(n), symbol("y"), &Value::Integer(1));
+        }
+    });
+    let branches = labels.map(|label| format!("MATCH (n:{label}) RETURN n.x AS x, n.y AS y"));
+    let plan = compile(StandingMode::AnyQuery, &branches.join(" UNION ALL "));
+    let staged = Staged::new(&graph, &plan).unwrap();
+    let (moment, at) = graph.moment(None).unwrap();
+    let worked = graph.work(&staged, &[], moment.view(), at);
+    assert_eq!(worked.rows().len(), 60);
+    let looks = Cell::new(0);
+    let is_x = |value: &Value| {
+        looks.set(looks.get() + 1);
+        *value == Value::Integer(12)
+    };
+    let is_y = |value: &Value| *value == Value::Integer(2);
+    let (x, y) = (plan.columns[0].1, plan.columns[1].1);
+    let meant = Meant { values: vec![(x, &is_x as Fits<'_>), (y, &is_y as Fits<'_>)], ..Meant::default() };
+    let found = worked.find(&graph, &staged, &meant, moment.view());
+    assert!(found.rows.is_empty() && found.stops.is_empty());
+    let others: Vec<&Value> = found.others.iter().map(|number| &worked.rows()[*number as usize].0.0[0]).collect();
+    assert_eq!(others, [&Value::Integer(12)]);
+    let rows: usize = worked.levels.iter().map(|level| level.rows.len()).sum();
+    assert!(looks.get() <= 2 * rows, "{} looks at {rows} rows of all stages", looks.get());
+    engine.shutdown().unwrap();
+}
+
 /// The time there is holds for the telling, too.
 #[test]
 fn what_is_late_is_not_told() {

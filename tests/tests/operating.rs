@@ -1,7 +1,7 @@
 //! What operators rely on: levels of the log that change while weir runs, the audit log, reporters of figures.
 
-use std::io::Read;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,6 +161,10 @@ fn a_log_of_objects_holds_nothing_else() {
     let last = lines(&log).pop().expect("why it ended");
     let reason = last["fields"]["message"].as_str().unwrap_or_default();
     assert_eq!((status.code(), &last["level"], reason.contains("the port is in use")), (Some(1), &json!("ERROR"), true), "{log}");
+    let (status, log) = home.spawn(&[&usual[..], &["-r", "nowhere.yaml"]].concat()).wait_end(PATIENCE);
+    let last = lines(&log).pop().expect("why it did not start");
+    let reason = last["fields"]["message"].as_str().unwrap_or_default();
+    assert_eq!((status.code(), reason.contains("the recipe nowhere.yaml cannot be read")), (Some(2), true), "{log}");
     // Why it ended is told whatever is logged.
     let (_, log) = home.spawn(&[&usual[..], &[port.as_str(), "-Dweir.log.level=off"]].concat()).wait_end(PATIENCE);
     assert!(log.starts_with("weir: cannot listen on "), "{log}");
@@ -237,6 +241,18 @@ fn an_end_answers_probes_and_queries_that_run() {
     let home = Home::new();
     let weir = home.start(&["-Dweir.workers=1"]);
     let address = weir.address();
+    // The port stays open until this has its answer.
+    let destination = TcpListener::bind("127.0.0.1:0").expect("a port");
+    destination.set_nonblocking(true).expect("a listener");
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Found) RETURN DISTINCT id(n) AS id"});
+    let output = json!({"type": "PostToEndpoint", "url": format!("http://{}/", destination.local_addr().expect("a port"))});
+    weir.post("/api/v1/query/standing/found", &json!({"pattern": pattern, "outputs": {"out": output}})).expect(201);
+    weir.query("CREATE (:Found)").expect(200);
+    let mut delivery = None;
+    eventually("its result", || {
+        delivery = delivery.take().or_else(|| destination.accept().ok());
+        delivery.is_some()
+    });
     let long = "UNWIND range(1, 1000000) AS x UNWIND range(1, 1000000) AS y WITH x, y WHERE x + y < 0 WITH count(*) AS n";
     let ask = |path: &'static str, text: String| {
         let json_type = [("Content-Type", "application/json")];
@@ -253,7 +269,12 @@ fn an_end_answers_probes_and_queries_that_run() {
     let readiness = get("/api/v2/admin/readiness").expect("an answer").expect(503).json();
     assert_eq!(readiness["error"]["message"], "weir is not ready: weir is stopping");
     get("/api/v2/admin/liveness").expect("an answer").expect(204);
-    get("/api/v1/query/cypher/running").expect("an answer").expect(503);
+    assert_eq!(get("/api/v1/admin/readiness").expect("an answer").expect(503).text(), "");
+    let refused = get("/api/v1/query/cypher/running").expect("an answer").expect(503);
+    assert_eq!((refused.json(), refused.header("retry-after")), (json!(["weir is stopping"]), Some("5")));
+    let refused = get("/api/v2/cypher-queries/running").expect("an answer").expect(503);
+    assert_eq!(refused.json()["error"]["message"], "weir is stopping");
+    assert_eq!(refused.header("retry-after"), Some("5"));
     let page = get("/docs").expect("an answer").expect(503);
     assert!(page.text().contains("weir is stopping") && page.header("retry-after").is_some(), "{}", page.shown());
     for query in [reading, writing] {
@@ -261,11 +282,54 @@ fn an_end_answers_probes_and_queries_that_run() {
         assert!(answer.text().contains("cancelled: weir is stopping"), "{}", answer.shown());
         assert!(answer.header("retry-after").is_some());
     }
+    assert!(asked.elapsed() >= Duration::from_secs(2), "{:?}", asked.elapsed());
+    get("/api/v2/admin/liveness").expect("what was found is still being delivered").expect(204);
+    let (mut delivery, _) = delivery.expect("it came");
+    delivery.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").expect("weir waits for it");
     let (status, log) = weir.wait_end(PATIENCE);
     assert!(status.success() && !log.contains("they are cut"), "{log}");
-    assert!((Duration::from_secs(2)..Duration::from_secs(10)).contains(&asked.elapsed()), "{:?}", asked.elapsed());
     let weir = home.start(&["-Dweir.workers=1"]);
     assert_eq!(weir.rows("MATCH (n:Half) RETURN count(n)"), [json!([0])]);
+}
+
+/// Who has fallen silent within a request, or answers no pings, is not waited for; who takes an answer slowly is.
+#[test]
+fn an_end_waits_for_answers_and_not_for_the_silent() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    let address = weir.address();
+    let connect = |sent: &[u8]| {
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a limit of time");
+        stream.write_all(sent).expect("it is taken");
+        stream
+    };
+    let head = "POST /api/v1/query/cypher HTTP/1.1\r\nHost: weir\r\nContent-Type: text/plain\r\n";
+    let half_head = connect(head.as_bytes());
+    let half_body = connect(format!("{head}Content-Length: 100\r\n\r\nRETURN").as_bytes());
+    let no_pings = connect(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    no_pings.peek(&mut [0]).expect("settings");
+    // More than the system keeps for a client.
+    let long = "RETURN range(1, 2000000) AS all";
+    let text = [("Content-Type", "text/plain")];
+    let slow = client::open(address, "POST", "/api/v1/query/cypher", &text, long.as_bytes()).expect("a connection");
+    slow.peek(&mut [0]).expect("an answer begins");
+    eventually("the end of its query", || weir.rows("SHOW QUERIES").is_empty());
+    weir.signal(Signal::TERM);
+    let read = |mut stream: TcpStream| {
+        let mut bytes = Vec::new();
+        // One that is cut has an end, too.
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let refused = read(half_body);
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("retry-after: 5\r\n"), "{refused}");
+    assert!(refused.ends_with("[\"weir is stopping\"]"), "{refused}");
+    assert_eq!(read(half_head), "");
+    read(no_pings);
+    let answer = read(slow);
+    assert!(answer.len() > 10_000_000 && answer.ends_with("]]\r\n2\r\n]}\r\n0\r\n\r\n"), "{} bytes", answer.len());
+    let (status, log) = weir.wait_end(PATIENCE);
+    assert!(status.success() && !log.contains("they are cut"), "{log}");
 }
 
 #[test]
@@ -425,6 +489,17 @@ fn the_binary_says_what_it_is() {
     let manual = say(&["manual"]);
     assert!(manual.contains(".TH weir 1") && manual.contains(".SH \"WEIR QUERY\"") && manual.contains("Exit codes"), "{manual}");
     assert!(say(&["completions", "bash"]).contains("--recipe-value") && say(&["completions", "fish"]).contains("recipe-value"));
+}
+
+/// A thread still within RocksDB or librdkafka when weir ends would find their locks destroyed, and the process be aborted.
+#[test]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn an_end_destroys_nothing_that_threads_may_be_within() {
+    // The loader tells when it has a library set up, and when it has it destroy what it has.
+    let output = Command::new(binary()).args(["completions", "bash"]).env("LD_DEBUG", "files").output().expect("weir runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout.ends_with(b"\nfi\n"), "{output:?}");
+    assert!(told.contains("calling init") && !told.contains("calling fini"), "{told}");
 }
 
 /// Writes, standing queries and streams come to a namespace while it is dropped: each happens or is refused, nobody waits, and

@@ -47,5 +47,5 @@ pub use batch::Batch;
 pub use facts::{Facts, Part, edge_ranges};
 pub use reading::Reading;
 pub use segment::{Fact, Segment};
-pub use snapshot::{Published, Snapshot, walk};
+pub use snapshot::{LastChanges, Published, Snapshot, walk};
 pub use trace::{Layers, Leisure, SharedBatch};

@@ -1,6 +1,6 @@
 //! Snapshot: the immutable batches of all shards at one tick, readable from any thread without asking a worker.
 
-use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use weir_model::lock::lock;
 use weir_model::mutation::{Kind, Tag};
-use weir_model::{NodeId, Symbol, Tick, Value};
+use weir_model::{Mutations, NodeId, Symbol, Tick, Value};
 
 use super::facts::Facts;
 use super::trace::SharedBatch;
@@ -18,9 +18,8 @@ use crate::index::{Definition, Question, ShownIndex};
 use crate::memory;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
-/// So many facts of a shard are looked at for the nodes that changed last, and so many of a node.
-const RECENT_FACTS_MAX: usize = 1 << 14;
-const RECENT_FACTS_OF_NODE_MAX: usize = 256;
+/// So many changes are remembered for those who ask which nodes were written last.
+const LAST_CHANGES_MAX: usize = 4096;
 
 /// What a worker shows of its shard after each tick.
 pub struct Shown {
@@ -42,6 +41,7 @@ pub struct Published {
     waiting: AtomicUsize,
     lock: Mutex<()>,
     advanced: Condvar,
+    pub last_changes: Arc<LastChanges>,
     /// The name the graph had, once it was dropped: nothing is applied any more.
     dropped: OnceLock<String>,
 }
@@ -56,6 +56,7 @@ impl Published {
             waiting: AtomicUsize::new(0),
             lock: Mutex::new(()),
             advanced: Condvar::new(),
+            last_changes: Arc::default(),
             dropped: OnceLock::new(),
         }
     }
@@ -130,7 +131,7 @@ impl Published {
             let shards: Vec<Arc<Shown>> = self.shards.iter().map(|shard| shard.load_full()).collect();
             let at = shards.iter().map(|shown| shown.upper).min().unwrap_or(0).saturating_sub(1);
             if shards.iter().all(|shown| shown.since <= at) {
-                return Snapshot { shards, at };
+                return Snapshot { shards, at, last_changes: self.last_changes.clone() };
             }
         }
     }
@@ -144,7 +145,44 @@ impl Published {
 
     /// The graph as it was at a tick. The caller has seen to it that every shard has reached that tick and tells it apart.
     pub fn at(&self, tick: u64) -> Snapshot {
-        Snapshot { shards: self.shards.iter().map(|shard| shard.load_full()).collect(), at: tick }
+        let shards = self.shards.iter().map(|shard| shard.load_full()).collect();
+        Snapshot { shards, at: tick, last_changes: self.last_changes.clone() }
+    }
+
+    /// What the shards will show, in batches that are made for those who read before they do: as `Snapshot::new`.
+    pub fn ahead(&self, shards: Vec<Vec<SharedBatch>>, upper: u64) -> Snapshot {
+        Snapshot { last_changes: self.last_changes.clone(), ..Snapshot::new(shards, upper) }
+    }
+}
+
+/// The last changes of a graph: of which node each was, and at which tick. Batches do not tell ticks apart for long.
+#[derive(Default)]
+pub struct LastChanges(Mutex<VecDeque<(Tick, NodeId)>>);
+
+impl LastChanges {
+    /// Is told of every entry, in their order. However long one is, no more of it is looked at than is remembered.
+    pub fn note(&self, first: Tick, mutations: &Mutations) {
+        let rows = &mutations.rows[mutations.rows.len().saturating_sub(LAST_CHANGES_MAX)..];
+        if rows.is_empty() {
+            return;
+        }
+        let mut changes = lock(&self.0);
+        for row in rows {
+            let change = (Tick(first.0 + u64::from(row.record())), row.node);
+            // Mostly several rows in turn are of one node.
+            if changes.back() == Some(&change) {
+                continue;
+            }
+            if changes.len() == LAST_CHANGES_MAX {
+                changes.pop_front();
+            }
+            changes.push_back(change);
+        }
+    }
+
+    /// Of which nodes they were up to a tick, the last one first.
+    fn until(&self, at: u64) -> Vec<NodeId> {
+        lock(&self.0).iter().rev().filter(|(tick, _)| tick.0 <= at).map(|(_, node)| *node).collect()
     }
 }
 
@@ -153,13 +191,14 @@ pub struct Snapshot {
     shards: Vec<Arc<Shown>>,
     /// The last tick that is seen.
     at: u64,
+    last_changes: Arc<LastChanges>,
 }
 
 impl Snapshot {
     /// Batches of all shards, oldest first, which hold everything before `upper`.
     pub fn new(shards: Vec<Vec<SharedBatch>>, upper: u64) -> Snapshot {
         let shown = |batches| Arc::new(Shown { batches, upper, since: 0, indexes: Vec::new() });
-        Snapshot { shards: shards.into_iter().map(shown).collect(), at: upper.saturating_sub(1) }
+        Snapshot { shards: shards.into_iter().map(shown).collect(), at: upper.saturating_sub(1), last_changes: Arc::default() }
     }
 
     pub fn tick(&self) -> Tick {
@@ -198,26 +237,6 @@ impl Snapshot {
     pub fn index_entries(&self, definition: &Definition) -> Option<usize> {
         let shards = self.index(definition.label, definition.key)?;
         Some(shards.iter().flat_map(|shard| &shard.batches).map(|batch| batch.len()).sum())
-    }
-
-    /// The nodes that a batch knows, with the last tick that it tells of them, the newest first. `left` is how many facts may be
-    /// looked at.
-    fn changed_in(&self, batch: &SharedBatch, left: &mut usize) -> Vec<(Reverse<u64>, NodeId)> {
-        let mut changed = Vec::new();
-        for (index, id) in batch.ids.iter().enumerate() {
-            if *left == 0 {
-                break;
-            }
-            memory::attend();
-            let part = batch.part(index);
-            let looked_at = &part.facts[..part.facts.len().min(RECENT_FACTS_OF_NODE_MAX)];
-            *left = left.saturating_sub(looked_at.len());
-            let ticks = looked_at.iter().map(|fact| part.segment.time(fact)).filter(|tick| *tick <= self.at);
-            // Merging may have made ticks one, which then is later than the batch.
-            changed.extend(ticks.max().map(|tick| (Reverse(tick.min(part.last)), *id)));
-        }
-        changed.sort_unstable();
-        changed
     }
 
     /// How many facts each batch holds, by shard, oldest first: for reports.
@@ -268,32 +287,10 @@ impl View for Snapshot {
         walk(self.batches(), &mut |node, facts| !facts.is_interesting(self.at) || each(node));
     }
 
-    /// The batches of a shard follow one another, so those that the newest knows changed last. Within one that was merged ticks
-    /// may be one, and its nodes come in the order of their ids.
     fn recent(&self, count: usize) -> Vec<NodeId> {
-        let mut found = Vec::new();
-        for shard in &self.shards {
-            let (mut of_shard, mut seen, mut left) = (0, FxHashSet::default(), RECENT_FACTS_MAX);
-            let is_later = |batch: &SharedBatch| batch.lower.elements().first().is_some_and(|lower| *lower > self.at);
-            for batch in shard.batches.iter().rev().filter(|batch| !is_later(batch)) {
-                for (tick, id) in self.changed_in(batch, &mut left) {
-                    if of_shard == count {
-                        break;
-                    }
-                    if seen.insert(id) && self.facts(id).is_interesting(self.at) {
-                        // Of two shards the one whose batch is smaller has the better reason to call it that tick.
-                        found.push((tick, batch.len(), id));
-                        of_shard += 1;
-                    }
-                }
-                if of_shard == count || left == 0 {
-                    break;
-                }
-            }
-        }
-        found.sort_unstable();
-        found.truncate(count);
-        found.into_iter().map(|(.., id)| id).collect()
+        let mut seen = FxHashSet::default();
+        let changed = self.last_changes.until(self.at).into_iter();
+        changed.filter(|node| seen.insert(*node) && self.facts(*node).is_interesting(self.at)).take(count).collect()
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
@@ -360,7 +357,6 @@ pub fn walk<'a>(batches: impl Iterator<Item = &'a SharedBatch>, each: &mut dyn F
 #[cfg(test)]
 mod tests {
     use timely::progress::Antichain;
-    use weir_model::Mutations;
 
     use super::*;
     use crate::arrangement::build::{Builder, Shard};
@@ -370,16 +366,20 @@ mod tests {
         NodeId::new(n, 0)
     }
 
+    fn mutations(tick: u64, changed: &[(NodeId, bool)]) -> Mutations {
+        let mut mutations = Mutations::default();
+        for (node, stays) in changed {
+            let value = if *stays { Value::Integer(tick as i64) } else { Value::Null };
+            mutations.set_property(*node, Symbol(1), &value);
+        }
+        mutations
+    }
+
     /// Of one shard of some. At each tick, from 1 on, these nodes get another value, or lose it.
     fn batches((index, count): (usize, usize), ticks: &[&[(NodeId, bool)]]) -> Vec<SharedBatch> {
         let (mut builder, mut batches) = (Builder::default(), Vec::new());
         for (tick, changed) in (1u64..).zip(ticks) {
-            let mut mutations = Mutations::default();
-            mutations.start_record(0);
-            for (node, stays) in *changed {
-                let value = if *stays { Value::Integer(tick as i64) } else { Value::Null };
-                mutations.set_property(*node, Symbol(1), &value);
-            }
+            let mutations = mutations(tick, changed);
             let (lower, upper) = (Antichain::from_elem(tick), Antichain::from_elem(tick + 1));
             let batch = builder.build(&mutations, vec![tick], lower, upper, Shard { index, count }, &batches);
             batches.push(batch);
@@ -396,30 +396,47 @@ mod tests {
     #[test]
     fn what_changed_last_comes_first() {
         let [a, b, c, d] = [1, 2, 3, 4].map(node);
-        let all = batches((0, 1), &[&[(a, true), (b, true), (c, true)], &[(b, true)], &[(d, true), (c, false)], &[(b, true)]]);
-        let snapshot = Snapshot::new(vec![all.clone()], 5);
+        let ticks: [&[(NodeId, bool)]; 4] =
+            [&[(a, true), (b, true), (c, true)], &[(b, true)], &[(d, true), (c, false)], &[(b, true)]];
+        let all = batches((0, 1), &ticks);
+        let published = Published::new(1);
+        for (tick, changed) in (1..).zip(ticks) {
+            published.last_changes.note(Tick(tick), &mutations(tick, changed));
+        }
+        let snapshot = published.ahead(vec![all.clone()], 5);
         assert_eq!(snapshot.recent(10), [b, d, a], "a node without anything is none");
         assert_eq!(snapshot.recent(2), [b, d]);
         assert!(snapshot.recent(0).is_empty());
         let before = |at| Snapshot { at, ..snapshot.clone() };
         assert_eq!(before(3).recent(10), [d, b, a]);
-        assert_eq!(before(2).recent(10), [b, a, c]);
-        assert_eq!(before(1).recent(1), [a]);
+        assert_eq!(before(2).recent(10), [b, c, a]);
+        assert_eq!(before(1).recent(1), [c]);
         assert!(before(0).recent(10).is_empty());
-        // Which of them was first is not known any more, but that they are older than the others is.
-        let two = vec![merged(&all[..2], 4), merged(&all[2..], 4)];
-        assert_eq!(Snapshot::new(vec![two], 5).recent(10), [b, d, a]);
+        // Whatever ticks the batches do not tell apart any more.
+        assert_eq!(published.ahead(vec![vec![merged(&all, 4)]], 5).recent(10), [b, d, a]);
     }
 
     #[test]
-    fn shards_are_told_together_and_no_more_is_looked_at_than_is_allowed() {
-        let of = |shard: usize| (1..).map(node).filter(move |node| node.shard(2) == shard);
-        let old: Vec<(NodeId, bool)> = of(0).take(2 * RECENT_FACTS_MAX).map(|node| (node, true)).collect();
-        let [first, last] = [0, 1].map(|index| of(1).nth(index).unwrap());
-        let shards = vec![batches((0, 2), &[&old]), batches((1, 2), &[&[(first, true)], &[(last, true)]])];
-        let snapshot = Snapshot::new(shards, 3);
-        let found = snapshot.recent(usize::MAX);
-        assert_eq!((found[0], found.len()), (last, RECENT_FACTS_MAX + 2));
-        assert_eq!(snapshot.recent(3), [last, first, old[0].0]);
+    fn no_more_changes_are_remembered_than_are_allowed() {
+        let changes = LastChanges::default();
+        changes.note(Tick(1), &mutations(1, &[(node(0), true)]));
+        assert_eq!(changes.until(1), [node(0)]);
+        let mut many = Mutations::default();
+        for n in 0..LAST_CHANGES_MAX as u64 + 1 {
+            many.start_record(n as u32);
+            many.set_property(node(n), Symbol(1), &Value::Integer(1));
+            many.set_property(node(n), Symbol(2), &Value::Integer(1));
+        }
+        changes.note(Tick(2), &many);
+        // Of two rows each, half of the last ones were looked at.
+        let last = LAST_CHANGES_MAX as u64;
+        let looked_at: Vec<NodeId> = (0..last / 2).map(|back| node(last - back)).collect();
+        let known = changes.until(u64::MAX);
+        assert_eq!((&known[..looked_at.len()], known[looked_at.len()..].to_vec()), (&looked_at[..], vec![node(0)]));
+        assert_eq!(changes.until(2 + last - 1)[0], node(last - 1), "each record has its tick");
+        for tick in 0..2 * last {
+            changes.note(Tick(3 * last + tick), &mutations(tick, &[(node(tick % 2), true)]));
+        }
+        assert_eq!(changes.until(u64::MAX).len(), LAST_CHANGES_MAX);
     }
 }

@@ -10,7 +10,7 @@ use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick};
 
 use super::Graph;
-use crate::arrangement::Snapshot;
+use crate::arrangement::LastChanges;
 use crate::arrangement::build::Shard;
 use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
 use crate::engine::{GraphOptions, Parts};
@@ -34,6 +34,8 @@ pub struct Loaded {
     pub checkpoints: Checkpoints,
     /// Of pages.
     pub runs: Vec<Run>,
+    /// Of all entries after the checkpoint.
+    pub last_changes: Arc<LastChanges>,
 }
 
 impl Loaded {
@@ -117,6 +119,7 @@ impl Graph {
             entry.delivered.iter().for_each(|delivered| loaded.note(delivered));
             loaded.logged.extend(entry.delivered.iter().map(|delivered| (delivered.query, delivered.output.clone())));
             loaded.checkpoints.logged().fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
+            loaded.last_changes.note(entry.first, &entry.mutations);
             log.push(entry);
             Ok(())
         })?;
@@ -147,7 +150,7 @@ impl Graph {
                 .collect();
             threads.into_iter().map(checkpoint::joined).collect()
         });
-        self.inner.ahead.store(Some(Arc::new(Snapshot::new(shards, last.upper.0))));
+        self.inner.ahead.store(Some(Arc::new(self.published().ahead(shards, last.upper.0))));
         tracing::debug!(graph = self.name(), entries = tail.len(), took = ?began.elapsed(), "reads see the end of the log");
         Ok(())
     }
@@ -191,6 +194,7 @@ mod tests {
     use crate::index::hold_workers;
     use crate::standing::{Standing, StandingQuery, Start};
     use crate::store::{RocksDb, RocksDbOptions, Store};
+    use crate::view::View;
     use crate::{Engine, Options};
 
     /// More than wait for the workers at a time while they are replayed.
@@ -202,6 +206,34 @@ mod tests {
         let id = QueryId(NodeId::new(1, 7));
         let standing = Standing { id, plan, cancellations: true, start, outputs: vec!["file".into()] };
         graph.install(standing).expect("it can be maintained")
+    }
+
+    #[test]
+    fn what_was_written_last_is_known_after_a_start() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap());
+        let open = || Engine::open(store.clone(), Options { workers: 2, ..Options::default() }).unwrap();
+        let newest_first = [2, 1, 3].map(|n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n));
+        {
+            let engine = open();
+            engine.start().unwrap();
+            let graph = engine.default_graph();
+            for node in newest_first.into_iter().rev() {
+                let mut record = Mutations::default();
+                record.set_property(node, graph.symbols().intern("x"), &Value::Integer(1));
+                graph.apply(record, 1).unwrap();
+            }
+            graph.wait_visible().unwrap();
+            assert_eq!(graph.snapshot().recent(9), newest_first);
+            engine.shutdown().unwrap();
+        }
+        let engine = open();
+        let graph = engine.default_graph();
+        engine.open_reads().unwrap();
+        assert_eq!(graph.snapshot().recent(9), newest_first);
+        engine.start().unwrap();
+        assert_eq!(graph.snapshot().recent(2), newest_first[..2]);
+        engine.shutdown().unwrap();
     }
 
     #[test]

@@ -102,7 +102,9 @@ impl Graph {
         let shelf = Shelf { graph: id, store: parts.store.clone(), cache: parts.chunks.clone() };
         let end = loaded.tail.last().map_or(base.upper, |entry| entry.upper);
         let history = History::open(shelf, parts.retention, loaded.runs, upto, end)?;
-        let published = Arc::new(Published::new(parts.workers.count()));
+        let mut published = Published::new(parts.workers.count());
+        published.last_changes = loaded.last_changes;
+        let published = Arc::new(published);
         let begins = (base.upper, loaded.was_there);
         let (logged, expiry) = (loaded.checkpoints.logged().clone(), Arc::<Expiry>::default());
         let committer = Committer::new(

@@ -1,6 +1,7 @@
 //! Staged: the answer of a query with stages as of one moment, with what each row was made of; what is meant in it, and where the
 //! rest stops.
 
+use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -278,9 +279,14 @@ impl<'s> Worked<'s> {
             let values = self.spread(&self.levels[at], row, width);
             wanted[at].iter().all(|(expr, fits)| expr.evaluate(&values, context).is_ok_and(|value| fits(&value)))
         };
+        // Once for each level: many patterns may lie below one.
+        let known: Vec<OnceCell<Vec<u32>>> = self.levels.iter().map(|_| OnceCell::new()).collect();
         let meant_at = |at: usize| -> Vec<u32> {
-            let rows = self.levels[at].rows.iter().zip(0u32..);
-            rows.filter(|((row, _), number)| is_meant(at, *number as usize, row)).map(|(_, number)| number).collect()
+            let find = || {
+                let rows = self.levels[at].rows.iter().zip(0u32..);
+                rows.filter(|((row, _), number)| is_meant(at, *number as usize, row)).map(|(_, number)| number).collect()
+            };
+            known[at].get_or_init(find).clone()
         };
         let root = self.root();
         let mut found = Found::default();
@@ -365,31 +371,41 @@ impl<'s> Worked<'s> {
                 each(column, wanted[at].iter().all(fits));
             }
         };
+        // By level, the most that a row of it shows, and the first rows that show so much. Many patterns may lie below one.
+        let best_of = |at: usize| {
+            let (mut most, mut rows) = (0, Vec::new());
+            let of_nodes = of_nodes[at].as_deref();
+            for ((row, _), number) in self.levels[at].rows.iter().zip(0u32..) {
+                if of_nodes.is_some_and(|is| !is[number as usize]) {
+                    continue;
+                }
+                let mut count = 0;
+                shown(at, row, &mut |_, fits| count += usize::from(fits));
+                if count > most {
+                    most = count;
+                    rows.clear();
+                }
+                if count == most && count > 0 && rows.len() < FOLLOWED_MAX {
+                    rows.push(number);
+                }
+            }
+            (most, rows)
+        };
+        let best: Vec<(usize, Vec<u32>)> = (0..self.levels.len()).map(best_of).collect();
         let above = self.above();
         for leaf in (0..self.levels.len()).filter(|at| self.levels[*at].inputs.is_empty()) {
             let way = way_up(leaf, &above);
             // From the answer down, as far as more is shown there.
-            let (mut most, mut start, mut rows) = (0, 0, Vec::new());
+            let (mut most, mut start) = (0, 0);
             for (place, at) in way.iter().enumerate().rev() {
-                let before = most;
-                for ((row, _), number) in self.levels[*at].rows.iter().zip(0u32..) {
-                    if of_nodes[*at].as_ref().is_some_and(|is| !is[number as usize]) {
-                        continue;
-                    }
-                    let mut count = 0;
-                    shown(*at, row, &mut |_, fits| count += usize::from(fits));
-                    if count > most {
-                        (most, start) = (count, place);
-                        rows.clear();
-                    }
-                    if count == most && most > before && rows.len() < FOLLOWED_MAX {
-                        rows.push(number);
-                    }
+                if best[*at].0 > most {
+                    (most, start) = (best[*at].0, place);
                 }
             }
+            let rows: &[u32] = if most > 0 { &best[way[start]].1 } else { &[] };
             let before = found.stops.len();
             for row in rows {
-                match self.follow(&way[start..], row) {
+                match self.follow(&way[start..], *row) {
                     Ok(others) => found.others.extend(others),
                     Err(stop) if found.stops.len() < before + STOPS_MAX && !found.stops.contains(&stop) => {
                         let mut lacks = Vec::new();
@@ -398,7 +414,7 @@ impl<'s> Worked<'s> {
                                 lacks.push(meant.values[column].0);
                             }
                         };
-                        shown(way[start], &self.levels[way[start]].rows[row as usize].0, &mut take);
+                        shown(way[start], &self.levels[way[start]].rows[*row as usize].0, &mut take);
                         found.stops.push(stop);
                         found.lacks.push((stop, lacks));
                     }

@@ -22,7 +22,7 @@ pub fn recent_node_ids(run: &Run, _: &Procedure, arguments: &[Value], each: Each
     some_nodes(run, arguments, &mut |id| each(&[Value::text(&run.environment.ids.text(id))]))
 }
 
-/// Those that changed last, as far as that is known, and then any others.
+/// Those that were written last, as far as that is known, and then any others.
 fn some_nodes(
     run: &Run,
     arguments: &[Value],

@@ -5,10 +5,12 @@
 //! step of a walk nothing.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::render::aside::Pace;
 use crate::render::family::Family;
 use crate::render::queries::Queries;
 
@@ -106,35 +108,37 @@ impl Spent {
 /// Of those that have not ended: these say so themselves.
 #[cold]
 fn tell(family: &Family, spent: Duration) {
-    let at_work = || family.all().filter(|member| !member.pace.is_over());
-    let Some(member) = at_work().next() else { return };
-    if !member.pace.may_tell_busy() {
-        return;
-    }
-    let mut names: Vec<String> = at_work().take(NAMES_MAX).map(|member| member.pace.called()).collect();
-    // One may have the same pattern twice.
-    names.dedup();
-    let left = at_work().count().saturating_sub(NAMES_MAX);
-    if left > 0 {
-        names.push(format!("{left} more"));
-    }
-    let names = names.join(", ");
+    let queries = at_work(family);
+    let Some(first) = queries.first().filter(|first| first.may_tell_busy()) else { return };
+    let names = names(&queries);
     tracing::warn!(
         query = names.as_str(),
-        text = member.pace.text(),
+        text = first.text(),
         "the pattern of a standing query keeps a worker busy, for {spent:.1?} so far with what one batch brought: the results of all standing queries of the graph wait for it. Narrow the pattern, or give it less at a time"
     );
 }
 
+/// The queries of a family, each once, however often it has the pattern.
+fn at_work(family: &Family) -> Vec<&Arc<Pace>> {
+    let mut seen = FxHashSet::default();
+    let paces = family.all().map(|member| &member.pace);
+    paces.filter(|pace| !pace.is_over() && seen.insert(Arc::as_ptr(pace))).collect()
+}
+
+fn names(queries: &[&Arc<Pace>]) -> String {
+    let mut names: Vec<String> = queries.iter().take(NAMES_MAX).map(|pace| pace.called()).collect();
+    if queries.len() > NAMES_MAX {
+        names.push(format!("{} more", queries.len() - NAMES_MAX));
+    }
+    names.join(", ")
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use weir_cypher_compiler::{Options, StandingMode, compile_standing};
     use weir_model::{IdScheme, NodeId, QueryId};
 
     use super::*;
-    use crate::render::aside::Pace;
     use crate::render::maintained::Maintained;
     use crate::symbols::Symbols;
 
@@ -178,6 +182,23 @@ mod tests {
         assert!(!costly.may_tell_busy(), "it has just been told");
         assert!(cheap.may_tell_busy(), "it has not been told");
         assert_eq!((costly.called(), pace("").called()), ("costly".to_owned(), NodeId::new(1, 2).to_string()));
+    }
+
+    #[test]
+    fn queries_are_counted_and_not_how_often_they_have_the_pattern() {
+        let text = "MATCH (a:A) RETURN a.x AS x";
+        let pace = |name: &str| Arc::new(Pace::of_nobody(IdScheme::default()).named(name));
+        let paces = ["a", "b", "a", "c", "b", "a", "d", "e", "a"].map(|name| (name, pace(name)));
+        let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).expect("it is read").plan;
+        let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
+        let source = &maintained.sources[0];
+        let mut family = Family::new(source.program.clone(), Vec::new());
+        for (number, (name, _)) in (0..).zip(&paces) {
+            let query = (0..).zip(&paces).find(|(_, (other, _))| other == name).expect("it is one of them");
+            family.insert(source.member((query.0, number), 0, &query.1.1));
+        }
+        assert_eq!(names(&at_work(&family)), "a, b, c, 2 more");
+        assert_eq!(names(&at_work(&family)[..3]), "a, b, c");
     }
 
     #[test]
