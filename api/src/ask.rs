@@ -118,6 +118,7 @@ pub enum PlanFormat {
     Text,
     /// A drawing, as Mermaid reads it
     Mermaid,
+    /// The same tree, for programs
     Json,
 }
 
@@ -205,14 +206,17 @@ fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
     let (mut statements, rest) = statement::split(text);
     // A text of nothing is sent too: the service says what is wrong with it.
     if !statement::is_blank(rest) || statements.is_empty() {
-        statements.push(rest);
+        statements.push((text.len() - rest.len(), rest));
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
-    for (index, statement) in statements.iter().enumerate() {
+    for (index, (start, statement)) in statements.into_iter().enumerate() {
         let written = write(&client, (statement, &parameters), (format, index > 0), &mut out);
         let written = until_interrupted(&runtime, written).unwrap_or(Err(End::Interrupted));
         out.flush()?;
-        written?;
+        written.map_err(|end| match end {
+            End::Problem(problem) => End::Problem(problem.behind(&text[..start])),
+            end => end,
+        })?;
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! Procedures: what queries may call that only the service has, and the options with which every query is compiled.
 //!
 //! LOAD CSV, `loadJsonLines`, `parseProtobuf` and `toProtobuf` read the files and web servers that the policies allow;
-//! `standing.wiretap` listens to a standing query; SHOW QUERIES and TERMINATE QUERY look at what runs.
+//! `standing.wiretap` listens to a standing query; SHOW QUERIES and TERMINATE QUERY look at what runs. SHOW INDEXES and SHOW
+//! EXPIRIES that choose from what is shown are queries, too.
 //! A plan holds these for as long as it lives, and ingest streams hold plans, so the way back to the App is a weak one.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use weir_engine::Graph;
 use weir_model::expression::FailureKind;
 use weir_model::procedure::{Body, Caller, Each};
 use weir_model::protobuf::{MessageType, Wanted};
+use weir_model::schema::Schema;
 use weir_model::{Failure, IdScheme, Procedure, Text, Value, json};
 
 use crate::app::App;
@@ -71,7 +74,14 @@ impl Procedures {
         let (csv, lines, tap, graph) = (self.clone(), self.clone(), self.clone(), graph.name().to_owned());
         let (parsing, writing) = (self.clone(), self.clone());
         let (list, end) = (self.clone(), self.clone());
-        let brought: [(&str, Body); 7] = [
+        let shows = |schema: Schema| {
+            let (show, graph) = (self.clone(), graph.clone());
+            Body::Rows(Arc::new(move |_, _, each| show.show(&graph, &schema, each)))
+        };
+        let (indexes, expiries) = (shows(Schema::ShowIndexes), shows(Schema::ShowExpiries));
+        let brought: [(&str, Body); 9] = [
+            ("schema.indexes", indexes),
+            ("schema.expiries", expiries),
             ("query.running", Body::Rows(Arc::new(move |_, _, each| list.running(each)))),
             ("query.terminate", Body::Rows(Arc::new(move |_, arguments, each| end.terminate(arguments, each)))),
             (procedures::LOAD_CSV, Body::Rows(Arc::new(move |caller, arguments, each| csv.load_csv(caller, arguments, each)))),
@@ -173,6 +183,18 @@ impl Procedures {
             }
         }
         Ok(())
+    }
+
+    fn show(&self, graph: &str, schema: &Schema, each: Each) -> Result<(), Failure> {
+        let graph = self.app()?.engine.graph(graph).ok_or_else(|| failed("the graph is gone"))?;
+        let mut taken = Ok(());
+        let shown = graph.run_schema(schema, &mut |row| {
+            each(row).unwrap_or_else(|failure| {
+                taken = Err(failure);
+                ControlFlow::Break(())
+            })
+        });
+        taken.and_then(|()| shown.map_err(|error| failed(chain(&error))))
     }
 
     fn wiretap(&self, graph: &str, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {

@@ -8,7 +8,7 @@
 
 mod lexer;
 mod parser;
-pub mod ast;
+mod ast;
 mod bind;
 pub mod functions;
 pub mod procedures;
@@ -20,7 +20,7 @@ mod standing;
 mod explain;
 pub mod language;
 pub mod gremlin;
-pub mod error;
+mod error;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
@@ -40,9 +40,10 @@ pub struct Options {
     pub ids: IdScheme,
     /// Procedures the caller brings; one of the name of a builtin stands in its place.
     pub procedures: Vec<Arc<Procedure>>,
-    /// It is a text that `do.when` or its like runs: a variable that nothing declares is the parameter of that name, and nothing
-    /// in it listens.
+    /// It is a text that `do.when` or its like runs: a variable that nothing declares is the parameter of that name.
     pub bare_parameters: bool,
+    /// What the text is, in words, where nobody sends it by itself: nothing in it listens.
+    pub runs_as: Option<&'static str>,
     /// The graph is of openCypher's model, where CREATE and MERGE take a node that is bound as it is.
     pub open_cypher: bool,
 }

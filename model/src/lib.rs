@@ -1,6 +1,6 @@
 //! The words every other crate shares: what values are first, then in the order of the data path.
 //!
-//!     Record -> Plan (over Values) -> Mutations -> Tick -> Match
+//!     record (a Value) -> Plan -> Mutations -> Tick -> Match
 //!
 //! No input or output, no timely, no parser: types, the semantics of values, and the evaluation of expressions.
 
@@ -18,19 +18,19 @@ pub mod json;
 pub mod protobuf;
 
 // The data path.
-pub mod record;
+mod record;
 pub mod plan;
 pub mod procedure;
 pub mod schema;
-pub mod slots;
-pub mod asked;
+mod slots;
+mod asked;
 pub mod expression;
-pub mod evaluation;
+mod evaluation;
 pub mod aggregate;
 pub mod clock;
 pub mod mutation;
 pub mod codec;
-pub mod tick;
+mod tick;
 
 // For all of it.
 pub mod lock;
@@ -41,6 +41,6 @@ pub use id::{EdgeKey, IdScheme, NodeId, QueryId, Symbol};
 pub use mutation::Mutations;
 pub use plan::Plan;
 pub use procedure::Procedure;
-pub use record::{Match, Place, Position, Record};
+pub use record::{Match, Place, Position};
 pub use tick::Tick;
 pub use value::{FullEdge, FullNode, Map, Path, Text, Value};

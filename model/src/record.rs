@@ -1,4 +1,4 @@
-//! What crosses the rim: a Record comes in with its Position, a Match goes out, and its Place says which one it is.
+//! What crosses the rim: a record, a `Value`, comes in with its Position, a Match goes out, and its Place says which one it is.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::tick::Tick;
-use crate::value::{Map, Value};
-
-/// One decoded unit of a source: what the ingest query sees as `$that`.
-#[derive(Clone, Debug)]
-pub struct Record {
-    pub value: Value,
-}
+use crate::value::Map;
 
 /// Where a source stands. Opaque to everyone but that source; stored in the same write as the effects of the records
 /// before it.
@@ -66,14 +60,6 @@ pub struct Match {
     /// The tick whose change made or broke the match.
     pub tick: Tick,
     pub data: Arc<Map>,
-}
-
-impl Match {
-    /// `{"meta": {"isPositiveMatch": …}, "data": {…}}` as a value: what outputs see as `$that`.
-    pub fn to_value(&self) -> Value {
-        let meta = Value::map([("isPositiveMatch".into(), Value::Boolean(self.positive))]);
-        Value::map([("meta".into(), meta), ("data".into(), Value::Map(self.data.clone()))])
-    }
 }
 
 #[cfg(test)]

@@ -70,7 +70,8 @@ impl Operator {
         self.each_below(&mut |operator| operator.expressions(all));
     }
 
-    fn expressions<'e>(&'e self, all: &mut Vec<&'e Expr>) {
+    /// Those written in this operator.
+    pub fn expressions<'e>(&'e self, all: &mut Vec<&'e Expr>) {
         use Operator::*;
         match self {
             Unit | Argument | Schema(_) | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use weir_connectors::http;
+use weir_cypher_compiler::DiagnosticKind;
 use weir_model::lock::lock;
 
 use crate::error::chain;
@@ -282,7 +283,7 @@ impl Client {
     }
 }
 
-/// What to do about the mistakes with TLS that are made most, of which the libraries say only what they saw.
+/// What to do about the mistakes that are made most, of which the libraries say only what they saw.
 fn hint(url: &str, reason: &str) -> String {
     // A server that speaks TLS answers plain HTTP with an alert, and closes.
     let is_no_http =
@@ -293,6 +294,9 @@ fn hint(url: &str, reason: &str) -> String {
             "; the certificate that it shows is that of an authority, which no server may show: make one with \
              basicConstraints=CA:FALSE (docs/configuration.md#tls)"
                 .to_owned()
+        }
+        _ if ["Connection refused", "dns error"].iter().any(|seen| reason.contains(seen)) => {
+            "; does weir run there? --url or WEIR_URL says where it listens".to_owned()
         }
         _ => String::new(),
     }
@@ -327,6 +331,14 @@ impl Problem {
     pub fn refused(text: String) -> Problem {
         Problem::Refused(vec![Mistake { text, length: None }])
     }
+
+    /// The same with the places of a longer text, in which this stands before the query.
+    pub fn behind(mut self, before: &str) -> Problem {
+        if let Problem::Refused(mistakes) = &mut self {
+            mistakes.iter_mut().for_each(|mistake| mistake.move_behind(before));
+        }
+        self
+    }
 }
 
 impl fmt::Display for Problem {
@@ -342,6 +354,21 @@ impl fmt::Display for Problem {
 }
 
 impl Mistake {
+    fn move_behind(&mut self, before: &str) {
+        let moved = [DiagnosticKind::Syntax, DiagnosticKind::Compile].iter().find_map(|kind| {
+            let kind = kind.name();
+            let (place, rest) = self.text.strip_prefix(kind)?.strip_prefix(" at ")?.split_once(' ')?;
+            let (line, column) = place.split_once('.')?;
+            let (line, column): (usize, usize) = (line.parse().ok()?, column.parse().ok()?);
+            let last = before.rsplit('\n').next().filter(|_| line == 1).unwrap_or_default();
+            let (line, column) = (line + before.matches('\n').count(), column + last.chars().count());
+            Some(format!("{kind} at {line}.{column} {rest}"))
+        });
+        if let Some(moved) = moved {
+            self.text = moved;
+        }
+    }
+
     /// The text, with all that is wrong underlined: the service marks where it begins.
     pub fn underlined(&self) -> String {
         let Some(length) = self.length.filter(|length| *length > 1) else { return self.text.clone() };
@@ -401,13 +428,27 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_with_tls_have_a_hint() {
+    fn places_are_those_of_the_whole_text() {
+        let moved = |text: &str, before: &str| Problem::refused(text.to_owned()).behind(before).to_string();
+        let text = "CompileError at 1.8 Variable `nope` not defined\n\nRETURN nope\n       ^";
+        assert_eq!(moved(text, ""), text);
+        assert_eq!(moved(text, "RETURN 'é';\n// é\n é;"), text.replace("1.8", "3.11"));
+        assert_eq!(moved(text, "RETURN 1;\n"), text.replace("1.8", "2.8"));
+        assert_eq!(moved("SyntaxError at 2.3 no", "RETURN 1; "), "SyntaxError at 2.3 no");
+        assert_eq!(moved("SyntaxError at 2.3 no", "\n\n; "), "SyntaxError at 4.3 no");
+        for told in ["ArithmeticError / by zero at 1.8 x", "SyntaxError at once", "CompileError at 1.x y"] {
+            assert_eq!(moved(told, "\n\n"), told);
+        }
+    }
+
+    #[test]
+    fn usual_mistakes_have_a_hint() {
         let plain =
             hint("http://localhost:8443", "error sending request: client error (SendRequest): invalid HTTP version parsed");
         assert_eq!(plain, "; does it speak TLS? Give --url https://localhost:8443");
         let authority = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
         assert!(hint("https://localhost:8443", authority).contains("basicConstraints=CA:FALSE"));
-        assert_eq!(hint("http://localhost:8080", "tcp connect error: Connection refused (os error 111)"), "");
+        assert!(hint("http://localhost:8080", "tcp connect error: Connection refused (os error 111)").contains("--url"));
         assert_eq!(hint("https://localhost:8443", "connection closed before message completed"), "");
     }
 

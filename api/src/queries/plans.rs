@@ -90,7 +90,7 @@ pub fn is_quick(text: &str, plan: &Plan) -> bool {
 /// Whether the words of a call stand in the text, be it in a string: what is called may wait for others.
 fn calls(text: &str) -> bool {
     let bytes = text.as_bytes();
-    ["CALL", "LOAD"].iter().any(|word| bytes.windows(word.len()).any(|here| here.eq_ignore_ascii_case(word.as_bytes())))
+    ["CALL", "LOAD", "SHOW"].iter().any(|word| bytes.windows(word.len()).any(|here| here.eq_ignore_ascii_case(word.as_bytes())))
 }
 
 #[cfg(test)]

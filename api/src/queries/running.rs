@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use weir_model::lock::lock;
 
 use crate::clock;
-use crate::error::ApiError;
+use crate::error::{ApiError, BACK_SECONDS};
 use crate::log;
 use crate::traces::{self, Context, Kind, Span};
 
@@ -19,9 +19,6 @@ const TEXT_SHOWN_BYTES_MAX: usize = 4096;
 
 /// How often the end of weir looks whether queries still run.
 const LOOK: Duration = Duration::from_millis(5);
-
-/// When a client may ask again that weir ended the query of: as soon as weir may be back.
-const AGAIN_SECONDS: u32 = 5;
 
 /// Who sent a query.
 #[derive(Clone, Default)]
@@ -118,7 +115,7 @@ impl Running {
             (true, _) => ApiError::Cypher("RuntimeError The query was cancelled once its changes were committed".to_owned()),
             (false, true) => ApiError::Busy {
                 reason: "RuntimeError The query was cancelled: weir is stopping".to_owned(),
-                seconds: AGAIN_SECONDS,
+                seconds: BACK_SECONDS,
             },
             (false, false) => ApiError::Cypher("RuntimeError The query was cancelled".to_owned()),
         }

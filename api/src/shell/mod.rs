@@ -105,8 +105,8 @@ impl Session {
         if command::is_one(text) {
             return self.command(text, 0);
         }
-        for statement in statement::split(text).0 {
-            let (next, rows) = self.statement(statement)?;
+        for (start, statement) in statement::split(text).0 {
+            let (next, rows) = self.statement(statement, &text[..start])?;
             if next != Next::Continue {
                 return Ok(next);
             }
@@ -132,33 +132,40 @@ impl Session {
 
     /// Statements and commands, up to the first that fails. The last statement needs no `;`.
     fn script(&mut self, text: &str, depth: usize) -> io::Result<Next> {
-        let mut gathered = String::new();
+        // What was not run yet of what was read.
+        let (mut from, mut to) = (0, 0);
         for line in text.split_inclusive('\n') {
-            if statement::is_blank(&gathered) && command::is_one(line) {
-                gathered.clear();
+            let is_between = statement::is_blank(&text[from..to]);
+            to += line.len();
+            if is_between && command::is_one(line) {
+                from = to;
                 match self.command(line, depth)? {
                     Next::Continue => continue,
                     next => return Ok(next),
                 }
             }
-            gathered.push_str(line);
             if !line.contains(';') {
                 continue;
             }
-            let (statements, rest) = statement::split(&gathered);
-            for statement in statements {
-                match self.statement(statement)?.0 {
+            let (statements, rest) = statement::split(&text[from..to]);
+            for (start, statement) in statements {
+                match self.statement(statement, &text[..from + start])?.0 {
                     Next::Continue => {}
                     next => return Ok(next),
                 }
             }
-            gathered = rest.to_owned();
+            from = to - rest.len();
         }
-        if statement::is_blank(&gathered) { Ok(Next::Continue) } else { Ok(self.statement(gathered.trim())?.0) }
+        let last = text[from..].trim_start();
+        if statement::is_blank(last) {
+            return Ok(Next::Continue);
+        }
+        Ok(self.statement(last.trim_end(), &text[..text.len() - last.len()])?.0)
     }
 
-    /// Runs one statement and shows what it gives, as it comes; how many rows that were, where it gives any.
-    fn statement(&self, text: &str) -> io::Result<(Next, Option<usize>)> {
+    /// Runs one statement and shows what it gives, as it comes; how many rows that were, where it gives any. Where it stands in a
+    /// longer text, `before` is what comes first there.
+    fn statement(&self, text: &str, before: &str) -> io::Result<(Next, Option<usize>)> {
         let began = Instant::now();
         let output = Terminal::of_output();
         let mut table = None;
@@ -180,7 +187,7 @@ impl Session {
             }
             Some(Err(End::Output(error))) => return Err(error),
             Some(Err(End::Problem(problem))) => {
-                complain(&self.with_way_back(problem));
+                complain(&self.with_way_back(problem.behind(before)));
                 (Next::Failed, None)
             }
             Some(Ok(())) => {

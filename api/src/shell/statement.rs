@@ -2,15 +2,17 @@
 
 use std::ops::Range;
 
-/// The statements of a text, without their `;`, and what follows the last of those. Blank ones are left out.
-pub fn split(text: &str) -> (Vec<&str>, &str) {
+/// The statements of a text, without their `;`, each with the byte it begins at, and what follows the last of those. Blank ones
+/// are left out.
+pub fn split(text: &str) -> (Vec<(usize, &str)>, &str) {
     let mut statements = Vec::new();
     let mut start = 0;
     let mut scanner = Scanner { text, at: 0 };
     while let Some(end) = scanner.next_end() {
         let statement = &text[start..end];
         if !is_blank(statement) {
-            statements.push(statement.trim());
+            let statement = statement.trim_start();
+            statements.push((end - statement.len(), statement.trim_end()));
         }
         start = end + 1;
     }
@@ -194,14 +196,18 @@ mod tests {
             ("RETURN '\\", &[], "RETURN '\\"),
             ("", &[], ""),
         ] {
-            assert_eq!(split(text), (statements.to_vec(), rest), "{text}");
+            let (found, behind) = split(text);
+            assert!(found.iter().all(|(start, statement)| text[*start..].starts_with(statement)), "{found:?}");
+            let found: Vec<&str> = found.into_iter().map(|(_, statement)| statement).collect();
+            assert_eq!((found, behind), (statements.to_vec(), rest), "{text}");
         }
         let text = "MATCH (n:Per {a: ':x'})-[:R]->(m) WHERE n.größe > 1.5 // .no\nRETURN text.split(m.`odd`, m.x)";
         assert_eq!(marked_names(text), [(':', "Per"), (':', "R"), ('.', "größe"), ('.', "x")]);
         assert!(is_blank(" /* x */ // y"));
         assert!(!is_blank(" /* x */ y"));
         assert!(!is_blank("// y\n /* x"), "the statement goes on");
-        assert_eq!(split("/* a;\nb */ RETURN 3;"), (vec!["/* a;\nb */ RETURN 3"], ""));
+        assert_eq!(split("/* a;\nb */ RETURN 3;"), (vec![(0, "/* a;\nb */ RETURN 3")], ""));
+        assert_eq!(split("RETURN 1 ;\n RETURN 2 ; x"), (vec![(0, "RETURN 1"), (12, "RETURN 2")], " x"));
     }
 
     #[test]

@@ -92,18 +92,14 @@ impl<'a> Binder<'a> {
         self.error(span, Code::Unsupported, format!("{what} is not supported in this version"));
     }
 
-    /// What listens has no last row, and what writes is not done before it has all its rows. So has a query that runs in place of
-    /// a call which may write.
+    /// What listens has no last row, and what writes is not done before it has all its rows. Nor is a stream or an output done
+    /// with a record or a result before that, nor a query with one that runs in place of a call.
     fn check_listening(&mut self) {
         let Some((name, span)) = self.listens.take() else { return };
-        let place = match (self.options.bare_parameters, self.has_writes) {
-            (true, _) => "a query that another one runs",
-            (false, true) => "a query that writes",
-            (false, false) => return,
-        };
+        let Some(place) = self.options.runs_as.or(self.has_writes.then_some("a query that writes")) else { return };
         let message = format!(
-            "`{name}` waits for results without end, so it cannot stand in {place}; to write because of results give the \
-             standing query an output of type CypherQuery"
+            "`{name}` waits for results without end, so it cannot stand in {place}; to act on results give the standing query \
+             that has them an output of type CypherQuery"
         );
         self.error(span, Code::Unsupported, message);
     }

@@ -1,5 +1,7 @@
 //! CALL of procedures and of subqueries, LOAD CSV, SHOW, TERMINATE.
 
+use weir_model::schema::Schema;
+
 use super::{Parsed, Parser};
 use crate::ast::{ClauseKind, ExpressionKind, Imports, Name, Yield};
 use crate::error::Code;
@@ -135,12 +137,32 @@ impl Parser<'_> {
             "help.functions"
         } else if self.words("QUERIES") || self.words("QUERY") {
             "query.running"
+        } else if self.words("INDEXES") || self.words("INDEX") {
+            return self.chosen_of(&Schema::ShowIndexes, "schema.indexes", from);
+        } else if self.words("EXPIRIES") || self.words("EXPIRY") {
+            return self.chosen_of(&Schema::ShowExpiries, "schema.expiries", from);
         } else {
             return Err(self.unexpected());
         };
         let span = self.span_from(from);
         let yields = if self.words("YIELD") { Some(self.yields()?) } else { None };
         Ok(ClauseKind::Call { procedure: Name { text: procedure.into(), span }, arguments: Some(Vec::new()), yields })
+    }
+
+    /// What a command shows, as a procedure gives it. All of its columns are meant by `YIELD *`, and by WHERE alone.
+    fn chosen_of(&mut self, command: &Schema, procedure: &str, from: usize) -> Parsed<ClauseKind> {
+        let span = self.span_from(from);
+        let given = if self.words("YIELD") { self.yields()? } else { Yield::All };
+        let yields = match given {
+            Yield::All => {
+                let columns = command.columns().iter().map(|column| (Name { text: (*column).into(), span }, None)).collect();
+                let condition = if self.words("WHERE") { Some(self.expression()?) } else { None };
+                Yield::Columns { columns, condition }
+            }
+            columns => columns,
+        };
+        let procedure = Name { text: procedure.into(), span };
+        Ok(ClauseKind::Call { procedure, arguments: Some(Vec::new()), yields: Some(yields) })
     }
 
     /// Whoever may ask may execute everything.

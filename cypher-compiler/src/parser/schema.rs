@@ -1,5 +1,5 @@
 //! Commands about the graph as a whole: `CREATE`, `DROP` and `SHOW` for indexes and for what expires. A command is the whole
-//! text.
+//! text. What chooses from that which is shown, by YIELD or WHERE, is a query like others (`call`).
 
 use weir_model::Text;
 use weir_model::schema::{Expires, ExpiryRule, Schema};
@@ -18,6 +18,8 @@ impl Parser<'_> {
     /// The command the text is, if it is one.
     pub(super) fn schema(&mut self) -> Parsed<Option<Query>> {
         let from = self.at;
+        let chooses = self.is_word_at(2, "YIELD") || self.is_word_at(2, "WHERE");
+        let shows = self.is_word_at(0, "SHOW") && !chooses;
         let sorted = SORTS.iter().any(|sort| self.is_word_at(1, sort)) && self.is_word_at(2, "INDEX");
         let schema = if self.is_word_at(0, "CREATE") && (sorted || self.is_word_at(1, "INDEX")) {
             let lookup = self.is_word_at(1, "LOOKUP");
@@ -28,7 +30,7 @@ impl Parser<'_> {
             self.advance();
             let name = self.name("the name of an index")?.text;
             Schema::DropIndex { name, if_exists: self.words("IF EXISTS") }
-        } else if self.is_word_at(0, "SHOW") && (self.is_word_at(1, "INDEXES") || self.is_word_at(1, "INDEX")) {
+        } else if shows && (self.is_word_at(1, "INDEXES") || self.is_word_at(1, "INDEX")) {
             self.advance();
             self.advance();
             Schema::ShowIndexes
@@ -39,7 +41,7 @@ impl Parser<'_> {
             (0..2).for_each(|_| self.advance());
             let name = self.name("the name of a rule")?.text;
             Schema::DropExpiry { name, if_exists: self.words("IF EXISTS") }
-        } else if self.is_word_at(0, "SHOW") && (self.is_word_at(1, "EXPIRIES") || self.is_word_at(1, "EXPIRY")) {
+        } else if shows && (self.is_word_at(1, "EXPIRIES") || self.is_word_at(1, "EXPIRY")) {
             (0..2).for_each(|_| self.advance());
             Schema::ShowExpiries
         } else {
@@ -190,6 +192,10 @@ impl Parser<'_> {
 mod tests {
     use super::super::tests::check;
 
+    fn parse(text: &str) -> String {
+        super::super::parse(text).expect("it is Cypher").to_string()
+    }
+
     #[test]
     fn commands() {
         check("CREATE INDEX FOR (n:A) ON (n.x)", "CREATE INDEX FOR (n:A) ON (n.x)");
@@ -239,6 +245,11 @@ mod tests {
         check("CREATE EXPIRY FOR (n:S) ON n.x AFTER duration('-PT1S')", "1.38 `-PT1S` is negative, or too long");
         check("CREATE INDEX", "1.13 Unexpected end of input: expected ON, IF NOT EXISTS, FOR or a name");
         check("SHOW INDEXES RETURN 1", "1.14 Invalid input 'RETURN': expected ;");
+        let shown = "CALL schema.indexes() YIELD name, type AS sort\nRETURN name";
+        check("show index yield name, type as sort RETURN name;", shown);
+        let columns = "name, state, type, label, on, after, removes, waiting, expired";
+        check("SHOW EXPIRIES YIELD *", &format!("CALL schema.expiries() YIELD {columns}"));
+        assert_eq!(parse("SHOW INDEXES WHERE type = 'RANGE'"), parse("SHOW INDEXES YIELD * WHERE type = 'RANGE'"));
         check("MATCH (n) CREATE INDEX FOR (n:A) ON (n.x)", "1.11 A command about the graph as a whole stands alone");
     }
 }

@@ -57,7 +57,7 @@ enum Does {
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
     Row { signature: "recentNodes(count :: INTEGER = 10) :: (node :: NODE)", effect: Reads, idempotent: false,
-        description: "Up to `count` nodes of the graph, those that changed last first. Ticks of long ago are not told apart, so behind these it is not said which ones come",
+        description: "Up to `count` nodes of the graph, those that were written last first. The last 4,096 changes are known, after a start those of them that the log still had; behind these it is not said which nodes come",
         example: "CALL recentNodes(3) YIELD node RETURN node", does: Does::Graph },
     Row { signature: "recentNodeIds(count :: INTEGER = 10) :: (nodeId :: ANY)", effect: Reads, idempotent: false,
         description: "The ids, as text, of the nodes that `recentNodes` gives",
@@ -159,6 +159,15 @@ static TABLE: &[Row] = &[
     Row { signature: "query.terminate(ids :: ANY) :: (id :: STRING, query :: STRING, message :: STRING)", effect: Reads, idempotent: false,
         description: "Ends running queries, given by one id or a list of them; what TERMINATE QUERY does",
         example: "TERMINATE QUERIES '0', '1'", does: Does::Service },
+    Row { signature: "schema.indexes() :: (name :: STRING, state :: STRING, type :: STRING, label :: STRING, property :: STRING, entries :: INTEGER)",
+        effect: Reads, idempotent: true,
+        description: "The indexes; what SHOW INDEXES gives",
+        example: "SHOW INDEXES YIELD name, type WHERE type = 'RANGE' RETURN name", does: Does::Service },
+    Row { signature: "schema.expiries() :: (name :: STRING, state :: STRING, type :: STRING, label :: STRING, on :: STRING, after :: ANY, \
+                      removes :: STRING, waiting :: INTEGER, expired :: INTEGER)",
+        effect: Reads, idempotent: true,
+        description: "The rules by which things expire; what SHOW EXPIRIES gives",
+        example: "SHOW EXPIRIES YIELD name, waiting", does: Does::Service },
     Row { signature: "subscribers(node :: NODE!) :: (queryId :: INTEGER, queryDepth :: INTEGER, receiverId :: STRING, lastResult :: ANY)", effect: Reads, idempotent: true,
         description: "Standing queries that subscribed to a node. In weir a query keeps no state at nodes, so there are no rows",
         example: "CALL subscribers(idFrom(1)) YIELD queryId RETURN queryId", does: Does::Graph },

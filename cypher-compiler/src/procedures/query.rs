@@ -39,7 +39,8 @@ impl Queries {
         let refused = |error: &crate::Diagnostic| {
             Failure::new(FailureKind::Runtime, format!("The query inside the query cannot run: {error:#}"))
         };
-        let options = Options { parameters: parameters.clone(), bare_parameters: true, ..self.options.clone() };
+        let runs_as = Some("a query that another one runs");
+        let options = Options { parameters: parameters.clone(), bare_parameters: true, runs_as, ..self.options.clone() };
         let plan = match compile(text, &options) {
             Ok(plan) => plan,
             Err(errors) => return Err(refused(&errors[0])),

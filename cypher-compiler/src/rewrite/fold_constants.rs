@@ -70,8 +70,8 @@ fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
 }
 
 /// The values, if all are literals.
-fn literals<'a>(items: impl Iterator<Item = &'a Expr>) -> Option<Vec<Value>> {
-    items.map(|e| if let Expr::Literal(value) = e { Some(value.clone()) } else { None }).collect()
+pub fn literals<'a>(items: impl IntoIterator<Item = &'a Expr>) -> Option<Vec<Value>> {
+    items.into_iter().map(|e| if let Expr::Literal(value) = e { Some(value.clone()) } else { None }).collect()
 }
 
 /// `(a AND b) AND c` is one conjunction.

@@ -72,8 +72,8 @@ fn check(draft: &mut Draft, rule: &'static str) -> Result<(), Broken> {
     validate::validate(draft).map_err(|problem| Broken { rule, problem })
 }
 
-/// Folding alone, for expressions outside a draft.
-pub use fold_constants::fold;
+/// Folding alone, for expressions outside a draft; and what it takes for constants.
+pub use fold_constants::{fold, literals};
 /// Conditions that are tested together.
 pub use split_conditions::joined;
 

@@ -45,9 +45,7 @@ fn of_clause(text: &str, clause: &Clause, options: &Options, found: &mut Vec<Dia
         }
         ClauseKind::LoadCsv { .. } => "LOAD CSV reads what is no part of it".to_owned(),
         ClauseKind::Schema(Schema::ShowIndexes) => format!("SHOW INDEXES {OF_INDEXES}, and cannot stand in it"),
-        ClauseKind::Schema(Schema::ShowExpiries) => {
-            "SHOW EXPIRIES tells of rules, which are no facts of it, and cannot stand in it".to_owned()
-        }
+        ClauseKind::Schema(Schema::ShowExpiries) => format!("SHOW EXPIRIES {OF_RULES}, and cannot stand in it"),
         ClauseKind::Schema(_) => "a command that makes or drops an index or a rule has none, and cannot stand there".to_owned(),
         kind => format!("{} changes it, and cannot stand there", crate::bind::keyword(kind)),
     };
@@ -107,6 +105,7 @@ fn in_expression(text: &str, expression: &Expression, options: &Options, found: 
 }
 
 const OF_INDEXES: &str = "tells of indexes, which are no facts of it";
+const OF_RULES: &str = "tells of rules, which are no facts of it";
 
 /// Those whose rows follow from the graph as it is: each is named here, so that a new one is refused until somebody has thought
 /// of it.
@@ -119,7 +118,8 @@ fn trouble(name: &str) -> Option<&'static str> {
         _ if FOLLOWING.contains(&name) => None,
         "debug.sleep" | "util.sleep" => Some("keeps all others waiting"),
         "debug.node" => Some("tells of the past as well"),
-        "db.indexes" => Some(OF_INDEXES),
+        "db.indexes" | "schema.indexes" => Some(OF_INDEXES),
+        "schema.expiries" => Some(OF_RULES),
         "query.running" => Some("tells of queries that run"),
         "query.terminate" => Some("ends queries that run"),
         "standing.wiretap" => Some("tells of the results of another one"),
@@ -140,6 +140,8 @@ fn command(text: &str, clause: &Clause, procedure: &str) -> Option<&'static str>
     match procedure {
         "query.running" => Some("SHOW QUERIES"),
         "query.terminate" => Some("TERMINATE QUERY"),
+        "schema.indexes" => Some("SHOW INDEXES"),
+        "schema.expiries" => Some("SHOW EXPIRIES"),
         "help.procedures" => Some("SHOW PROCEDURES"),
         "help.functions" => Some("SHOW FUNCTIONS"),
         _ => None,

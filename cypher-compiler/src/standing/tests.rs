@@ -575,6 +575,12 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
             "A standing query's results follow from the graph: SHOW EXPIRIES tells of rules, which are no facts of it, and cannot stand in it",
         ),
         (
+            "SHOW INDEXES YIELD name RETURN name",
+            "1.1",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: SHOW INDEXES tells of indexes, which are no facts of it, and cannot stand in it",
+        ),
+        (
             "DROP INDEX people",
             "1.1",
             "NotMaintainable",

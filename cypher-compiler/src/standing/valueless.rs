@@ -2,20 +2,58 @@
 //! standing query leaves out each row that asks, and stays empty, so whoever creates it is told.
 //!
 //! Constants are worked out when a query is compiled, all but those that fail: these are what is looked for. Only what is surely
-//! worked out wherever it stands: a branch of CASE, or a later term of OR, may be there just for what never comes.
+//! worked out wherever it stands: a branch of CASE, or a later term of OR, may be there just for what never comes. So is what
+//! stands with a condition that never holds, as in `WHERE false AND …`: nothing comes of it in any case.
 
 use weir_model::expression::FailureKind;
+use weir_model::plan::Operator;
 use weir_model::{Expr, GraphFree, IdScheme, Plan, Value};
 
 use crate::functions;
+use crate::rewrite::literals;
 
 /// A sentence for each part of a query that fails whenever it is asked.
 pub fn valueless(plan: &Plan, ids: IdScheme) -> Vec<String> {
-    let mut expressions = Vec::new();
-    plan.root.all_expressions(&mut expressions);
-    let (mut found, context) = (Vec::new(), GraphFree::constants(ids));
-    expressions.into_iter().for_each(|expr| look(expr, &context, &mut found));
+    let mut found = Vec::new();
+    rows(&plan.root, &GraphFree::constants(ids), &mut found);
     found
+}
+
+/// Whether an operator may have rows. Of one that has none, and what it has its rows from, nothing is told.
+fn rows(operator: &Operator, context: &GraphFree, found: &mut Vec<String>) -> bool {
+    let told = found.len();
+    let below: Vec<bool> = operator.children().into_iter().map(|child| rows(child, context, found)).collect();
+    let is_reached = match operator {
+        Operator::Union { .. } => below.contains(&true),
+        Operator::Optional { .. } | Operator::Subquery { unit: true, .. } => below.first() != Some(&false),
+        _ => !below.contains(&false),
+    };
+    if is_reached {
+        let mut expressions = Vec::new();
+        operator.expressions(&mut expressions);
+        expressions.into_iter().for_each(|expr| look(expr, context, found));
+    }
+    let has_rows = match operator {
+        Operator::Filter { condition, .. } => is_reached && !never_holds(condition),
+        Operator::Match { pattern, .. } => {
+            let mut conditions = pattern.nodes.iter().flat_map(|node| &node.conditions).chain(&pattern.conditions);
+            is_reached && !conditions.any(never_holds)
+        }
+        Operator::Aggregate { keys, .. } => is_reached || keys.is_empty(),
+        _ => is_reached,
+    };
+    if !has_rows {
+        found.truncate(told);
+    }
+    has_rows
+}
+
+fn never_holds(condition: &Expr) -> bool {
+    match condition {
+        Expr::Literal(value) => matches!(value, Value::Null | Value::Boolean(false)),
+        Expr::And(terms) => terms.iter().any(never_holds),
+        _ => false,
+    }
 }
 
 fn look(expr: &Expr, context: &GraphFree, found: &mut Vec<String>) {
@@ -36,14 +74,12 @@ fn look(expr: &Expr, context: &GraphFree, found: &mut Vec<String>) {
 
 /// Whether it is made of constants and is always the same.
 fn is_constant(expr: &Expr) -> bool {
-    let literal = |expr: &Expr| if let Expr::Literal(value) = expr { Some(value.clone()) } else { None };
     match expr {
         Expr::Call { function, arguments } => {
-            let values: Option<Vec<Value>> = arguments.iter().map(literal).collect();
-            values.is_some_and(|values| !function.asks_graph && functions::is_constant(function, &values))
+            !function.asks_graph && literals(arguments).is_some_and(|values| functions::is_constant(function, &values))
         }
         Expr::Binary { .. } | Expr::Negate(_) | Expr::Not(_) | Expr::Xor(..) | Expr::Index { .. } | Expr::Slice { .. } => {
-            expr.children().into_iter().all(|child| matches!(child, Expr::Literal(_)))
+            literals(expr.children()).is_some()
         }
         _ => false,
     }
@@ -94,6 +130,38 @@ mod tests {
             "MATCH (a) WHERE a.at < timestamp() RETURN a.at AS at",
         ] {
             check(StandingMode::AnyQuery, text, &[]);
+        }
+    }
+
+    #[test]
+    fn what_stands_with_what_never_holds_is_not() {
+        for text in [
+            "MATCH (a) WHERE false AND a.x > 1 / 0 RETURN a.x AS x",
+            "MATCH (a) WHERE a.x = 1 AND (false AND 1 / 0 = 1) RETURN a.x AS x",
+            "MATCH (a) WHERE a.x > 1 / 0 AND 1 > 2 RETURN a.x AS x",
+            "MATCH (a) WHERE false RETURN 1 / 0 + a.x AS x",
+            "MATCH (a)-[:R]->(b) WHERE null AND a.x + b.x > 1 / 0 RETURN b.x AS x",
+            "MATCH (a) WHERE true OR a.x > 1 / 0 RETURN a.x AS x",
+            "MATCH (a) RETURN NOT (false AND 1 / 0 = a.x) AS x",
+        ] {
+            check(StandingMode::AnyQuery, text, &[]);
+            check(StandingMode::MultipleValues, text, &[]);
+        }
+        for text in [
+            "MATCH (a), (b)-[:R]->(c) WHERE false AND a.x > 1 / 0 AND b.x = a.x RETURN a.x AS x",
+            "MATCH (a) WITH a, 1 / 0 AS y WHERE false RETURN a.x AS x, y",
+            "MATCH (a) WHERE false RETURN sum(1 / 0) AS x",
+            "MATCH (a) OPTIONAL MATCH (a)-[:R]->(b) WHERE false AND b.x > 1 / 0 RETURN a.x AS x, b.x AS y",
+        ] {
+            check(StandingMode::AnyQuery, text, &[]);
+        }
+        for text in [
+            "MATCH (a) WHERE false WITH count(*) AS c RETURN c + 1 / 0 AS x",
+            "MATCH (a) OPTIONAL MATCH (a)-[:R]->(b) WHERE false RETURN a.x + 1 / 0 AS x",
+            "MATCH (a) WHERE false RETURN a.x AS x UNION ALL MATCH (a) RETURN 1 / 0 + a.x AS x",
+            "MATCH (a) WHERE a.y = 1 AND a.x > 1 / 0 RETURN a.x AS x",
+        ] {
+            check(StandingMode::AnyQuery, text, &["never has a value"]);
         }
     }
 }
