@@ -112,24 +112,26 @@ impl Tab {
 
     /// Waits until an expression holds.
     pub fn wait(&mut self, script: &str) {
-        let deadline = Instant::now() + SHOWN_MAX;
         // While a page is loaded there is none for a moment.
         let script = format!("Boolean({script})");
-        while self.value(&script) != json!(true) {
-            if Instant::now() > deadline {
-                let seen = self.value("document.body.innerText");
-                panic!("not within {SHOWN_MAX:?}: {script}\nthe page shows: {seen}\nwrong: {:?}", self.wrong);
-            }
-            sleep(LOOK);
-        }
+        self.until(&script, |tab| tab.value(&script) == json!(true));
     }
 
     /// Waits until what a selector finds first shows a text that has this in it.
     pub fn wait_text(&mut self, selector: &str, part: &str) {
-        let (selector, part) = (json!(selector), json!(part));
-        self.wait(&format!(
-            "(found => found && found.checkVisibility() && found.innerText.includes({part}))(document.querySelector({selector}))"
-        ));
+        let what = format!("`{selector}` shows `{part}`");
+        self.until(&what, |tab| tab.text(selector).is_some_and(|text| text.contains(part)));
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&mut Tab) -> bool) {
+        let deadline = Instant::now() + SHOWN_MAX;
+        while !holds(self) {
+            if Instant::now() > deadline {
+                let seen = self.value("document.body.innerText");
+                panic!("not within {SHOWN_MAX:?}: {what}\nthe page shows: {seen}\nwrong: {:?}", self.wrong);
+            }
+            sleep(LOOK);
+        }
     }
 
     /// Clicks into the middle of what a selector finds first, as soon as it is seen and stays where it is.
@@ -187,14 +189,19 @@ impl Tab {
 
     /// Nothing was found wrong so far.
     pub fn is_well(&mut self) {
-        self.is_well_but("\0");
+        let wrong = self.found_wrong();
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
     /// Nothing was found wrong so far but what has this in it.
     pub fn is_well_but(&mut self, expected: &str) {
+        self.found_wrong().retain(|text| !text.contains(expected));
+        self.is_well();
+    }
+
+    fn found_wrong(&mut self) -> &mut Vec<String> {
         // What was said until now comes before this answer.
         self.value("0");
-        self.wrong.retain(|text| !text.contains(expected));
-        assert!(self.wrong.is_empty(), "{:#?}", self.wrong);
+        &mut self.wrong
     }
 }

@@ -194,6 +194,20 @@ fn a_query_is_made_by_the_form_and_says_why_it_has_a_result() {
     weir.query("MATCH (p) WHERE id(p) = idFrom('ann') SET p.age = 4").expect(200);
     tab.click("#query-head");
     tab.wait_text(".results li.gone", "Ann");
+    // While nobody sees the page nothing is followed; then it goes on from where it was.
+    let hidden = |hidden: bool| {
+        format!(
+            "Object.defineProperty(document, 'hidden', {{value: {hidden}, configurable: true}}), document.dispatchEvent(new Event('visibilitychange'))"
+        )
+    };
+    tab.value(&hidden(true));
+    weir.query("MATCH (p) WHERE id(p) = idFrom('ann') SET p.age = 41").expect(200);
+    weir.query("MATCH (p) WHERE id(p) = idFrom('ann') SET p.age = 4").expect(200);
+    tab.value("new Promise(done => setTimeout(done, 1000))");
+    let said = tab.text(".live-head").unwrap_or_default();
+    assert!(said.contains("2 so far"), "{said}");
+    tab.value(&hidden(false));
+    tab.wait_text(".live-head", "4 so far");
     let tab_named =
         |name: &str| format!("[...document.querySelectorAll('[role=tab]')].find(one => one.innerText === '{name}').click()");
     tab.value(&tab_named("Plan"));
@@ -211,6 +225,38 @@ fn a_query_is_made_by_the_form_and_says_why_it_has_a_result() {
     tab.click("[aria-label='Delete adults']");
     tab.click("#query-rows button.danger");
     tab.wait_text("#no-query", "No standing query");
+    tab.is_well();
+}
+
+#[test]
+fn an_output_is_changed_in_its_place_and_no_mask_is_sent() {
+    let Some(browser) = Browser::start("outputs on the page of streams in a browser") else { return };
+    let weir = weir();
+    let hook = json!({"name": "hook", "destinations": [{"type": "HttpEndpoint", "url": "http://u:hush@127.0.0.1:9/old"}]});
+    let step = json!({"name": "..", "destinations": [{"type": "Drop"}]});
+    let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n:Number) RETURN n.text AS text"});
+    let body = json!({"name": "q", "pattern": pattern, "outputs": [hook, step]});
+    weir.post("/api/v2/graph/quine/standingQueries", &body).expect(201);
+    let outputs = || weir.get("/api/v2/graph/quine/standingQueries/q").expect(200).json()["outputs"].clone();
+    let mut tab = browser.open(&weir, "/streams");
+    tab.click("#query-rows button.name");
+    tab.wait_text(".live-head", "None has come yet");
+    tab.value("[...document.querySelectorAll('[role=tab]')].find(one => one.innerText === 'Outputs').click()");
+    tab.click("[aria-label='Change hook']");
+    tab.wait_text("dialog .problem.mild", "destinations.0.url");
+    tab.click(CREATE);
+    tab.wait_text("dialog pre.problem", "mask of a secret");
+    fill(&mut tab, "dialog [data-path='destinations.0.url']", "http://127.0.0.1:9/new");
+    tab.click(CREATE);
+    tab.wait("!document.querySelector('dialog')");
+    // Who has closed a dialog is where it was opened.
+    tab.wait("document.activeElement.ariaLabel === 'Change hook'");
+    assert_eq!(outputs()[0]["destinations"][0]["url"], "http://127.0.0.1:9/new");
+    // A browser takes this name for a step of the path, which leads to the query.
+    tab.click("[aria-label='Remove ..']");
+    tab.click(".output button.danger");
+    tab.wait_text("#toasts .wrong", "curl --path-as-is");
+    assert_eq!(outputs()[1]["name"], "..");
     tab.is_well();
 }
 

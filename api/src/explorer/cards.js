@@ -2,7 +2,7 @@
 
 import {at, button, copy, count, fileName, make, menuBelow, save, say} from "./dom.js";
 import {cut} from "./draw.js";
-import {follow} from "./query.js";
+import {follow, within} from "./query.js";
 import {isEdge, isNode, kindOf, parse, possibleIds, shown, toCsv, toJson, write} from "./values.js";
 
 const ROWS_AT_ONCE = 200, CELL_MAX = 400, CARDS_MAX = 12, LIVE_ROWS_MAX = 1000, LIVE_MILLIS = 150;
@@ -25,7 +25,7 @@ export function show(text, answer) {
 export function watch(name) {
   const there = cards.find(card => card.live === name);
   if (there) return select(there);
-  if (!mayWatch()) return;
+  if (!mayWatch(name)) return;
   const card = add({live: name, text: "OBSERVE `" + name + "`", title: "● " + name, columns: ["", "at"], rows: [], visible: ROWS_AT_ONCE, drawing: false, came: 0, dropped: 0, state: "connecting"});
   let due = 0;
   const later = () => { due ||= setTimeout(() => { due = 0; if (open === card) renew(); }, LIVE_MILLIS); };
@@ -60,7 +60,7 @@ export function watch(name) {
   };
   card.toggle = () => {
     if (card.events) return end("stopped");
-    if (!mayWatch()) return;
+    if (!mayWatch(name)) return;
     begin();
     render();
   };
@@ -68,7 +68,8 @@ export function watch(name) {
   select(card);
 }
 
-function mayWatch() {
+function mayWatch(name) {
+  try { within(encodeURIComponent(name)); } catch (error) { say(error.message, {wrong: true}); return false; }
   const may = cards.filter(card => card.events).length < LIVE_MAX;
   if (!may) say(`Only ${LIVE_MAX} queries are watched at a time, since a browser has few connections. Stop or close one first.`, {wrong: true});
   return may;

@@ -5,7 +5,7 @@ import {Canvas} from "./canvas.js";
 import * as cards from "./cards.js";
 import {ask, at, button, closeMenu, copy, count, fileName, make, menu, menuBelow, save, say} from "./dom.js";
 import * as panel from "./panel.js";
-import {list, namespaces, query, QueryError, sameScope, scope, standingQueries} from "./query.js";
+import {graphNamed, list, offerGraphs, query, QueryError, sameScope, scope, standingQueries} from "./query.js";
 import {about, asked, DEFAULT_QUICK, edgesAmong, inlined, neighbours, nodesById, observed, offered, onlyReads} from "./rules.js";
 import {Scene} from "./scene.js";
 import {edgeKey, found, moment, write} from "./values.js";
@@ -309,13 +309,7 @@ function tellTime() {
 }
 
 async function loadNamespaces(wanted) {
-  const names = await namespaces(), select = at("namespace");
-  // The server takes names in any case, and knows the default one by another name, too.
-  const name = wanted.toLowerCase().replace(/^quine$/, "default"), there = names.includes(name);
-  scope.namespace = there ? name : "default";
-  if (wanted && !there) say(`There is no namespace “${wanted}”.`, {wrong: true});
-  select.replaceChildren(...names.map(name => make("option", {value: name, selected: name === scope.namespace}, name)));
-  select.hidden = names.length < 2;
+  if (!await offerGraphs(at("namespace"), graphNamed(wanted))) say(`There is no namespace “${wanted}”.`, {wrong: true});
 }
 
 function setNamespace(name) {
@@ -434,7 +428,7 @@ async function start() {
   document.body.classList.toggle("embedded", !wanted.interactive);
   if (at_ === undefined || at_ > Date.now()) say(`“${wanted.atTime}” is no moment of the past; this is the graph as it is now.`, {wrong: true});
   else scope.atTime = at_;
-  scope.namespace = wanted.namespace || "default";
+  scope.namespace = graphNamed(wanted.namespace);
   tellTime();
   setLayout(wanted.layout);
   chosen();

@@ -6,8 +6,22 @@ import {parse, write} from "./values.js";
 const ROOT = location.pathname.replace(/[^/]*\/?$/, "");
 const ANSWER_BYTES_MAX = 64e6;
 
+const DEFAULT_GRAPH = "default";
+
 // What all requests are about.
-export const scope = {namespace: "default", atTime: null};
+export const scope = {namespace: DEFAULT_GRAPH, atTime: null};
+
+// A graph as the server lists it: it takes names in any case, and knows the default one by another name, too.
+export function graphNamed(text) {
+  const name = text.toLowerCase();
+  return name === "quine" || !name ? DEFAULT_GRAPH : name;
+}
+
+// The graph that is looked at: in the path of v2, as a parameter of v1, at the end of a page's address, and in figures of all graphs.
+export const graphPath = () => `api/v2/graph/${encodeURIComponent(scope.namespace)}/`;
+export const inGraph = () => "namespace=" + encodeURIComponent(scope.namespace);
+export const ofGraph = () => scope.namespace === DEFAULT_GRAPH ? "" : "?" + inGraph();
+export const graphInFigures = () => scope.namespace === DEFAULT_GRAPH ? "quine" : scope.namespace;
 
 // Whether they still are about the same as now.
 export function sameScope() {
@@ -64,8 +78,7 @@ async function whole(reply) {
 export async function query(text, parameters = {}, {signal, timeout = "1h"} = {}) {
   const search = new URLSearchParams({timeout});
   if (scope.atTime !== null) search.set("atTime", scope.atTime);
-  const path = `api/v2/graph/${encodeURIComponent(scope.namespace)}/cypher:query?${search}`;
-  const reply = await send(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: write({text, parameters}), signal});
+  const reply = await send(`${graphPath()}cypher:query?${search}`, {method: "POST", headers: {"Content-Type": "application/json"}, body: write({text, parameters}), signal});
   const {columns, results} = parse(await whole(reply));
   return {columns, rows: results};
 }
@@ -79,17 +92,28 @@ export async function replaceList(name, items) {
   await send("api/v1/query-ui/" + name, {method: "PUT", headers: {"Content-Type": "application/json"}, body: write(items)});
 }
 
-export async function namespaces() {
-  return (await send("api/v1/namespace")).json();
+// Looks at a graph, or at the default one where there is none of that name, which is told by false; the others can be chosen.
+export async function offerGraphs(select, wanted) {
+  const names = await (await send("api/v1/namespace")).json(), isThere = names.includes(wanted);
+  scope.namespace = isThere ? wanted : DEFAULT_GRAPH;
+  select.replaceChildren(...names.map(name => new Option(name, name, false, name === scope.namespace)));
+  select.hidden = names.length < 2;
+  return isThere;
 }
-
-export const inGraph = () => "namespace=" + encodeURIComponent(scope.namespace);
 
 export async function standingQueries() {
   return (await send("api/v1/query/standing?" + inGraph())).json();
 }
 
-// Results of a standing query from now on.
-export function follow(name) {
-  return new EventSource(`${ROOT}api/v1/query/standing/${encodeURIComponent(name)}/results?${inGraph()}`);
+// Results of a standing query from now on, or from behind the one of an id.
+export function follow(name, since = "") {
+  return new EventSource(`${ROOT}${within(`api/v1/query/standing/${encodeURIComponent(name)}/results`)}?${inGraph()}${since && "&since=" + encodeURIComponent(since)}`);
+}
+
+// A path that a browser leaves as it is. A name that is a step of a path, however it is written, would lead to something else:
+// who removes an output `..` would remove its query.
+export function within(path) {
+  const step = path.split("/").find(part => part === "." || part === "..");
+  if (step) throw new QueryError(`A browser cannot ask for what is named “${step}”: it takes that for a step in the path. Use the API with a tool that leaves paths as they are, as curl --path-as-is.`);
+  return path;
 }

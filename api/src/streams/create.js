@@ -2,7 +2,8 @@
 
 import {button, make, say} from "../explorer/dom.js";
 import {parse, write} from "../explorer/values.js";
-import {leftOut} from "./definitions.js";
+import {leftOut, masksIn} from "./definitions.js";
+import {full} from "./flow.js";
 import {formOf} from "./form.js";
 import {fieldIn, placeIn} from "./mistakes.js";
 import {doing} from "./parts.js";
@@ -42,7 +43,13 @@ export async function newStanding(submit, initial) {
 
 export async function newOutput(query, submit) {
   const shape = await shapeFor(OUTPUTS);
-  if (shape) fill(frame("New output of " + query), {shape, hints: {"": HINTS_OF_WORKFLOW}, ok: "Add", submit});
+  if (shape) fill(frame(`New output of “${query}”`), {shape, hints: {"": HINTS_OF_WORKFLOW}, ok: "Add", submit});
+}
+
+// The name stays: it says which output is changed.
+export async function changedOutput(query, {name, ...given}, submit) {
+  const shape = await shapeFor(OUTPUTS);
+  if (shape) fill(frame(`Change the ${full("output", name, query)}`), {shape, initial: given, hints: {"": {...HINTS_OF_WORKFLOW, hidden: ["name"]}}, ok: "Change", submit});
 }
 
 async function shapeFor(path) {
@@ -83,11 +90,14 @@ function fill(dialog, {shape, initial, hints, queryPath, command, ok, submit, ba
   const said = make("div", {className: "said", role: "status"});
   const read = () => json ? parse(json.value) : form.read();
   const query = () => form && queryPath ? form.find(queryPath) : null;
+  // What a form has no field for would be gone without a word.
+  const lostOf = value => { const lost = leftOut(value, formOf(shape, value, hints).read()); return lost.length ? `A form has no place for ${lost.join(", ")}. Take it out, or go on with the JSON.` : ""; };
+  const masked = masksIn(initial), note = masked.length ? make("p", {className: "problem mild"}, `weir shows no secrets, so there are masks at ${masked.join(", ")}. Give each anew, or take it out.`) : "";
 
   const show = (asJson, value) => {
     form = asJson ? null : formOf(shape, value, hints);
     json = asJson ? make("textarea", {className: "json", rows: 22, spellcheck: false, ariaLabel: "As JSON", value: write(value, "  ")}) : null;
-    dialog.body.replaceChildren(asJson ? json : form.element, said);
+    dialog.body.replaceChildren(note, asJson ? json : form.element, said);
     toggle.textContent = asJson ? "As a form" : "As JSON";
     check.hidden = asJson || !queryPath;
     (json || form.element.querySelector("input, select, textarea"))?.focus();
@@ -95,9 +105,8 @@ function fill(dialog, {shape, initial, hints, queryPath, command, ok, submit, ba
   const toggle = button("As JSON", () => {
     let value;
     try { value = read(); } catch (error) { return dialog.problem("This is no JSON: " + error.message); }
-    // What a form has no field for would be gone without a word.
-    const lost = json ? leftOut(value, formOf(shape, value, hints).read()) : [];
-    if (lost.length) return dialog.problem(`A form has no place for ${lost.join(", ")}. Take it out, or go on with the JSON.`);
+    const lost = json && lostOf(value);
+    if (lost) return dialog.problem(lost);
     dialog.problem(null);
     show(!json, value);
   });
@@ -117,9 +126,10 @@ function fill(dialog, {shape, initial, hints, queryPath, command, ok, submit, ba
   }), {hidden: !queryPath});
   const tell = message => {
     dialog.problem(message);
-    const field = query(), place = field && placeIn(field.value, message), named = fieldIn(message), other = form && named ? form.find(named) : null;
-    if (place !== undefined && field) mark(field, place); else if (other) mark(other);
+    const field = query(), place = field && placeIn(field.value, message), named = fieldIn(message);
+    if (place !== undefined && field) mark(field, place); else if (named) markAt(named);
   };
+  const markAt = path => { const field = form?.find(path); if (field) mark(field); };
   const create = make("button", {type: "submit", className: "main"}, ok);
   dialog.form.onsubmit = event => {
     event.preventDefault();
@@ -127,6 +137,8 @@ function fill(dialog, {shape, initial, hints, queryPath, command, ok, submit, ba
     let body;
     try { body = read(); } catch (error) { return dialog.problem("This is no JSON: " + error.message); }
     dialog.problem(null);
+    const [mask] = masksIn(body);
+    if (mask !== undefined) { dialog.problem(`At ${mask} there is the mask of a secret, and not the secret.`); return markAt(mask); }
     create.classList.add("waits");
     doing(create, async () => {
       try {
@@ -137,7 +149,9 @@ function fill(dialog, {shape, initial, hints, queryPath, command, ok, submit, ba
     }).finally(() => create.classList.remove("waits"));
   };
   dialog.foot.replaceChildren(...[back && button("← Other source", () => { dialog.problem(null); back(); }), toggle, check, make("span", {className: "gap"}), button("Cancel", dialog.close), create].filter(Boolean));
-  show(false, initial);
+  const lost = lostOf(initial);
+  show(Boolean(lost), initial);
+  if (lost) dialog.problem(lost);
 }
 
 function reveal(field) {

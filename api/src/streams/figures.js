@@ -36,6 +36,17 @@ export class Meter {
   }
 }
 
+// How many of what is found did not come here: `found` is the server's count, which falls where it begins anew, `come` is what has
+// come. Both are seen at about the same time, so this is about as many.
+export class Missed {
+  #from = null;
+
+  count(found, come) {
+    if (!this.#from || found < this.#from.found) this.#from = {found, come};
+    return Math.max(0, found - this.#from.found - (come - this.#from.come));
+  }
+}
+
 const between = (first, last) => last.at > first.at ? (last.count - first.count) * 1000 / (last.at - first.at) : 0;
 
 // 0.4, 12, 1,234, 56.7k, 1.2M

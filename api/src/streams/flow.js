@@ -19,6 +19,9 @@ export const queryKey = name => "query/" + name;
 // A name may have a slash in it.
 export const outputKey = (query, output) => "output/" + encodeURIComponent(query) + "/" + output;
 
+// The full name of a thing; an output is one of a query.
+export const full = (kind, name, of) => `${kind} “${name}”` + (of === undefined ? "" : ` of “${of}”`);
+
 // What rests has no rate, though some came within the last seconds.
 export const box = (key, name, kind, state, why, rate) => ({key, name, kind, state, why: why || "", rate: REST.has(state) ? 0 : rate});
 
@@ -48,7 +51,7 @@ export function outputState(output, seconds) {
   const waits = output.waiting ? `${output.waiting.toLocaleString("en")} results wait` : "";
   if (output.state === "FAILED" || output.state === "PARKED") return ["failed", output.reason || "it has ended"];
   if (output.holdsIngest) return ["backpressured", "streams wait for it"];
-  if (output.state === "RETRYING") return ["constrained", ["tried again", waits].filter(Boolean).join("; ")];
+  if (output.state === "RETRYING") return ["constrained", ["tried again", waits, output.lastError?.message].filter(Boolean).join("; ")];
   if (output.waiting && seconds(output.lag) >= LAG_SECONDS) return ["constrained", `${waits}, for ${output.lag}`];
   return ["flowing", ""];
 }
@@ -58,6 +61,12 @@ export function worst(states) {
   const busy = states.filter(state => !REST.has(state));
   if (!busy.length) return states.includes("paused") ? "paused" : states.length ? "stopped" : "flowing";
   return STATES[Math.max(...busy.map(state => STATES.indexOf(state)))];
+}
+
+// How an output with all its destinations is: as the worst of them, and why that one is so.
+export function outputStateOf(destinations, seconds) {
+  const states = destinations.map(one => outputState(one, seconds)), state = worst(states.map(([of]) => of));
+  return [state, states.find(([of]) => of === state)?.[1] || ""];
 }
 
 // The outputs of a query by the names of its workflows: the second destination of `hook` is told as `hook#2`.
@@ -76,9 +85,8 @@ export function flowOf({ingests, queries, pressure}, rate, seconds) {
   const standing = [], outputs = [];
   for (const query of queries) {
     const key = queryKey(query.name), mine = outputsOf(query).map(({workflow, destinations}) => {
-      const states = destinations.map(one => outputState(one, seconds)), state = worst(states.map(([state]) => state));
       const told = outputKey(query.name, workflow.name);
-      return {...box(told, workflow.name, workflow.destinations.map(({type}) => type).join(", "), state, states.find(([of]) => of === state)?.[1], rate(told)),
+      return {...box(told, workflow.name, workflow.destinations.map(({type}) => type).join(", "), ...outputStateOf(destinations, seconds), rate(told)),
         from: key, query: query.name, waiting: destinations.reduce((sum, {waiting}) => sum + waiting, 0)};
     });
     standing.push({...box(key, query.name, modeOf(query.pattern), ...queryState(query.stats.local || {}, queues.get(query.name), seconds), rate(key)), outputs: mine.length});
@@ -89,18 +97,18 @@ export function flowOf({ingests, queries, pressure}, rate, seconds) {
   return {streams, graph, queries: standing, outputs, bottleneck: bottleneck(streams, standing, outputs)};
 }
 
-const named = (one, many, list) => list.length === 1 ? `${one} ${list[0].name}` : `${list.length} ${many}`;
-
 // What holds up the most, and what that is; null where nothing does.
 export function bottleneck(streams, queries, outputs) {
   const running = streams.filter(({state}) => !REST.has(state) && state !== "failed");
   const holds = outputs.find(({state}) => state === "backpressured") || queries.find(({state}) => state === "backpressured");
-  if (holds) return {key: holds.key, text: `${holds.query ? `The output ${holds.name} of ${holds.query}` : `The query ${holds.name}`} holds up ${running.length ? named("the stream", "streams", running) : "all streams"}.`};
+  const held = running.length === 1 ? "the " + full("stream", running[0].name) : running.length ? `${running.length} streams` : "all streams";
+  const named = ({name, query}) => "The " + (query === undefined ? full("query", name) : full("output", name, query));
+  if (holds) return {key: holds.key, text: `${named(holds)} holds up ${held}.`};
   const ended = outputs.filter(({state}) => state === "failed").sort((a, b) => b.waiting - a.waiting)[0];
-  if (ended) return {key: ended.key, text: `The output ${ended.name} of ${ended.query} has ended: its results wait, and the log is kept for them.`};
+  if (ended) return {key: ended.key, text: `${named(ended)} has ended: its results wait, and the log is kept for them.`};
   const slow = outputs.filter(({state}) => state === "constrained").sort((a, b) => b.waiting - a.waiting)[0];
-  if (slow) return {key: slow.key, text: `The output ${slow.name} of ${slow.query} delays its own results: ${slow.why}.`};
+  if (slow) return {key: slow.key, text: `${named(slow)} delays its own results: ${slow.why}.`};
   const behind = queries.find(({state}) => state === "constrained");
-  if (behind) return {key: behind.key, text: `The query ${behind.name} delays its ${behind.outputs === 1 ? "output" : "outputs"}: ${behind.why}.`};
+  if (behind) return {key: behind.key, text: `${named(behind)} delays its ${behind.outputs === 1 ? "output" : "outputs"}: ${behind.why}.`};
   return null;
 }

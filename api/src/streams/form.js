@@ -3,6 +3,7 @@
 
 import {button, count, make} from "../explorer/dom.js";
 import {Numeral, parse, write} from "../explorer/values.js";
+import {MASK} from "./definitions.js";
 import {kindsOf, optionOf, ordered, plain, words} from "./schema.js";
 
 const LONG = /(^|\.)(query|function|certificateAuthorities|clientCertificate)$/;
@@ -39,7 +40,13 @@ const placeholder = (shape, place) => shape.default !== undefined && typeof shap
 function text(shape, place) {
   const long = LONG.test(place.path);
   const properties = {value: place.initial ?? "", required: place.required, placeholder: long ? "" : placeholder(shape, place), spellcheck: false, autocomplete: "off"};
-  const input = long ? make("textarea", {...properties, rows: /query$/.test(place.path) ? 4 : 3}) : make("input", {...properties, type: shape.kind === "secret" ? "password" : "text", ...(shape.kind === "secret" ? {autocomplete: "new-password"} : {})});
+  // The mask of a secret is seen to be one until it is replaced.
+  const isSecret = shape.kind === "secret", isMask = isSecret && place.initial === MASK;
+  const input = long ? make("textarea", {...properties, rows: /query$/.test(place.path) ? 4 : 3}) : make("input", {...properties, type: isSecret && !isMask ? "password" : "text", ...(isSecret ? {autocomplete: "new-password"} : {})});
+  if (isMask) {
+    input.addEventListener("focus", () => { if (input.value === MASK) input.select(); });
+    input.addEventListener("input", () => { const end = input.selectionEnd; input.type = "password"; input.setSelectionRange(end, end); }, {once: true});
+  }
   return field(input, place, () => input.value === "" ? undefined : input.value);
 }
 
@@ -160,7 +167,7 @@ function list(shape, place) {
   let next = 0;
   const add = initial => {
     const item = shape.item(), part = control(item, {...place, path: inner(place, String(next++)), required: true, initial, example: item.example ?? place.example?.[0]});
-    const row = make("div", {className: "item"}, part.element, button("×", () => { parts.splice(parts.indexOf(part), 1); row.remove(); more.focus(); }, {ariaLabel: "Remove", title: "Remove", className: "plain"}));
+    const row = make("div", {className: "item"}, part.element, button("×", () => { parts.splice(parts.indexOf(part), 1); row.remove(); more.focus(); }, {ariaLabel: "Remove from " + name, title: "Remove", className: "plain"}));
     if (part.input) part.input.ariaLabel = name;
     parts.push(part);
     items.append(row);
@@ -178,8 +185,8 @@ function map(shape, place) {
   const parts = [], items = make("div", {className: "items"}), of = words(place.path.split(".").at(-1));
   const add = (name, initial) => {
     const key = make("input", {value: name, placeholder: "name", ariaLabel: "Name", autocomplete: "off", spellcheck: false}), item = shape.item();
-    const part = control(item, {...place, path: inner(place, "value"), required: true, initial, example: undefined}), one = {key, part};
-    const row = make("div", {className: "item"}, key, part.element, button("×", () => { parts.splice(parts.indexOf(one), 1); row.remove(); more.focus(); }, {ariaLabel: "Remove", title: "Remove", className: "plain"}));
+    const part = control(item, {...place, path: inner(place, name || "value"), required: true, initial, example: undefined}), one = {key, part};
+    const row = make("div", {className: "item"}, key, part.element, button("×", () => { parts.splice(parts.indexOf(one), 1); row.remove(); more.focus(); }, {ariaLabel: "Remove from " + of, title: "Remove", className: "plain"}));
     if (part.input) part.input.ariaLabel = "Value";
     parts.push(one);
     items.append(row);

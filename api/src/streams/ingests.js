@@ -5,8 +5,8 @@ import {write} from "../explorer/values.js";
 import {newIngest} from "./create.js";
 import {another} from "./definitions.js";
 import {bytes, duration, perSecond, seconds, short} from "./figures.js";
-import {streamKey, streamState} from "./flow.js";
-import {asking, block, chip, doing, facts, finding, put, Rows, sparkline, spot, unfolding} from "./parts.js";
+import {full, streamKey, streamState} from "./flow.js";
+import {asking, block, chip, doing, facts, finding, put, Rows, sparkline, spot, turning, unfolding} from "./parts.js";
 import {createIngest, deleteIngest, pauseIngest, pushRecord, resumeIngest} from "./server.js";
 
 const FAILED_SHOWN = 20;
@@ -14,8 +14,8 @@ const WORDS = {RUNNING: "running", PAUSED: "paused", RESTORED: "restored", COMPL
 
 // `acts`: look() looks at once, rate(key) and course(key) are of the meter.
 export function ingestTable(acts) {
-  const rows = new Rows(at("ingest-rows"), stream => row(stream, acts));
-  const create = initial => newIngest(async body => { const made = await createIngest(body); acts.look(); say(`The stream “${body.name}” is there.`); return made; }, initial);
+  const rows = new Rows(at("ingest-rows"), stream => row(stream, acts), at("new-ingest"));
+  const create = initial => newIngest(async body => { const made = await createIngest(body); acts.look(); say(`The ${full("stream", body.name)} is there.`); return made; }, initial);
   acts.copyIngest = create;
   at("new-ingest").addEventListener("click", () => create());
   let all = [];
@@ -35,9 +35,9 @@ export function ingestTable(acts) {
 
 function row({name}, acts) {
   const kind = spot(), state = spot(), records = spot(), rate = spot(), failed = spot(), uptime = spot(), line = sparkline();
-  const turn = button("Pause", () => doing(turn, async () => { await (turn.dataset.paused ? resumeIngest(name) : pauseIngest(name)); await acts.look(); }), {ariaLabel: "Pause " + name});
-  const remove = asking("Delete", `Delete ${name}?`, async () => { await deleteIngest(name); await acts.look(); say(`The stream “${name}” is gone.`); }, {ariaLabel: "Delete " + name});
-  const cells = [["source", kind], ["", state], ["number", records], ["number rate", make("span", {}, line.element, rate)], ["number failed", failed], ["number uptime", uptime], ["acts", make("span", {}, turn, remove)]]
+  const turn = turning(name, pauseIngest, resumeIngest, acts.look);
+  const remove = asking("Delete", `Delete ${name}?`, async () => { await deleteIngest(name); await acts.look(); say(`The ${full("stream", name)} is gone.`); }, {ariaLabel: "Delete " + name});
+  const cells = [["source", kind], ["", state], ["number", records], ["number rate", make("span", {}, line.element, rate)], ["number failed", failed], ["number uptime", uptime], ["acts", make("span", {}, turn.element, remove)]]
     .map(([className, content]) => make("td", {className}, content));
   const one = unfolding({name, cells, details: () => details(name, acts)});
   return {...one, update(stream) {
@@ -52,10 +52,7 @@ function row({name}, acts) {
     failed.parentElement.classList.toggle("wrong", Boolean(stream.failedRecords?.count));
     put(uptime, duration(Math.floor(seconds(stats.totalRuntime) || 0)));
     const paused = status === "PAUSED" || status === "RESTORED" || status === "FAILED";
-    turn.hidden = !paused && status !== "RUNNING";
-    put(turn, paused ? "Resume" : "Pause");
-    turn.ariaLabel = (paused ? "Resume " : "Pause ") + name;
-    if (paused) turn.dataset.paused = "yes"; else delete turn.dataset.paused;
+    turn.update(paused, paused || status === "RUNNING");
     one.update(stream);
   }};
 }
@@ -63,7 +60,7 @@ function row({name}, acts) {
 function details(name, acts) {
   let last = null;
   const message = make("p", {className: "problem", role: "status", hidden: true}), query = block("Query for each record"), settings = block("Configuration", "tall");
-  const told = facts([["began", "since"], ["bytes", "bytes"], ["byteRate", "bytes a second, overall"], ["overall", "records a second, overall"], ["limit", "at most"]]);
+  const told = facts([["began", "since"], ["bytes", "bytes"], ["byteRate", "bytes a second, overall"], ["overall", "records a second, overall"], ["limit", "at most"], ["lag", "not read yet"]]);
   const failed = failedRecords(), push = pusher(name);
   const again = button("Make another like it", () => acts.copyIngest(another(last.settings)));
   return {
@@ -76,7 +73,7 @@ function details(name, acts) {
       message.hidden = !stream.message;
       message.classList.toggle("mild", stream.status === "RUNNING");
       put(message, stream.message || "");
-      told.update({began: new Date(stats.startTime).toLocaleString(), bytes: bytes(stats.byteRates.count), byteRate: bytes(stats.byteRates.overall) + "/s", overall: perSecond(stats.rates.overall), limit: stream.settings.maxPerSecond && stream.settings.maxPerSecond.toLocaleString("en") + " records a second"});
+      told.update({began: new Date(stats.startTime).toLocaleString(), bytes: bytes(stats.byteRates.count), byteRate: bytes(stats.byteRates.overall) + "/s", overall: perSecond(stats.rates.overall), limit: stream.settings.maxPerSecond && stream.settings.maxPerSecond.toLocaleString("en") + " records a second", lag: stats.lag?.toLocaleString("en")});
       query.put(stream.settings.query || "");
       settings.put(write(stream.settings, "  "));
       failed.update(stream.failedRecords);

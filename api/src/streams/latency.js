@@ -3,7 +3,7 @@
 import {make} from "../explorer/dom.js";
 import {histograms, millis, short} from "./figures.js";
 import {put, Rows, set, spot, svg} from "./parts.js";
-import {scope} from "../explorer/query.js";
+import {graphInFigures} from "../explorer/query.js";
 import {metrics} from "./server.js";
 
 const STAGES = [["commit", "until it is committed"], ["durable", "until it outlives the process"], ["dataflow", "until the result is found"], ["delivered", "until an output has it"], ["whole", "all of the way"]];
@@ -11,7 +11,6 @@ const BAR = 22, HIGH = 64;
 
 export function latencyTab(name) {
   const list = make("div", {className: "stages"}), none = make("p", {className: "soft"}, "No result has been measured yet."), rows = new Rows(list, stageRow);
-  const namespace = () => scope.namespace === "default" ? "quine" : scope.namespace;
   let asking = false;
   return {element: make("div", {}, none, list), async update({stats}) {
     const told = stats.local?.latency || {};
@@ -20,7 +19,7 @@ export function latencyTab(name) {
     asking = true;
     const text = await metrics().catch(() => "");
     asking = false;
-    const bars = histograms(text, "weir_standing_latency_seconds", {namespace: namespace(), query: name}, "stage");
+    const bars = histograms(text, "weir_standing_latency_seconds", {namespace: graphInFigures(), query: name}, "stage");
     rows.update(STAGES.filter(([stage]) => told[stage]).map(([stage, about]) => ({name: stage, about, figures: told[stage], bars: bars.get(stage) || []})));
   }};
 }

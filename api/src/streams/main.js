@@ -1,7 +1,7 @@
 // The page of streams and standing queries: looks at the server every other second, and hands what it sees to picture and tables.
 
-import {at, make, say} from "../explorer/dom.js";
-import {namespaces, sameScope, scope} from "../explorer/query.js";
+import {at, say} from "../explorer/dom.js";
+import {graphNamed, offerGraphs, ofGraph, sameScope, scope} from "../explorer/query.js";
 import {Meter, seconds} from "./figures.js";
 import {flowOf, outputKey, outputsOf, queryKey, streamKey} from "./flow.js";
 import {ingestTable} from "./ingests.js";
@@ -83,14 +83,9 @@ document.addEventListener("visibilitychange", () => { clearTimeout(timer); if (!
 // ---- the start
 
 async function loadNamespaces() {
-  const select = at("namespace"), wanted = (new URLSearchParams(location.search).get("namespace") || "default").toLowerCase().replace(/^quine$/, "default");
   // Also where no list of them comes: what is done by the page is never done to another graph than the address says.
-  scope.namespace = wanted;
-  const names = await namespaces();
-  scope.namespace = names.includes(wanted) ? wanted : "default";
-  if (scope.namespace !== wanted) say(`There is no namespace “${wanted}”.`, {wrong: true});
-  select.replaceChildren(...names.map(name => make("option", {value: name, selected: name === scope.namespace}, name)));
-  select.hidden = names.length < 2;
+  const wanted = scope.namespace = graphNamed(new URLSearchParams(location.search).get("namespace") || "");
+  if (!await offerGraphs(at("namespace"), wanted)) say(`There is no namespace “${wanted}”.`, {wrong: true});
 }
 
 at("namespace").addEventListener("change", event => {
@@ -99,7 +94,7 @@ at("namespace").addEventListener("change", event => {
   meter.keep(new Set());
   ingests.update([], []);
   queries.update([], []);
-  history.replaceState(null, "", scope.namespace === "default" ? location.pathname : "?namespace=" + encodeURIComponent(scope.namespace));
+  history.replaceState(null, "", ofGraph() || location.pathname);
   lookNow();
 });
 

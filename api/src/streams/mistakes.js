@@ -10,8 +10,9 @@ export function placeIn(text, message) {
   return before + Math.min(Number(said[2]) - 1, lines[line].length);
 }
 
-// Of which field an error speaks: "DecodingFailure at .source.format: …" → "source.format".
+// Of which field an error speaks, where of several of the first: "DecodingFailure at .url: … (in .source)" → "source.url".
 export function fieldIn(message) {
-  const said = /\bat \.([\w.[\]]+)/.exec(message);
-  return said ? said[1].replace(/[.:]+$/, "").replace(/\[(\d+)\]/g, ".$1") : undefined;
+  const [, first = ""] = message.split("DecodingFailure at ");
+  const parts = [/\(in \.([\w.[\]]+)\)/, /^\.([\w.[\]]+)/].map(sought => sought.exec(first)?.[1]).filter(Boolean);
+  return parts.length ? parts.join(".").replace(/\[(\d+)\]/g, ".$1") : undefined;
 }

@@ -20,7 +20,7 @@ export const spot = (className = "") => make("span", {className});
 
 // A text that is set out, with a button to copy it.
 export function block(label, className = "") {
-  const text = make("pre", {tabIndex: 0, ariaLabel: label, className});
+  const text = make("pre", {tabIndex: 0, role: "group", ariaLabel: label, className});
   const element = make("div", {className: "block"}, text, make("button", {type: "button", className: "icon plain", title: "Copy", ariaLabel: "Copy: " + label, on: {click: () => copy(text.textContent)}}, icon(COPY)));
   return {element, put: shown => put(text, shown)};
 }
@@ -39,17 +39,31 @@ export async function doing(control, act, done) {
   }
 }
 
+// The button that pauses something and has it go on; update() says which of them it is.
+export function turning(name, pause, resume, look) {
+  let isPaused = false;
+  const element = button("Pause", () => doing(element, async () => { await (isPaused ? resume : pause)(name); await look(); }));
+  return {element, update(paused, isThere) {
+    isPaused = paused;
+    const word = paused ? "Resume" : "Pause";
+    element.hidden = !isThere;
+    put(element, word);
+    element.ariaLabel = word + " " + name;
+  }};
+}
+
 // A button that asks in its own place before it acts.
 export function asking(text, question, act, properties) {
   const place = make("span", {className: "asking"});
   const first = button(text, () => {
     const no = button("Keep", back), yes = button(text, () => doing(yes, act), {className: "danger"});
     place.replaceChildren(make("span", {className: "question"}, question), yes, no);
+    Object.assign(place, {role: "group", ariaLabel: question});
     place.addEventListener("keydown", escape);
     no.focus();
   }, properties);
   const escape = event => { if (event.key === "Escape") { event.stopPropagation(); back(); } };
-  const back = () => { place.removeEventListener("keydown", escape); place.replaceChildren(first); first.focus(); };
+  const back = () => { place.removeEventListener("keydown", escape); Object.assign(place, {role: null, ariaLabel: null}); place.replaceChildren(first); first.focus(); };
   place.append(first);
   return place;
 }
@@ -75,11 +89,10 @@ export function tabs(label, all) {
     if (seen !== undefined) one.update?.(seen);
   }
   list.addEventListener("keydown", event => {
-    const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
-    if (!step) return;
+    const at = all.findIndex(([name]) => name === open), to = {ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: -1}[event.key];
+    if (to === undefined) return;
     event.preventDefault();
-    const at = all.findIndex(([name]) => name === open);
-    show(all[(at + step + all.length) % all.length][0], true);
+    show(all.at(to % all.length)[0], true);
   });
   list.append(...heads);
   return {
@@ -131,9 +144,11 @@ export function finding(input, text, changed) {
 export class Rows {
   #rows = new Map();
 
-  constructor(body, create) {
+  // `home` is what has the focus when the row goes that had it, and there is no other.
+  constructor(body, create, home = null) {
     this.body = body;
     this.create = create;
+    this.home = home;
   }
 
   get(name) { return this.#rows.get(name); }
@@ -149,7 +164,7 @@ export class Rows {
       row.elements.forEach(element => element.remove());
       this.#rows.delete(name);
     }
-    near?.querySelector("button")?.focus();
+    if (near) ((near.isConnected ? near : this.body).querySelector("button") || this.home)?.focus();
     let before = null;
     for (const item of items.toReversed()) {
       if (!this.#rows.has(item.name)) {
@@ -181,7 +196,7 @@ export function unfolding({name, cells, details}) {
     elements: [row, below],
     update(item) { last = item; if (!below.hidden) opened.update?.(item); },
     gone() { if (!below.hidden) opened.closed?.(); },
-    open() { toggle(true); row.scrollIntoView({block: "start", behavior: "smooth"}); head.focus({preventScroll: true}); },
+    open() { toggle(true); row.scrollIntoView({block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth"}); head.focus({preventScroll: true}); },
     details: () => opened,
   };
 }

@@ -4,12 +4,25 @@ import assert from "node:assert/strict";
 import {test} from "node:test";
 
 import {parse, write} from "../explorer/values.js";
-import {another, definitionOf, leftOut} from "./definitions.js";
-import {bytes, duration, histograms, Meter, millis, perSecond, seconds, short} from "./figures.js";
-import {bottleneck, flowOf, outputKey, outputsOf, outputState, queryState, streamKey, streamState, worst} from "./flow.js";
+import {another, definitionOf, leftOut, masksIn} from "./definitions.js";
+import {bytes, duration, histograms, Meter, millis, Missed, perSecond, seconds, short} from "./figures.js";
+import {bottleneck, flowOf, outputKey, outputsOf, outputState, outputStateOf, queryState, streamKey, streamState, worst} from "./flow.js";
 import {broken, drawing, planDrawing, SHOWN_MAX, summed, thickness} from "./layout.js";
 import {fieldIn, placeIn} from "./mistakes.js";
 import {kindsOf, optionOf, ordered, shapeOf, words} from "./schema.js";
+
+// What asks the server does so from the page's address.
+globalThis.location = {pathname: "/weir/streams"};
+const {graphInFigures, graphNamed, graphPath, ofGraph, scope} = await import("../explorer/query.js");
+const server = await import("./server.js");
+
+// What is asked by `act` of a server that answers with `answer`: methods and paths.
+async function asked(act, answer = "{}") {
+  const all = [];
+  globalThis.fetch = async (path, {method = "GET"} = {}) => { all.push(`${method} ${path}`); return new Response(answer); };
+  try { await act(); } finally { delete globalThis.fetch; }
+  return all;
+}
 
 test("rates are those of the last seconds, and begin anew where a count falls", () => {
   const meter = new Meter();
@@ -25,6 +38,13 @@ test("rates are those of the last seconds, and begin anew where a count falls", 
   assert.equal(meter.rate("a"), null);
   meter.keep(new Set());
   assert.deepEqual(meter.course("a"), []);
+});
+
+test("what does not come is what the server has found more", () => {
+  const missed = new Missed();
+  assert.deepEqual([missed.count(1000, 40), missed.count(1100, 140), missed.count(5100, 640), missed.count(5100, 700)], [0, 0, 3500, 3440]);
+  assert.equal(missed.count(5100, 9000), 0, "what has come before it was counted");
+  assert.deepEqual([missed.count(3, 9000), missed.count(13, 9004)], [0, 6], "the server has begun anew");
 });
 
 test("numbers are short, durations have two units", () => {
@@ -48,6 +68,10 @@ test("an error says where in a text it is, or in which field", () => {
   assert.equal(placeIn("MATCH", "no place"), undefined);
   assert.equal(fieldIn("Invalid value for: body (DecodingFailure at .source.format: Missing required field)"), "source.format");
   assert.equal(fieldIn("DecodingFailure at .outputs[0].name: x"), "outputs.0.name");
+  assert.equal(fieldIn("body (DecodingFailure at .url: x (in .source))"), "source.url");
+  assert.equal(fieldIn("DecodingFailure at .path: x (in .outputs[0].destinations[1])"), "outputs.0.destinations.1.path");
+  assert.equal(fieldIn("DecodingFailure at : Missing type (in .source)"), "source");
+  assert.equal(fieldIn("body (DecodingFailure at .query: x, DecodingFailure at .url: y (in .source))"), "query");
   assert.equal(fieldIn("'x y' is no name"), undefined);
 });
 
@@ -79,10 +103,10 @@ const flow = (ingests, queries, isOpen) => flowOf({ingests, queries, pressure: p
 test("the bottleneck is what holds up the most", () => {
   assert.equal(flow([stream("a")], [standing("q", {out: output()})]).bottleneck, null);
   const held = flow([stream("a")], [standing("q", {slow: output({state: "RETRYING"}), full: output({holdsIngest: true})})], false);
-  assert.deepEqual(held.bottleneck, {key: "output/q/full", text: "The output full of q holds up the stream a."});
+  assert.deepEqual(held.bottleneck, {key: "output/q/full", text: "The output “full” of “q” holds up the stream “a”."});
   assert.equal(held.graph.state, "backpressured");
-  assert.match(flow([], [standing("q", {gone: output({state: "FAILED"})})]).bottleneck.text, /gone of q has ended/);
-  assert.match(flow([], [standing("q", {slow: output({state: "RETRYING", waiting: 3})})]).bottleneck.text, /delays its own results: tried again; 3 results wait/);
+  assert.match(flow([], [standing("q", {gone: output({state: "FAILED"})})]).bottleneck.text, /“gone” of “q” has ended/);
+  assert.match(flow([], [standing("q", {slow: output({state: "RETRYING", waiting: 3, lastError: {message: "refused", at: ""}})})]).bottleneck.text, /delays its own results: tried again; 3 results wait; refused/);
   assert.equal(bottleneck([], [], []), null);
 });
 
@@ -91,6 +115,8 @@ test("the destinations of a workflow are one output", () => {
   query.outputs = query.outputs.filter(({name}) => name !== "hook#2");
   assert.deepEqual(outputsOf(query).map(({destinations}) => destinations.map(({name}) => name)), [["hook", "hook#2"], ["hooks"]]);
   assert.equal(flow([], [query]).outputs[0].state, "failed");
+  assert.deepEqual(outputStateOf([output(), output({state: "PARKED", reason: "refused"}), output({holdsIngest: true})], seconds), ["failed", "refused"]);
+  assert.deepEqual(outputStateOf([], seconds), ["flowing", ""]);
 });
 
 test("many of a kind are summed up, and all of it lies within the picture", () => {
@@ -144,6 +170,40 @@ test("another one begins with all of it, masks in the place of secrets too", () 
   const text = '{"name":"a","source":{"type":"Kafka","offset":9007199254740993,"password":"Secret(****)","headers":{"X":"Secret(****)"},"topics":["t"],"keys":["Secret(****)"],"limit":null}}';
   assert.equal(write(another(parse(text))), text.replace('"a"', '"a-2"'));
   assert.deepEqual(Object.keys(definitionOf({name: "q", pattern: {}, outputs: [], stats: {}, internalId: "x", includeCancellations: true})), ["name", "pattern", "outputs", "includeCancellations"]);
+});
+
+test("masks of secrets are found, and nothing else", () => {
+  const given = parse('{"a":"Secret(****)","b":[{"url":"http://u:****@h/x"},{"url":"https://h/?page=****&x=1#****"}],"c":"**** and http://h/?a=****b","d":null,"e":"http://h/****?a=1","f":1.0,"g":"?a=****"}');
+  assert.deepEqual(masksIn(given), ["a", "b.0.url", "b.1.url"]);
+  assert.deepEqual([masksIn(undefined), masksIn("Secret(****)")], [[], [""]]);
+});
+
+test("the graph has one name for each who is asked", () => {
+  assert.deepEqual(["", "Quine", "default", "Other"].map(graphNamed), ["default", "default", "default", "other"]);
+  const names = () => [graphPath(), ofGraph(), graphInFigures()];
+  assert.deepEqual(names(), ["api/v2/graph/default/", "", "quine"]);
+  scope.namespace = "other";
+  assert.deepEqual(names(), ["api/v2/graph/other/", "?namespace=other", "other"]);
+  scope.namespace = "default";
+});
+
+test("what is asked for is what is meant, whatever its name", async () => {
+  const root = "/weir/api/v2/graph/default/standingQueries/";
+  assert.deepEqual(await asked(() => server.removeOutput("q", "o")), [`DELETE ${root}q/outputs/o`]);
+  assert.deepEqual(await asked(() => server.removeOutput("q", "a/..")), ["DELETE /weir/api/v1/query/standing/q/output/a%2F..?namespace=default"]);
+  assert.deepEqual(await asked(() => server.changeOutput("q", "o", {})), [`PUT ${root}q/outputs/o`]);
+  assert.deepEqual(await asked(() => server.pauseStanding("..")), [`POST ${root}..:pause`]);
+  // A browser would take these for steps of the path, and remove the query for its output.
+  for (const act of [() => server.removeOutput("q", ".."), () => server.removeOutput("a b", ".."), () => server.changeOutput("q", ".", {}), () => server.deleteIngest(".."), () => server.plan("."),
+    () => server.createIngest({name: ".."}), () => server.createStanding({name: "q", outputs: [{name: "."}]}), () => server.addOutput("q", {name: ".."})])
+    assert.deepEqual(await asked(() => assert.rejects(async () => act(), /A browser cannot ask for what is named “\.\.?”/)), [], String(act));
+});
+
+test("figures are asked for once between a look and the next", async () => {
+  const seen = JSON.stringify([{ingests: [], standingQueries: []}]);
+  const look = () => server.look().catch(() => {}), several = () => Promise.all([server.metrics(), server.metrics(), server.metrics()]);
+  const all = await asked(async () => { await look(); await several(); await several(); await look(); await several(); }, seen);
+  assert.equal(all.filter(path => path === "GET /weir/metrics").length, 2);
 });
 
 test("forms follow from schemas", () => {

@@ -3,6 +3,7 @@
 import {button, make} from "../explorer/dom.js";
 import {follow} from "../explorer/query.js";
 import {parse} from "../explorer/values.js";
+import {Missed, short} from "./figures.js";
 import {doing, put} from "./parts.js";
 import {why} from "./server.js";
 import {answer, values} from "./why.js";
@@ -11,14 +12,18 @@ const KEPT_MAX = 200, SHOW_MILLIS = 250;
 // A browser has six connections to a server; some are needed to look and to act.
 const FOLLOWED_MAX = 3;
 const followed = [];
+// Nothing is followed while nobody sees the page, and then from where it was.
+document.addEventListener("visibilitychange", () => { for (const {sleep, wake} of [...followed]) if (document.hidden) sleep(); else wake(); });
 // What comes faster than so many a second leaves the browser no time for anything else: of that a sample is shown.
 const BURST_MAX = 500, BURST_MILLIS = 1000, REST_MILLIS = 2000;
 
 export function resultsTab(name) {
-  let stream = null, waiting = [], missed = 0, count = 0, timer = 0, rest = 0, gap = "", burst = {since: 0, count: 0};
-  const list = make("ol", {className: "results", ariaLabel: "Results of " + name}), said = make("span", {className: "soft"}), state = make("span", {className: "soft"});
-  const answered = make("section", {className: "answer", ariaLabel: "Why", hidden: true}), again = button("Follow", () => start(), {hidden: true});
-  const held = () => list.matches(":hover") || Boolean(list.querySelector(":focus-visible"));
+  // `last` is the id of what has come last, `left` how many did not come here, which is told where it is a sample.
+  let stream = null, waiting = [], missed = 0, count = 0, timer = 0, rest = 0, gap = "", burst = {since: 0, count: 0}, last = "", isOpen = false, isSample = false, left = 0;
+  const others = new Missed();
+  const list = make("ol", {className: "results", tabIndex: 0, ariaLabel: `Results of ${name}; arrows go from one to the next`}), said = make("span", {className: "soft"}), state = make("span", {className: "soft", role: "status"});
+  const answered = make("section", {className: "answer", ariaLabel: "Why", ariaLive: "polite", hidden: true}), again = button("Follow", () => start(), {hidden: true});
+  const held = () => list.matches(":hover, :focus-visible") || Boolean(list.querySelector(":focus-visible"));
 
   // While somebody points into the list nothing moves in it.
   function showSoon() {
@@ -31,23 +36,31 @@ export function resultsTab(name) {
     missed = 0;
     tell();
   }
-  const tell = () => put(said, count ? `${count.toLocaleString("en")} so far` + (waiting.length ? `; held while you look: ${(waiting.length + missed).toLocaleString("en")} more` : "") : "None has come yet.");
+  const tell = () => put(said, count ? `${count.toLocaleString("en")} so far` + (isSample && left ? `, about ${short(left)} more left out` : "") + (waiting.length && held() ? `; held while you look: ${(waiting.length + missed).toLocaleString("en")} more` : "") : "None has come yet.");
   list.addEventListener("pointerleave", showSoon);
   list.addEventListener("focusout", showSoon);
+  // One stop for the key Tab, however many there are.
+  list.addEventListener("keydown", event => {
+    const all = [...list.querySelectorAll("button")], at = all.indexOf(document.activeElement), to = {ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1}[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    (all[Math.min(to, all.length - 1)] || list).focus();
+  });
 
   // What is never shown is not read.
-  function take({data}) {
+  function take({data, lastEventId}) {
     count++;
+    last = lastEventId;
     const now = performance.now();
     if (now - burst.since > BURST_MILLIS) burst = {since: now, count: 0};
-    if (++burst.count > BURST_MAX) pauseFor("They come too fast to show all: this is a sample.");
+    if (++burst.count > BURST_MAX) pauseFor(`More than ${BURST_MAX} a second are too many to show: this is a sample.`);
     waiting.push({text: data, at: Date.now()});
     if (waiting.length > 2 * KEPT_MAX) { waiting = waiting.slice(-KEPT_MAX); missed += KEPT_MAX + 1; }
     showSoon();
   }
 
   function row({text, at: millis}) {
-    const {meta, data} = parse(text), at = new Date(millis), isMatch = meta.isPositiveMatch, ask = button("why", () => doing(ask, () => explain(ask, isMatch ? {resultId: meta.resultId} : {data, resultId: meta.resultId})), {className: "plain link", ariaLabel: isMatch ? "Why is this a result?" : "Why is this no result any more?"});
+    const {meta, data} = parse(text), at = new Date(millis), isMatch = meta.isPositiveMatch, ask = button("why", () => doing(ask, () => explain(ask, isMatch ? {resultId: meta.resultId} : {data, resultId: meta.resultId})), {className: "plain link", tabIndex: -1, ariaLabel: isMatch ? "Why is this a result?" : "Why is this no result any more?"});
     return make("li", {className: isMatch ? "match" : "gone"}, make("b", {title: isMatch ? "a match" : "a cancellation"}, isMatch ? "+" : "−"), make("time", {dateTime: at.toISOString()}, at.toLocaleTimeString("en", {hour12: false})), values(data), ask);
   }
 
@@ -56,7 +69,8 @@ export function resultsTab(name) {
     from.closest("li").classList.add("asked");
     answered.hidden = false;
     answered.replaceChildren(make("p", {className: "soft"}, "asking …"));
-    const close = button("×", () => { answered.hidden = true; from.closest("li").classList.remove("asked"); }, {className: "plain", ariaLabel: "Close"});
+    const close = button("×", () => { answered.hidden = true; from.closest("li").classList.remove("asked"); (from.isConnected ? from : list).focus(); }, {className: "plain", ariaLabel: "Close"});
+    answered.onkeydown = event => { if (event.key === "Escape") close.click(); };
     try {
       answered.replaceChildren(make("div", {className: "answer-head"}, make("h4", {}, "Why"), close), answer(await why(name, question)));
     } catch (error) {
@@ -64,16 +78,25 @@ export function resultsTab(name) {
     }
   }
 
+  const me = {stop, sleep, wake: connect};
+
   function start() {
     stop();
-    followed.push(stop);
-    if (followed.length > FOLLOWED_MAX) followed[0](`No more are taken: ${FOLLOWED_MAX} other queries are followed.`);
-    stream = follow(name);
+    followed.push(me);
+    if (followed.length > FOLLOWED_MAX) followed[0].stop(`No more are taken: ${FOLLOWED_MAX} other queries are followed.`);
     again.hidden = true;
+    connect();
+  }
+  // Goes on behind what has come last.
+  function connect() {
+    sleep();
+    const since = last;
+    try { stream = follow(name, since); } catch (error) { return stop(error.message); }
     put(state, gap || "connecting …");
     stream.addEventListener("result", take);
     stream.addEventListener("cancellation", take);
-    let isOpen = false;
+    // It begins with the id of where it begins, and rests are told by one.
+    stream.addEventListener("message", ({lastEventId}) => { last = lastEventId; });
     // Where what is missing is not kept any more, it goes on with what comes now.
     const anew = () => pauseFor("Some were missed: they came faster than they could be taken.");
     stream.addEventListener("gap", anew);
@@ -81,29 +104,40 @@ export function resultsTab(name) {
     stream.onerror = () => {
       if (stream?.readyState !== EventSource.CLOSED) return put(state, "connecting …");
       if (isOpen) return anew();
-      stop();
-      put(state, "The results have ended.");
+      if (since) return pauseFor("What came meanwhile is not kept any more.", 0);
+      stop("The results have ended.");
     };
   }
   // Goes on with what comes a little later.
-  function pauseFor(reason) {
-    stream.close();
+  function pauseFor(reason, millis = REST_MILLIS) {
+    sleep();
     gap = reason;
+    last = "";
+    isSample = true;
     put(state, reason);
-    clearTimeout(rest);
-    rest = setTimeout(start, REST_MILLIS);
+    rest = setTimeout(connect, millis);
   }
-  function stop(reason = "") {
+  function sleep() {
     clearTimeout(rest);
-    if (followed.includes(stop)) followed.splice(followed.indexOf(stop), 1);
     stream?.close();
     stream = null;
+    isOpen = false;
+  }
+  function stop(reason = "") {
+    sleep();
+    if (followed.includes(me)) followed.splice(followed.indexOf(me), 1);
     again.hidden = false;
     put(state, reason);
   }
 
   return {
     element: make("div", {className: "live"}, make("div", {className: "live-head"}, said, state, again), make("div", {className: "columns uneven"}, list, answered)),
-    opened: start, closed: stop,
+    opened: start, closed: () => stop(),
+    update({stats}) {
+      // Until it is followed for the first time nothing is missed.
+      if (!isOpen && !isSample) return;
+      left = others.count(Number(stats.local?.rates?.count ?? 0), count);
+      tell();
+    },
   };
 }

@@ -1,45 +1,54 @@
 // What the page asks the server: lists, what is done to a stream or a query, plans, and why; all of the graph that is looked at.
 
 import {parse, write} from "../explorer/values.js";
-import {inGraph, query, scope, send} from "../explorer/query.js";
+import {graphInFigures, graphPath, inGraph, query, send, within} from "../explorer/query.js";
 
-const graph = () => `api/v2/graph/${encodeURIComponent(scope.namespace)}/`;
 const INGEST = {v1: "ingest/", v2: "ingests/"}, STANDING = {v1: "query/standing/", v2: "standingQueries/"};
 // v2 takes these names alone. What v1 or a recipe has made may have any other, and v1 finds it.
 const PLAIN = /^[\w.~-]{1,128}$/;
+export const isPlain = (...names) => names.every(name => PLAIN.test(name));
 // The path of a stream or a query, or of what is below it.
-function pathOf({v1, v2}, name, below = "", isPlain = PLAIN.test(name)) {
+function pathOf({v1, v2}, name, below = "", byV2 = isPlain(name)) {
   const path = encodeURIComponent(name) + below;
-  return isPlain ? graph() + v2 + path : `api/v1/${v1}${path}?${inGraph()}`;
+  return byV2 ? within(graphPath() + v2 + path) : `${within(`api/v1/${v1}${path}`)}?${inGraph()}`;
 }
-const turn = (kind, name, v2, v1) => PLAIN.test(name) ? send(pathOf(kind, name, ":" + v2), {method: "POST"}) : send(pathOf(kind, name, "/" + v1), {method: "PUT"});
+const turn = (kind, name, v2, v1) => isPlain(name) ? send(pathOf(kind, name, ":" + v2), {method: "POST"}) : send(pathOf(kind, name, "/" + v1), {method: "PUT"});
 const json = async (path, options) => parse(await (await send(path, options)).text());
 const sending = (method, body) => ({method, headers: {"Content-Type": "application/json"}, body: write(body)});
 
-// The default graph has another name in what is about all graphs.
-const here = ({namespace}) => namespace === (scope.namespace === "default" ? "quine" : scope.namespace);
+const here = ({namespace}) => namespace === graphInFigures();
+// Made is only what can be reached again.
+function making(body) {
+  for (const one of [body, ...[body?.outputs].flat()]) within(encodeURIComponent(one?.name));
+  return sending("POST", body);
+}
+
+let figures = null;
 
 // All that is looked at every other second.
 export async function look(signal) {
-  const [pressures, ingests, queries] = await Promise.all(["api/v2/system/backpressure", graph() + "ingests", graph() + "standingQueries"].map(path => json(path, {signal})));
+  const [pressures, ingests, queries] = await Promise.all(["api/v2/system/backpressure", graphPath() + "ingests", graphPath() + "standingQueries"].map(path => json(path, {signal})));
+  figures = null;
   const [pressure] = pressures;
   return {pressure: {...pressure, ingests: pressure.ingests.filter(here), standingQueries: pressure.standingQueries.filter(here)}, ingests: ingests.items, queries: queries.items};
 }
 
-export const createIngest = body => json(graph() + "ingests", sending("POST", body));
+export const createIngest = body => json(graphPath() + "ingests", making(body));
 export const pauseIngest = name => turn(INGEST, name, "pause", "pause");
 export const resumeIngest = name => turn(INGEST, name, "resume", "start");
 export const deleteIngest = name => send(pathOf(INGEST, name), {method: "DELETE"});
 export const pushRecord = (name, text) => json(pathOf(INGEST, name, "/records"), {method: "POST", headers: {"Content-Type": "text/plain"}, body: text});
 
-export const createStanding = body => json(graph() + "standingQueries", sending("POST", body));
+export const createStanding = body => json(graphPath() + "standingQueries", making(body));
 export const pauseStanding = name => turn(STANDING, name, "pause", "pause");
 export const resumeStanding = name => turn(STANDING, name, "resume", "start");
 export const deleteStanding = name => send(pathOf(STANDING, name), {method: "DELETE"});
-export const addOutput = (name, body) => send(`${graph()}standingQueries/${encodeURIComponent(name)}/outputs`, sending("POST", body));
+export const addOutput = (name, body) => send(pathOf(STANDING, name, "/outputs", true), making(body));
+// It goes on where the one before it stood.
+export const changeOutput = (name, output, body) => json(pathOf(STANDING, name, "/outputs/" + encodeURIComponent(output), true), sending("PUT", body));
 export const removeOutput = (name, output) => {
-  const isPlain = PLAIN.test(name) && PLAIN.test(output);
-  return send(pathOf(STANDING, name, (isPlain ? "/outputs/" : "/output/") + encodeURIComponent(output), isPlain), {method: "DELETE"});
+  const byV2 = isPlain(name, output);
+  return send(pathOf(STANDING, name, (byV2 ? "/outputs/" : "/output/") + encodeURIComponent(output), byV2), {method: "DELETE"});
 };
 export const plan = name => json(pathOf(STANDING, name, "/plan"));
 export const planText = async (name, format) => {
@@ -48,7 +57,8 @@ export const planText = async (name, format) => {
 };
 export const why = (name, question) => json(pathOf(STANDING, name, "/why"), sending("POST", question));
 
-export const metrics = async () => (await send("metrics")).text();
+// All figures, which are asked for once between a look and the next, by however many.
+export const metrics = () => figures ??= send("metrics").then(reply => reply.text());
 
 // How a text would be kept as a standing query, or as the query of a stream; what is wrong with it is thrown. It stands on a line
 // of its own behind the command, so that places in it are a line too far.

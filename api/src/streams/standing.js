@@ -2,23 +2,23 @@
 
 import {at, button, copy, count, make, say} from "../explorer/dom.js";
 import {write} from "../explorer/values.js";
-import {newOutput, newStanding} from "./create.js";
+import {changedOutput, newOutput, newStanding} from "./create.js";
 import {another, definitionOf} from "./definitions.js";
 import {millis, perSecond, seconds, short} from "./figures.js";
-import {modeOf, outputKey, outputsOf, outputState, queryKey, queryState, worst} from "./flow.js";
+import {full, modeOf, outputKey, outputsOf, outputStateOf, queryKey, queryState} from "./flow.js";
 import {latencyTab} from "./latency.js";
-import {asking, block, chip, doing, facts, finding, put, Rows, sparkline, spot, tabs, unfolding} from "./parts.js";
+import {asking, block, chip, doing, facts, finding, put, Rows, sparkline, spot, tabs, turning, unfolding} from "./parts.js";
 import {planPicture} from "./plan.js";
 import {resultsTab} from "./results.js";
-import {addOutput, createStanding, deleteStanding, pauseStanding, plan, planText, removeOutput, resumeStanding} from "./server.js";
+import {addOutput, changeOutput, createStanding, deleteStanding, isPlain, pauseStanding, plan, planText, removeOutput, resumeStanding} from "./server.js";
 import {whyNotTab} from "./whynot.js";
 
 const counts = query => query.stats.local || {};
 
 // `acts`: look() looks at once, rate(key) and course(key) are of the meter.
 export function standingTable(acts) {
-  const rows = new Rows(at("query-rows"), query => row(query, acts));
-  const create = initial => newStanding(async body => { const made = await createStanding(body); acts.look(); say(`The query “${body.name}” is there.`); return made; }, initial);
+  const rows = new Rows(at("query-rows"), query => row(query, acts), at("new-query"));
+  const create = initial => newStanding(async body => { const made = await createStanding(body); acts.look(); say(`The ${full("query", body.name)} is there.`); return made; }, initial);
   acts.copyStanding = create;
   at("new-query").addEventListener("click", () => create());
   let all = [];
@@ -45,9 +45,9 @@ const text = ({pattern}) => typeof pattern.query === "string" ? pattern.query.tr
 
 function row({name}, acts) {
   const state = spot(), mode = spot(), query = make("code"), results = spot(), rate = spot(), latency = spot(), outputs = spot("outputs"), line = sparkline();
-  const turn = button("Pause", () => doing(turn, async () => { await (turn.dataset.paused ? resumeStanding(name) : pauseStanding(name)); await acts.look(); }), {ariaLabel: "Pause " + name});
-  const remove = asking("Delete", `Delete ${name}?`, async () => { await deleteStanding(name); await acts.look(); say(`The query “${name}” is gone.`); }, {ariaLabel: "Delete " + name});
-  const cells = [["", state], ["mode", mode], ["query", query], ["number", results], ["number rate", make("span", {}, line.element, rate)], ["number latency", latency], ["outputs", outputs], ["acts", make("span", {}, turn, remove)]]
+  const turn = turning(name, pauseStanding, resumeStanding, acts.look);
+  const remove = asking("Delete", `Delete ${name}?`, async () => { await deleteStanding(name); await acts.look(); say(`The ${full("query", name)} is gone.`); }, {ariaLabel: "Delete " + name});
+  const cells = [["", state], ["mode", mode], ["query", query], ["number", results], ["number rate", make("span", {}, line.element, rate)], ["number latency", latency], ["outputs", outputs], ["acts", make("span", {}, turn.element, remove)]]
     .map(([className, content]) => make("td", {className}, content));
   const one = unfolding({name, cells, details: () => details(name, acts)});
   return {...one, update(told) {
@@ -61,10 +61,7 @@ function row({name}, acts) {
     line.update(acts.course(key));
     put(latency, whole ? `${millis(whole.p50Millis)} / ${millis(whole.p99Millis)}` : "–");
     chips(outputs, told);
-    put(turn, stats.paused ? "Resume" : "Pause");
-    turn.ariaLabel = (stats.paused ? "Resume " : "Pause ") + name;
-    if (stats.paused) turn.dataset.paused = "yes"; else delete turn.dataset.paused;
-    turn.hidden = Boolean(stats.failed);
+    turn.update(Boolean(stats.paused), !stats.failed);
     one.update(told);
   }};
 }
@@ -77,8 +74,7 @@ function chips(place, query) {
   if (place.firstElementChild?.className === "soft") place.replaceChildren();
   all.forEach(({workflow, destinations}, i) => {
     if (!place.children[i]) place.append(spot());
-    const states = destinations.map(one => outputState(one, seconds)), state = worst(states.map(([of]) => of));
-    const why = destinations.map(({lastError}) => lastError?.message).find(Boolean) || states.find(([of]) => of === state)?.[1];
+    const [state, why] = outputStateOf(destinations, seconds);
     chip(place.children[i], state, workflow.name + (state === "flowing" ? "" : " !"), state + (why ? ": " + why : ""));
   });
 }
@@ -104,8 +100,8 @@ function details(name, acts) {
 }
 
 function outputsTab(name, acts) {
-  const list = make("div", {className: "output-list"}), none = make("p", {className: "soft"}, "It has no output: its results can be seen here, and go nowhere."), rows = new Rows(list, ({name: output}) => outputCard(name, output, acts));
-  const add = button("Add an output", () => newOutput(name, async body => { await addOutput(name, body); acts.look(); say(`The output “${body.name}” is there.`); }));
+  const list = make("div", {className: "output-list"}), none = make("p", {className: "soft"}, "It has no output: its results can be seen here, and go nowhere."), add = button("Add an output", () => newOutput(name, async body => { await addOutput(name, body); acts.look(); say(`The ${full("output", body.name)} is there.`); }));
+  const rows = new Rows(list, ({name: output}) => outputCard(name, output, acts), add);
   return {element: make("div", {}, none, list, make("div", {className: "buttons"}, add)), update(query) {
     const all = outputsOf(query);
     none.hidden = all.length > 0;
@@ -116,11 +112,14 @@ function outputsTab(name, acts) {
 function outputCard(query, name, acts) {
   const state = spot(), settings = block("Definition of " + name), places = make("div"), rate = spot("soft");
   const parts = new Rows(places, () => destination());
-  const remove = asking("Remove", `Remove ${name}?`, async () => { await removeOutput(query, name); await acts.look(); say(`The output “${name}” is gone.`); }, {ariaLabel: "Remove " + name});
-  const element = make("article", {className: "output"}, make("header", {}, make("b", {}, name), state, rate, make("span", {className: "gap"}), remove), places, make("details", {}, make("summary", {}, "Definition"), settings.element));
+  let last = null;
+  const change = button("Change", () => changedOutput(query, last, async body => { await changeOutput(query, name, body); acts.look(); say(`The ${full("output", name)} is changed.`); }), {ariaLabel: "Change " + name, ariaHasPopup: "dialog", hidden: !isPlain(query, name)});
+  const remove = asking("Remove", `Remove ${name}?`, async () => { await removeOutput(query, name); await acts.look(); say(`The ${full("output", name)} is gone.`); }, {ariaLabel: "Remove " + name});
+  const element = make("article", {className: "output"}, make("header", {}, make("b", {}, name), state, rate, make("span", {className: "gap"}), change, remove), places, make("details", {}, make("summary", {}, "Definition"), settings.element));
   return {elements: [element], update({workflow, destinations}) {
-    const states = destinations.map(one => outputState(one, seconds)), whole = worst(states.map(([of]) => of));
-    chip(state, whole, undefined, states.find(([of]) => of === whole)?.[1] || "");
+    last = workflow;
+    const [whole, why] = outputStateOf(destinations, seconds);
+    chip(state, whole, undefined, why);
     put(rate, perSecond(acts.rate(outputKey(query, name))));
     settings.put(write(workflow, "  "));
     parts.update(destinations.map((one, i) => ({...one, kind: workflow.destinations[i]?.type || ""})));

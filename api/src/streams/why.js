@@ -2,11 +2,11 @@
 
 import {make} from "../explorer/dom.js";
 import {shown, write} from "../explorer/values.js";
-import {scope} from "../explorer/query.js";
+import {ofGraph} from "../explorer/query.js";
 
 const explorer = ids => {
   const text = `UNWIND ${write(ids)} AS nodeId MATCH (n) WHERE strId(n) = nodeId RETURN n`;
-  return "explorer" + (scope.namespace === "default" ? "" : "?namespace=" + encodeURIComponent(scope.namespace)) + "#query=" + encodeURIComponent(text);
+  return "explorer" + ofGraph() + "#query=" + encodeURIComponent(text);
 };
 
 const link = (ids, text, title = "Look at it in the explorer") => make("a", {href: explorer(ids), title, target: "_blank", rel: "noopener"}, text);

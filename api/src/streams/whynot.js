@@ -16,7 +16,7 @@ export function whyNotTab(name) {
     type.value = kind;
     const key = make("input", {ariaLabel: "Its name", placeholder: "name", autocomplete: "off", spellcheck: false}), value = make("input", {ariaLabel: "Its value", autocomplete: "off", spellcheck: false});
     const turn = () => { key.setAttribute("list", type.value === "data" ? columns.id : variables.id); value.placeholder = type.value === "data" ? "value, as JSON or text" : "id of the node"; };
-    const one = {type, key, value}, row = make("div", {className: "item"}, type, key, make("span", {}, "="), value, button("×", () => { rows.splice(rows.indexOf(one), 1); row.remove(); }, {className: "plain", ariaLabel: "Remove"}));
+    const one = {type, key, value}, row = make("div", {className: "item"}, type, key, make("span", {}, "="), value, button("×", () => { rows.splice(rows.indexOf(one), 1); row.remove(); more.focus(); }, {className: "plain", ariaLabel: "Remove this value"}));
     type.addEventListener("change", turn);
     turn();
     rows.push(one);
@@ -24,6 +24,7 @@ export function whyNotTab(name) {
     if (focus) key.focus();
   };
   add("data");
+  const more = button("Add a value", () => add("data", true));
   const ask = make("button", {type: "submit", className: "main"}, "Why not?");
   const form = make("form", {className: "whynot", on: {submit: event => {
     event.preventDefault();
@@ -37,7 +38,7 @@ export function whyNotTab(name) {
       said.replaceChildren(make("p", {className: "soft"}, "asking …"));
       try { said.replaceChildren(answer(await why(name, question))); } catch (error) { said.replaceChildren(make("p", {className: "problem"}, error.message)); }
     });
-  }}}, make("p", {className: "soft"}, "Say which result you miss: values of its columns, or nodes that variables of the pattern would be."), items, columns, variables, make("div", {className: "buttons"}, button("Add a value", () => add("data", true)), button("Add a node", () => add("nodes", true)), ask));
+  }}}, make("p", {className: "soft"}, "Say which result you miss: values of its columns, or nodes that variables of the pattern would be."), items, columns, variables, make("div", {className: "buttons"}, more, button("Add a node", () => add("nodes", true)), ask));
   suggest(name, columns, variables);
   return {element: make("div", {}, form, said)};
 }
