@@ -30,6 +30,10 @@ const DEFAULT_GRAPH_ALIAS: &str = "default";
 /// Why it takes no requests at its end.
 pub const STOPPING: &str = "weir is stopping";
 
+/// How long a request that has begun may take to come once weir, or the server of its start, stops. A connection that has asked
+/// nothing by then is closed.
+pub const LATE_REQUEST_MAX: Duration = Duration::from_secs(1);
+
 /// How long the results found before the end may take to reach their destinations.
 const DELIVERY_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -150,6 +154,12 @@ impl App {
     /// Waits until weir is asked to stop.
     pub async fn stopped(&self) {
         let _ = self.stopping().wait_for(|stop| *stop).await;
+    }
+
+    /// The same, and so long after.
+    pub async fn stopped_for(&self, time: Duration) {
+        self.stopped().await;
+        tokio::time::sleep(time).await;
     }
 
     /// The graph of a namespace; none, `quine` and `default` name the one that is always there.

@@ -71,7 +71,7 @@ pub struct Arguments {
     pub recipe_value: Vec<(String, String)>,
 
     /// Port of the web server, over the configuration
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = port)]
     pub port: Option<u16>,
 
     /// Start without the web server
@@ -373,6 +373,10 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn port(text: &str) -> Result<u16, String> {
+    text.parse().map_err(|_| format!("it should be a whole number from 0 to {}", u16::MAX))
+}
+
 fn rate(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(rate) if rate > 0 => Ok(rate),
@@ -630,6 +634,14 @@ mod tests {
         for rate in ["0", "-1", "x", "4294967296"] {
             let said = refused(&format!("weir demo --rate={rate}"));
             assert!(said.contains("from 1 to 4294967295"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_none_is_told_which_there_are() {
+        for port in ["http", "65536", "-1"] {
+            let said = refused(&format!("weir --port={port}"));
+            assert!(said.contains("from 0 to 65535"), "{said}");
         }
     }
 

@@ -14,8 +14,12 @@ use weir_engine::EngineError;
 use weir_model::expression::FailureKind;
 use weir_model::{Failure, NodeId};
 
+use crate::app::STOPPING;
 use crate::wire::diagnostic;
 use crate::wire::family::Family;
+
+/// When a client that weir leaves as it stops may ask again: as soon as weir may be back.
+pub const BACK_SECONDS: u32 = 5;
 
 #[derive(Debug, Error)]
 pub enum ApiError {
@@ -72,6 +76,11 @@ pub enum ApiError {
 impl ApiError {
     pub fn bad(reason: impl Into<String>) -> ApiError {
         ApiError::Bad(vec![reason.into()])
+    }
+
+    /// Weir ends, and takes nothing more.
+    pub fn stopping() -> ApiError {
+        ApiError::Busy { reason: STOPPING.to_owned(), seconds: BACK_SECONDS }
     }
 
     /// `what` is not there under that name.

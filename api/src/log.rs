@@ -5,7 +5,6 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write, stderr};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use tracing_subscriber::layer::SubscriberExt;
@@ -34,12 +33,11 @@ pub const AUDIT: &str = "audit";
 struct Control {
     handle: reload::Handle<EnvFilter, Registry>,
     level: Mutex<String>,
+    /// Whether every line is an object, and whoever reads them would stumble over words.
+    objects_alone: bool,
 }
 
 static CONTROL: OnceLock<Control> = OnceLock::new();
-
-/// Whether every line is an object, and whoever reads them would stumble over words.
-static OBJECTS_ALONE: AtomicBool = AtomicBool::new(false);
 
 /// Sets up logging for the process. An unusable level is an error of the configuration.
 pub fn start(settings: &LogSettings) -> Result<(), String> {
@@ -56,8 +54,8 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
     };
     // A second start in one process (tests) keeps the first.
     if registry().with(filter).with(lines).try_init().is_ok() {
-        OBJECTS_ALONE.store(settings.json && !stderr().is_terminal(), Ordering::Relaxed);
-        let _ = CONTROL.set(Control { handle, level: Mutex::new(text) });
+        let objects_alone = settings.json && !stderr().is_terminal();
+        let _ = CONTROL.set(Control { handle, level: Mutex::new(text), objects_alone });
     }
     Ok(())
 }
@@ -70,7 +68,7 @@ pub fn say(words: impl Display) {
 
 /// Whether standard error is for programs: an object a line, and nothing else.
 pub fn is_objects_alone() -> bool {
-    OBJECTS_ALONE.load(Ordering::Relaxed)
+    CONTROL.get().is_some_and(|control| control.objects_alone)
 }
 
 /// The same words as an event, where the log is objects alone.

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::GracefulConnection;
 #[cfg(target_os = "linux")]
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,13 +25,13 @@ use warp::http::{HeaderValue, Version, header};
 use warp::reply::Response;
 use weir_model::lock::lock;
 
-use crate::app::App;
+use crate::app::{App, LATE_REQUEST_MAX};
 use crate::config::Webserver;
 use crate::error::ApiError;
 use crate::origin;
 use crate::routes;
 use crate::sockets::SILENCES_MAX;
-use crate::sockets::line::Line;
+use crate::sockets::line::{Line, Traffic};
 use crate::startup::{self, Startup};
 use crate::tls::Tls;
 use crate::wire::family::Family;
@@ -38,9 +39,6 @@ use crate::wire::family::Family;
 /// Addresses that stand for what this machine is called.
 const HOST_NAME: &str = "<getHostName>";
 const HOST_ADDRESS: &str = "<getHostAddress>";
-
-/// A connection that came while weir started and has asked nothing by then is closed.
-const LATE_REQUEST_MAX: Duration = Duration::from_secs(1);
 
 /// What may follow of a body that the answer did not need, so that the connection can go on, and how long that may take.
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
@@ -212,7 +210,6 @@ pub async fn serve(
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
     let (http, settings) = (Arc::new(http), Arc::new(settings));
     let places = Arc::new(Semaphore::new(settings.connections_max));
-    let graceful = GracefulShutdown::new();
     let (leave, left) = watch::channel(false);
     loop {
         let accepted = tokio::select! {
@@ -233,14 +230,20 @@ pub async fn serve(
         if let Some(patience) = answers.patience() {
             leave_when_gone(&stream, patience);
         }
-        let patience = (settings.header_timeout, left.clone());
-        let (http, answers, watcher, tls) = (http.clone(), answers.clone(), graceful.watcher(), tls.clone());
+        let (http, answers, left, tls) = (http.clone(), answers.clone(), left.clone(), tls.clone());
         let settings = settings.clone();
         tokio::spawn(async move {
+            let patience = (settings.header_timeout, left.clone());
             let secure = tls.is_some();
+            // Each request has one of its own while its answer is worked out.
+            let requests = Arc::new(());
             let service = service_fn(|request: Request<Incoming>| {
-                let (answers, settings) = (answers.clone(), settings.clone());
-                async move { Ok::<_, Infallible>(answers.answer(remote, request, &settings, secure).await) }
+                let (answers, settings, under_way) = (answers.clone(), settings.clone(), requests.clone());
+                async move {
+                    let response = answers.answer(remote, request, &settings, secure).await;
+                    drop(under_way);
+                    Ok::<_, Infallible>(response)
+                }
             });
             let ended = match tls {
                 None => {
@@ -248,8 +251,10 @@ pub async fn serve(
                     if !matches!(wait_for(begins(&stream), patience).await, Some(Ok(()))) {
                         return;
                     }
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(Line::new(stream, place)), service);
-                    watcher.watch(connection.into_owned()).await
+                    let line = Line::new(stream, place);
+                    let traffic = line.traffic().clone();
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(line), service);
+                    until_its_end(connection.into_owned(), &requests, &traffic, left).await
                 }
                 Some(tls) => {
                     let stream = match wait_for(tls.accept(stream), patience).await {
@@ -262,8 +267,10 @@ pub async fn serve(
                         Some(b"h2") => (*http).clone().http2_only(),
                         _ => (*http).clone().http1_only(),
                     };
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(Line::new(stream, place)), service);
-                    watcher.watch(connection.into_owned()).await
+                    let line = Line::new(stream, place);
+                    let traffic = line.traffic().clone();
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(line), service);
+                    until_its_end(connection.into_owned(), &requests, &traffic, left).await
                 }
             };
             if let Err(error) = ended {
@@ -271,15 +278,15 @@ pub async fn serve(
             }
         });
     }
-    drop(listener);
+    drop((listener, left));
     // Whoever comes next has the port to itself; what is under way here ends beside it.
     match answers {
         Answers::Starting(_) | Answers::StartingHealth(_) => drop(tokio::spawn(async {
             // What came last has not said yet what it wants, and would be cut off.
             tokio::time::sleep(LATE_REQUEST_MAX).await;
-            drain(graceful, leave).await;
+            drain(leave).await;
         })),
-        _ => drain(graceful, leave).await,
+        _ => drain(leave).await,
     }
 }
 
@@ -320,11 +327,41 @@ fn leave_when_gone(stream: &TcpStream, patience: Duration) {
 #[cfg(not(target_os = "linux"))]
 fn leave_when_gone(_: &TcpStream, _: Duration) {}
 
-/// Lets requests under way finish.
-async fn drain(graceful: GracefulShutdown, leave: watch::Sender<bool>) {
+/// Lets requests under way finish: each connection holds the other end of `leave`.
+async fn drain(leave: watch::Sender<bool>) {
     leave.send_replace(true);
-    if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(DRAIN_MAX, leave.closed()).await.is_err() {
         tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", DRAIN_MAX.as_secs());
+    }
+}
+
+/// Talks over a connection until that ends. Once the server stops, what is under way finishes; nobody waits for a client that has
+/// fallen silent in the middle of a request, or answers no pings of HTTP/2.
+async fn until_its_end<C: GracefulConnection>(
+    connection: C,
+    requests: &Arc<()>,
+    traffic: &Traffic,
+    mut left: watch::Receiver<bool>,
+) -> Result<(), C::Error> {
+    let mut connection = pin!(connection);
+    tokio::select! {
+        biased;
+        ended = connection.as_mut() => return ended,
+        _ = left.wait_for(|left| *left) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    // What came until now does not count.
+    traffic.take_heard();
+    loop {
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            () = tokio::time::sleep(LATE_REQUEST_MAX) => {}
+        }
+        let waits_for_answer = Arc::strong_count(requests) > 1 || traffic.is_held_up();
+        if !traffic.take_heard() && !waits_for_answer {
+            return Ok(());
+        }
     }
 }
 

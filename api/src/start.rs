@@ -207,6 +207,13 @@ struct Prepared {
 }
 
 fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble> {
+    let (mut settings, unknown) = configuration(arguments)?;
+    settings.without_effect.extend(arguments.without_recipe());
+    // Whatever is wrong from here on is said as the log is written.
+    log::start(&settings.log).map_err(Trouble::Mistaken)?;
+    for problem in unknown {
+        tracing::warn!("{problem}");
+    }
     let mut temporary = Vec::new();
     let recipe = match &arguments.recipe {
         Some(name) => {
@@ -216,12 +223,6 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
         }
         None => None,
     };
-    let (mut settings, unknown) = configuration(arguments)?;
-    settings.without_effect.extend(arguments.without_recipe());
-    log::start(&settings.log).map_err(Trouble::Mistaken)?;
-    for problem in unknown {
-        tracing::warn!("{problem}");
-    }
     open_files::raise();
     let borrows = match (&recipe, demo) {
         (Some(_), _) => Some("the recipe"),

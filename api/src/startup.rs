@@ -26,9 +26,6 @@ const BETWEEN_LINES: Duration = Duration::from_secs(5);
 /// When those come back who follow results.
 const COME_BACK_MILLIS: u32 = 500;
 
-/// When a page that was asked for while weir stops may be there again.
-const BACK_SECONDS: u32 = 5;
-
 pub struct Startup {
     began: Instant,
     /// What is being done.
@@ -108,14 +105,12 @@ impl Startup {
 
 /// While weir stops it lives as well, and takes nothing more. Connections are closed afterwards.
 pub fn answer_stopping(request: &Request<Incoming>) -> Response {
-    let path = request.uri().path();
-    instead(request).unwrap_or_else(|_| {
-        let reason = STOPPING.to_owned();
-        // People read what a page answers; programs have the status, which v1 gives no words to.
-        let is_page = !path.starts_with("/api/");
-        let refusal = if is_page { ApiError::Busy { reason, seconds: BACK_SECONDS } } else { ApiError::NotReady(reason) };
-        refusal.into_response(Family::of(path))
-    })
+    let refusal = instead(request).map_err(|asked| match asked {
+        // Of this v1 has a status, and no words.
+        Some("admin::readiness") => ApiError::NotReady(STOPPING.to_owned()),
+        _ => ApiError::stopping(),
+    });
+    refusal.unwrap_or_else(|refusal| refusal.into_response(Family::of(request.uri().path())))
 }
 
 /// What is answered at all times. For everything else the name of what was asked, if there is such a thing.

@@ -39,8 +39,8 @@ A query that fails while it runs is answered with 400 too. The text begins with 
 `TypeMismatchError`, `ArithmeticError` (integers that overflow, division by zero), `ConstraintViolationError`,
 `WrongSignatureError`, `RuntimeError` for everything else. A read that the parameter `timeout` of its request cuts is answered with 500.
 
-Over HTTP a text is one query. `weir query` and `weir shell` send the statements of a text or of a file one by one: lines and columns are
-counted from where the statement begins that the error shows, not from the beginning of the file.
+Over HTTP a text is one query. `weir query` and `weir shell` send the statements of a text or of a file one by one, and count lines and
+columns from the beginning of the text or the file.
 
 ## Kinds
 

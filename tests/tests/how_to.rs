@@ -1,5 +1,5 @@
 //! `docs/how-to.md` as a reader would follow it: the commands of each part, typed into a shell in an empty directory beside a
-//! weir that has just been started there, print what the page says.
+//! weir that has just been started there, print what the page says. So does the program of the README.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,6 +7,7 @@ use std::process::Command;
 use weir_tests::service::{Home, binary};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to.md");
+const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
 
 /// One part of the page: its heading, what is typed, and lines that are printed, in this order.
 struct Part<'p> {
@@ -65,4 +66,22 @@ fn follow(part: &Part<'_>) -> Result<(), String> {
         rest = &rest[at + line.len()..];
     }
     Ok(())
+}
+
+/// What it prints stands behind its last line.
+#[test]
+fn the_program_of_the_readme_prints_what_it_says() {
+    let page = std::fs::read_to_string(README).expect("the page is there");
+    let program = page.split_once("```python\n").and_then(|(_, text)| text.split_once("```")).expect("a program").0;
+    let printed = program.rsplit_once("   # ").expect("what it prints").1;
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    assert_eq!(program.matches("127.0.0.1:8080").count(), 1, "{program}");
+    let program = program.replace("127.0.0.1:8080", &weir.address().to_string());
+    let mut python = Command::new("python3");
+    let Ok(output) = python.args(["-c", &program]).env("no_proxy", "127.0.0.1").output() else {
+        eprintln!("**** LEFT OUT: there is no python3 to run the program of the README");
+        return;
+    };
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out == printed, "it printed\n{out}\nand said\n{error}");
 }

@@ -108,6 +108,13 @@ fn exit_codes_say_what_became_of_it() {
     assert_eq!((half.code, half.out.as_str()), (Some(1), "a\r\n1\r\n"));
     assert!(half.error.contains("ArithmeticError"), "{}", half.error);
     assert_eq!(weir.rows("MATCH (n:Late) RETURN count(*)"), [json!([0])]);
+    // Its place is that in the file.
+    home.write("late.cypher", "// first;\nRETURN 1 AS a;\n\nRETURN 2 AS é; MATCH (n)\n  RETURN m;\n");
+    let path = home.file("late.cypher");
+    let late = run(&weir, &["--file", path.to_str().expect("UTF-8")], "");
+    assert!(late.code == Some(1) && late.error.starts_with("CompileError at 5.10 Variable `m` not defined"), "{}", late.error);
+    let late = run(&weir, &["RETURN 1 AS é; RETURN m"], "");
+    assert!(late.error.starts_with("CompileError at 1.23 Variable `m` not defined\n\nRETURN m\n       ^"), "{}", late.error);
     let empty = run(&weir, &[""], "");
     assert!(empty.code == Some(1) && empty.error.contains("expected a clause"), "{}", empty.error);
     let namespace = run(&weir, &["RETURN 1", "--namespace", "nowhere"], "");

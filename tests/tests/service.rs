@@ -569,6 +569,28 @@ fn commands_are_no_queries_of_streams_and_outputs() {
     assert_eq!(weir.rows("SHOW INDEXES"), indexes);
 }
 
+/// As in Neo4j.
+#[test]
+fn what_is_shown_of_indexes_and_expiry_is_chosen_from() {
+    let weir = Home::new().start(IN_MEMORY);
+    weir.query("CREATE INDEX names FOR (n:P) ON (n.name)").expect(200);
+    weir.query("CREATE LOOKUP INDEX people FOR (n:P)").expect(200);
+    weir.query("CREATE EXPIRY seen FOR (n:S) ON n.seen AFTER duration('PT30M')").expect(200);
+    let names = [json!(["names"])];
+    assert_eq!(weir.rows("SHOW INDEXES YIELD name, type WHERE type = 'RANGE' RETURN name"), names);
+    let named = weir.query("SHOW INDEXES YIELD name, type AS sort").expect(200).json();
+    assert_eq!(named, json!({"columns": ["name", "sort"], "results": [["names", "RANGE"], ["people", "LOOKUP"]]}));
+    assert_eq!(weir.query("SHOW INDEXES YIELD *").expect(200).json(), weir.query("SHOW INDEXES").expect(200).json());
+    assert_eq!(weir.rows("SHOW INDEX WHERE property IS NULL"), [json!(["people", "ONLINE", "LOOKUP", "P", null, 0])]);
+    assert_eq!(weir.rows("SHOW INDEXES YIELD * RETURN name ORDER BY name DESC LIMIT 1"), [json!(["people"])]);
+    assert_eq!(weir.rows("SHOW EXPIRIES YIELD name, on AS key WHERE key = 'seen' RETURN name, key"), [json!(["seen", "seen"])]);
+    assert_eq!(weir.rows("SHOW EXPIRIES WHERE label = 'P'"), Vec::<Json>::new());
+    weir.query("SHOW INDEXES YIELD name WHERE name = 'names' CREATE (:Kept {name: name})").expect(200);
+    assert_eq!(weir.rows("MATCH (n:Kept) RETURN n.name"), names);
+    let unknown = weir.query("SHOW INDEXES YIELD nope").expect(400).text();
+    assert!(unknown.contains("nope") && unknown.contains("entries"), "{unknown}");
+}
+
 /// As the reference has it.
 #[test]
 fn a_stream_that_completed_before_a_restart_is_called_so() {

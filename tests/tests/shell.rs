@@ -167,6 +167,16 @@ fn a_pipe() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("RETURN nope\n       ^^^^\n") && !error.contains('\x1b'), "{error}");
     assert_eq!(weir.rows("MATCH (n:Late) RETURN count(*)")[0][0], 0);
+    // Its place is that in the whole text, behind statements and commands.
+    for (script, place) in [
+        ("RETURN 2 AS x;\n:params\n\n  RETURN nope", "4.10"),
+        ("RETURN 2 AS x; RETURN nope;", "1.23"),
+        ("\nRETURN 2 AS é; WITH 1 AS y\n\n RETURN nope;", "4.9"),
+    ] {
+        let (output, _) = piped(&home, &weir, &[], script);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.starts_with(&format!("CompileError at {place} ")), "{script}: {error}");
+    }
     let (output, _) = piped(&home, &weir, &[], ":source nowhere.cypher");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere.cypher cannot be read"));

@@ -1037,6 +1037,13 @@ fn what_cannot_be_read_hides_nothing_that_is_wrong_besides() {
     let body = json!({"name": "adults", "pattern": {"type": "Cypher", "query": "MATCH (n"}, "outputs": [scans, to_nowhere]});
     let told = send("POST", QUERIES, &body).expect(400).json()["errors"].take();
     check(&told, &[".outputs[1].destinations[1]: type 'Nowhere'", "MATCH (n", "The output 'scans': ", "The output 'wrong': "]);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n", "mode": "Nope"});
+    let told = send("POST", QUERIES, &json!({"name": "adults", "pattern": pattern})).expect(400).json()["errors"].take();
+    check(&told, &[".mode: Invalid value: Nope", "MATCH (n"]);
+    // What a mode takes is not said to be wrong where none is named.
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) RETURN count(*) AS c", "mode": "Nope"});
+    let told = send("POST", QUERIES, &json!({"name": "adults", "pattern": pattern})).expect(400).json()["errors"].take();
+    check(&told, &[".mode: Invalid value: Nope"]);
     // One problem alone is told as ever.
     create(&weir, false);
     let adults = format!("{QUERIES}/adults");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use weir_connectors::{Intake, RecordQuery, SourceConfig, SourceContext, Upload};
-use weir_cypher_compiler::compile;
+use weir_cypher_compiler::{Options, compile};
 use weir_engine::{Engine, Graph, Prepared, RESULTS_WAITING_MAX};
 use weir_model::Text;
 use weir_model::lock::lock;
@@ -140,6 +140,8 @@ pub(super) struct State {
     trouble: Option<String>,
     /// What has happened to what it reads, and does not pass.
     notice: Option<String>,
+    /// How many records its source has not read, as far as that is known.
+    lag: Option<u64>,
     /// What keeps dead letters from their destination.
     undelivered: Option<String>,
     /// What keeps its records from taking effect.
@@ -191,7 +193,8 @@ impl Stream {
     ) -> Result<Arc<Stream>, ApiError> {
         // Records that are only counted run nothing, and the stream is like any other.
         let query = config.query().unwrap_or(RecordQuery { text: "RETURN null", parameter: "that" });
-        let plan = compile(query.text, &procedures.options(graph, vec![Text::new(query.parameter)]))?;
+        let options = procedures.options(graph, vec![Text::new(query.parameter)]);
+        let plan = compile(query.text, &Options { runs_as: Some("the query of an ingest stream"), ..options })?;
         if let Some(other) = plan.parameters.iter().find(|name| name.as_str() != query.parameter) {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
         }
@@ -209,6 +212,7 @@ impl Stream {
             message: None,
             trouble: None,
             notice: None,
+            lag: None,
             undelivered: None,
             late: None,
             waits_for_results: false,
@@ -278,6 +282,11 @@ impl Stream {
 
     pub fn failed_records(&self) -> u64 {
         self.lock().failed_records
+    }
+
+    /// How many records its source has not read, as far as that is known.
+    pub fn lag(&self) -> Option<u64> {
+        self.lock().lag
     }
 
     /// Where its file is uploaded, if it reads one so.
@@ -364,6 +373,7 @@ impl Stream {
         }
         // What has changed since it was looked at, when nobody could be called for it.
         self.note_trouble(resting.trouble());
+        self.note_lag(resting.lag());
         *runner = Runner { thread: None, resting: Some(resting) };
         None
     }
@@ -427,7 +437,7 @@ impl Stream {
         }
         state.status = status;
         state.message = message;
-        (state.trouble, state.undelivered, state.late) = (None, None, None);
+        (state.trouble, state.undelivered, state.late, state.lag) = (None, None, None, None);
         drop(state);
         self.freeze();
     }
@@ -460,6 +470,10 @@ impl Stream {
         if notice.is_some() {
             self.lock().notice = notice;
         }
+    }
+
+    pub(super) fn note_lag(&self, lag: Option<u64>) {
+        self.lock().lag = lag;
     }
 
     pub(super) fn note_undelivered(&self, reason: Option<String>) {
@@ -632,6 +646,9 @@ impl Stream {
             "startTime": clock::instant(self.started),
             "totalRuntime": family.duration(runtime),
         });
+        if let Some(lag) = state.lag {
+            info["stats"]["lag"] = lag.into();
+        }
         if state.failed_records > 0 {
             let kept = state
                 .kept

@@ -16,7 +16,7 @@ use weir_connectors::{
     DeadLetters, Delivery, DeliveryCounters, DestinationConfig, DestinationContext, Encoder, Envelope, Generation, HostPolicy,
     Meta, OnRefused, Outgoing, RecordSchema, destination, secret,
 };
-use weir_cypher_compiler::{compile, unknown_parameter};
+use weir_cypher_compiler::{Options, compile, unknown_parameter};
 use weir_engine::{Cause, Graph, Prepared};
 use weir_model::{IdScheme, Map, NodeId, Place, Plan, Position, QueryId, Text, Tick};
 
@@ -249,7 +249,8 @@ impl QueryLink {
 
     /// Its own query alone.
     fn plan(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>) -> Result<Plan, ApiError> {
-        let plan = compile(&cypher.query, &procedures.options(graph, vec![Text::new(&cypher.parameter)]))?;
+        let options = procedures.options(graph, vec![Text::new(&cypher.parameter)]);
+        let plan = compile(&cypher.query, &Options { runs_as: Some("the query of an output"), ..options })?;
         if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
             let hint = format!("a result is in `${}`", cypher.parameter);
             return Err(vec![unknown_parameter(&cypher.query, other).with_hint(Some(hint))].into());

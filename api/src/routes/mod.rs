@@ -40,7 +40,7 @@ use weir_connectors::charset::Charset;
 use self::matching::{matches, parse_query};
 use self::reply::Reply;
 use self::request::{Content, Request};
-use crate::app::App;
+use crate::app::{App, LATE_REQUEST_MAX};
 use crate::error::ApiError;
 use crate::sockets::is_asked;
 use crate::traces::{Context, Span};
@@ -199,8 +199,13 @@ async fn handled(
     if route.takes != Takes::Nothing {
         request.content = content(route.takes, family, &request.headers)?;
         let read = read_body(received.body_mut(), &request.headers, app.settings.webserver.body_bytes_max);
-        let read = tokio::time::timeout(app.settings.webserver.body_timeout, read).await;
-        request.body = read.map_err(|_| ApiError::SlowBody)??;
+        let read = tokio::time::timeout(app.settings.webserver.body_timeout, read);
+        // Nobody waits for the rest of one that weir would take nothing from any more.
+        request.body = tokio::select! {
+            biased;
+            read = read => read.map_err(|_| ApiError::SlowBody)??,
+            () = app.stopped_for(LATE_REQUEST_MAX) => return Err(ApiError::stopping()),
+        };
         if route.takes != Takes::Records {
             request.body = in_utf8(request.body, &request.headers, route.takes)?;
         }

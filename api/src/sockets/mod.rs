@@ -122,7 +122,7 @@ impl Socket {
                 message = self.connection.next() => return message,
                 _ = self.pings.tick() => {}
             }
-            self.silences = if self.connection.get_mut().take_heard() { 0 } else { self.silences + 1 };
+            self.silences = if self.connection.get_ref().traffic().take_heard() { 0 } else { self.silences + 1 };
             if self.silences >= SILENCES_MAX {
                 let reason = "nothing comes from the client, not even answers to pings (query.client-patience)";
                 return Some(Err(Error::Io(io::Error::other(reason))));
