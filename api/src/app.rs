@@ -233,7 +233,7 @@ impl App {
     /// The end: sources stop and hand in what they have read, results found so far are delivered, queries that run get a moment
     /// more, the store is closed.
     pub fn shut_down(&self) -> Result<(), String> {
-        self.live.hub.close();
+        self.live.broadcast.close();
         self.engine.close_ingest();
         let queries = || self.queries.shut_down();
         std::thread::scope(|scope| {

@@ -11,10 +11,9 @@ use futures_util::{Stream, StreamExt, stream};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use warp::Reply;
 use warp::http::HeaderValue;
 use warp::reply::Response;
-use warp::sse::Event;
+use warp::{Reply, sse};
 use weir_connectors::Encoder;
 use weir_model::lock::lock;
 
@@ -33,7 +32,7 @@ pub const REST: &str = "";
 pub const GAP: &str = "gap";
 
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct Event {
     /// `result`, `cancellation`, `REST`, `GAP`, or a name of the live page.
     pub name: &'static str,
     pub id: Option<String>,
@@ -41,21 +40,21 @@ pub struct Live {
 }
 
 #[derive(Default)]
-pub struct Hub {
-    listeners: Mutex<Vec<mpsc::Sender<Live>>>,
+pub struct Broadcast {
+    listeners: Mutex<Vec<mpsc::Sender<Event>>>,
 }
 
-impl Hub {
+impl Broadcast {
     pub fn is_heard(&self) -> bool {
         lock(&self.listeners).iter().any(|listener| !listener.is_closed())
     }
 
-    pub fn send(&self, live: Live) {
+    pub fn send(&self, event: Event) {
         let mut listeners = lock(&self.listeners);
-        listeners.retain(|listener| !matches!(listener.try_send(live.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+        listeners.retain(|listener| !matches!(listener.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
     }
 
-    pub fn listen(&self) -> mpsc::Receiver<Live> {
+    pub fn listen(&self) -> mpsc::Receiver<Event> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         let mut listeners = lock(&self.listeners);
         // Where nothing is sent for long, this is when those who have gone are seen.
@@ -71,11 +70,11 @@ impl Hub {
 }
 
 /// The results of one who follows, as events: `REST` at once and after every ten seconds of silence.
-pub fn follow(follower: Follower, encoder: Encoder) -> impl Stream<Item = Live> + Send + Sync {
+pub fn follow(follower: Follower, encoder: Encoder) -> impl Stream<Item = Event> + Send + Sync {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let following = Following { follower, encoder, waiting: Vec::new().into_iter(), heartbeat, begun: false, over: false };
-    stream::unfold(following, |mut following| async move { following.next().await.map(|live| (live, following)) })
+    stream::unfold(following, |mut following| async move { following.next().await.map(|event| (event, following)) })
 }
 
 struct Following {
@@ -88,7 +87,7 @@ struct Following {
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<Live> {
+    async fn next(&mut self) -> Option<Event> {
         if !self.begun {
             self.begun = true;
             self.heartbeat.reset();
@@ -97,7 +96,7 @@ impl Following {
         loop {
             if let Some(result) = self.waiting.next() {
                 self.heartbeat.reset();
-                return Some(result.live(&self.encoder));
+                return Some(result.event(&self.encoder));
             }
             if self.over {
                 return None;
@@ -109,7 +108,7 @@ impl Following {
                     News::Lost(behind, kept) => {
                         self.over = true;
                         let data = json!({"behind": behind.to_string(), "keptBehind": kept.to_string()}).to_string();
-                        return Some(Live { name: GAP, id: None, data });
+                        return Some(Event { name: GAP, id: None, data });
                     }
                     News::Ended => return None,
                 },
@@ -119,52 +118,52 @@ impl Following {
     }
 }
 
-fn rest(place: String) -> Live {
-    Live { name: REST, id: Some(place), data: String::new() }
+fn rest(place: String) -> Event {
+    Event { name: REST, id: Some(place), data: String::new() }
 }
 
 /// What one who follows gets, as a response. A browser that has lost the connection comes back with the id of the last event.
-pub fn following(events: impl Stream<Item = Live> + Send + Sync + 'static) -> Response {
-    respond(events.map(|live| Ok(event(live))))
+pub fn following(events: impl Stream<Item = Event> + Send + Sync + 'static) -> Response {
+    respond(events.map(|event| Ok(written(event))))
 }
 
-fn event(live: Live) -> Event {
-    let event = if live.name == REST { Event::default() } else { Event::default().event(live.name) };
-    let event = event.data(live.data);
-    match live.id {
-        Some(id) => event.id(id),
-        None => event,
+fn written(event: Event) -> sse::Event {
+    let written = if event.name == REST { sse::Event::default() } else { sse::Event::default().event(event.name) };
+    let written = written.data(event.data);
+    match event.id {
+        Some(id) => written.id(id),
+        None => written,
     }
 }
 
-fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Send + Sync + 'static) -> Response {
-    let mut reply = warp::sse::reply(events).into_response();
+fn respond(events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + Sync + 'static) -> Response {
+    let mut reply = sse::reply(events).into_response();
     reply.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     reply
 }
 
 /// The events as a response: an empty event at once and after every ten seconds of silence.
-pub fn listening(receiver: mpsc::Receiver<Live>) -> Response {
+pub fn listening(receiver: mpsc::Receiver<Event>) -> Response {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     respond(Events { receiver, heartbeat })
 }
 
 struct Events {
-    receiver: mpsc::Receiver<Live>,
+    receiver: mpsc::Receiver<Event>,
     heartbeat: Interval,
 }
 
 impl Stream for Events {
-    type Item = Result<Event, Infallible>;
+    type Item = Result<sse::Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if let Poll::Ready(next) = self.receiver.poll_recv(context) {
             self.heartbeat.reset();
-            return Poll::Ready(next.map(|live| Ok(event(live))));
+            return Poll::Ready(next.map(|event| Ok(written(event))));
         }
         match self.heartbeat.poll_tick(context) {
-            Poll::Ready(_) => Poll::Ready(Some(Ok(Event::default().data("")))),
+            Poll::Ready(_) => Poll::Ready(Some(Ok(sse::Event::default().data("")))),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -176,11 +175,11 @@ mod tests {
 
     #[test]
     fn who_has_gone_is_let_go_of_though_nothing_is_sent() {
-        let hub = Hub::default();
-        (0..3).for_each(|_| drop(hub.listen()));
-        assert!(!hub.is_heard());
-        let _one = hub.listen();
-        assert!(hub.is_heard());
-        assert_eq!(lock(&hub.listeners).len(), 1);
+        let broadcast = Broadcast::default();
+        (0..3).for_each(|_| drop(broadcast.listen()));
+        assert!(!broadcast.is_heard());
+        let _one = broadcast.listen();
+        assert!(broadcast.is_heard());
+        assert_eq!(lock(&broadcast.listeners).len(), 1);
     }
 }

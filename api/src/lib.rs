@@ -22,6 +22,7 @@ mod recipe;
 mod temporary;
 mod demo;
 mod server;
+mod leaving;
 mod origin;
 mod tls;
 pub mod routes;

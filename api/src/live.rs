@@ -12,7 +12,7 @@ use weir_model::lock::lock;
 
 use crate::app::App;
 use crate::clock;
-use crate::events::{Hub, Live};
+use crate::events::{Broadcast, Event};
 
 /// How often rates are sent.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const HISTORY_MAX: usize = 120;
 
 #[derive(Default)]
 pub struct LiveState {
-    pub hub: Hub,
+    pub broadcast: Broadcast,
     matches: AtomicU64,
     cancellations: AtomicU64,
     /// Records that did not come through an ingest stream: those of the demonstration.
@@ -57,7 +57,7 @@ impl LiveState {
         self.shown.fetch_add(1, Ordering::Relaxed);
         let data: Json = serde_json::from_str(data).unwrap_or(Json::Null);
         let shown = json!({"query": query, "positive": positive, "data": data, "at": clock::millis(SystemTime::now())});
-        self.hub.send(Live { name: "result", id: None, data: shown.to_string() });
+        self.broadcast.send(Event { name: "result", id: None, data: shown.to_string() });
         let mut recent = lock(&self.recent);
         recent.push_front(shown);
         recent.truncate(RECENT_MAX);
@@ -174,10 +174,10 @@ pub async fn tick(app: Arc<App>) {
                 history.pop_front();
             }
         }
-        if app.live.hub.is_heard() {
-            app.live.hub.send(Live { name: "rates", id: None, data: rates.to_string() });
+        if app.live.broadcast.is_heard() {
+            app.live.broadcast.send(Event { name: "rates", id: None, data: rates.to_string() });
             if let Some(news) = app.live.news(graphs(&app)) {
-                app.live.hub.send(Live { name: "graphs", id: None, data: news.to_string() });
+                app.live.broadcast.send(Event { name: "graphs", id: None, data: news.to_string() });
             }
         }
     }

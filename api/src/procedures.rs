@@ -237,7 +237,7 @@ impl Procedures {
                 }
             };
             for result in results {
-                let row = json::parse(result.live(&encoder).data.as_bytes()).map_err(|error| failed(error.to_string()))?;
+                let row = json::parse(result.event(&encoder).data.as_bytes()).map_err(|error| failed(error.to_string()))?;
                 let part = |key: &str| match &row {
                     Value::Map(map) => map.get(key).cloned().unwrap_or_default(),
                     _ => Value::Null,

@@ -19,6 +19,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulConnection;
 #[cfg(target_os = "linux")]
 use rustix::net::sockopt;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use warp::http::{HeaderValue, Version, header};
@@ -28,6 +29,7 @@ use weir_model::lock::lock;
 use crate::app::{App, LATE_REQUEST_MAX};
 use crate::config::Webserver;
 use crate::error::ApiError;
+use crate::leaving::Leaving;
 use crate::origin;
 use crate::routes;
 use crate::sockets::SILENCES_MAX;
@@ -113,11 +115,11 @@ impl Answers {
         closing(response, version)
     }
 
-    /// How long it waits for clients that take nothing. While weir starts none stays for so long.
+    /// How long it waits for clients that take nothing. Before the graph can be read none stays for so long.
     fn patience(&self) -> Option<Duration> {
         match self {
             Answers::All(app) | Answers::Health(app) => Some(app.queries.settings.client_patience),
-            Answers::Starting(_) | Answers::StartingHealth(_) => None,
+            Answers::Starting(startup) | Answers::StartingHealth(startup) => startup.patience(),
         }
     }
 }
@@ -208,9 +210,9 @@ pub async fn serve(
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
-    let (http, settings) = (Arc::new(http), Arc::new(settings));
     let places = Arc::new(Semaphore::new(settings.connections_max));
     let (leave, left) = watch::channel(false);
+    let serving = Serving { http: Arc::new(http), answers, settings: Arc::new(settings), tls, left };
     loop {
         let accepted = tokio::select! {
             biased;
@@ -227,66 +229,80 @@ pub async fn serve(
             }
         };
         let _ = stream.set_nodelay(true);
-        if let Some(patience) = answers.patience() {
+        if let Some(patience) = serving.answers.patience() {
             leave_when_gone(&stream, patience);
         }
-        let (http, answers, left, tls) = (http.clone(), answers.clone(), left.clone(), tls.clone());
-        let settings = settings.clone();
-        tokio::spawn(async move {
-            let patience = (settings.header_timeout, left.clone());
-            let secure = tls.is_some();
-            // Each request has one of its own while its answer is worked out.
-            let requests = Arc::new(());
-            let service = service_fn(|request: Request<Incoming>| {
-                let (answers, settings, under_way) = (answers.clone(), settings.clone(), requests.clone());
-                async move {
-                    let response = answers.answer(remote, request, &settings, secure).await;
-                    drop(under_way);
-                    Ok::<_, Infallible>(response)
-                }
-            });
-            let ended = match tls {
-                None => {
-                    // hyper counts the time for headers from their first byte on. A client that sends none has no more of it.
-                    if !matches!(wait_for(begins(&stream), patience).await, Some(Ok(()))) {
-                        return;
-                    }
-                    let line = Line::new(stream, place);
-                    let traffic = line.traffic().clone();
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(line), service);
-                    until_its_end(connection.into_owned(), &requests, &traffic, left).await
-                }
-                Some(tls) => {
-                    let stream = match wait_for(tls.accept(stream), patience).await {
-                        Some(Ok(stream)) => stream,
-                        Some(Err(error)) => return tell_handshake(remote, &error, &settings),
-                        None => return tracing::debug!("a handshake with {remote} took too long"),
-                    };
-                    // The handshake has told which it is.
-                    let http = match stream.get_ref().1.alpn_protocol() {
-                        Some(b"h2") => (*http).clone().http2_only(),
-                        _ => (*http).clone().http1_only(),
-                    };
-                    let line = Line::new(stream, place);
-                    let traffic = line.traffic().clone();
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(line), service);
-                    until_its_end(connection.into_owned(), &requests, &traffic, left).await
-                }
-            };
-            if let Err(error) = ended {
-                tracing::debug!("a connection ended: {error}");
-            }
-        });
+        tokio::spawn(serving.clone().connection(stream, remote, place));
     }
+    let Serving { answers, left, .. } = serving;
     drop((listener, left));
     // Whoever comes next has the port to itself; what is under way here ends beside it.
     match answers {
-        Answers::Starting(_) | Answers::StartingHealth(_) => drop(tokio::spawn(async {
+        Answers::Starting(_) | Answers::StartingHealth(_) => drop(tokio::spawn(async move {
             // What came last has not said yet what it wants, and would be cut off.
             tokio::time::sleep(LATE_REQUEST_MAX).await;
-            drain(leave).await;
+            drop(leave);
         })),
         _ => drain(leave).await,
+    }
+}
+
+/// What each connection of a listener is served with.
+#[derive(Clone)]
+struct Serving {
+    http: Arc<Builder<TokioExecutor>>,
+    answers: Answers,
+    settings: Arc<Webserver>,
+    tls: Option<Arc<Tls>>,
+    /// Turns true, or has no other end any more, when the server stops.
+    left: watch::Receiver<bool>,
+}
+
+impl Serving {
+    /// A connection, from the first word of the client on.
+    async fn connection(self, stream: TcpStream, remote: SocketAddr, place: OwnedSemaphorePermit) {
+        let first_word_max = self.settings.header_timeout;
+        let Some(tls) = &self.tls else {
+            // hyper counts the time for headers from their first byte on. A client that sends none has no more of it.
+            if matches!(wait_for(begins(&stream), first_word_max, self.left.clone()).await, Some(Ok(()))) {
+                self.talk(&self.http, stream, remote, place).await;
+            }
+            return;
+        };
+        let stream = match wait_for(tls.accept(stream), first_word_max, self.left.clone()).await {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => return tell_handshake(remote, &error, &self.settings),
+            None => return tracing::debug!("a handshake with {remote} took too long"),
+        };
+        // The handshake has told which it is.
+        let http = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => (*self.http).clone().http2_only(),
+            _ => (*self.http).clone().http1_only(),
+        };
+        self.talk(&http, stream, remote, place).await;
+    }
+
+    /// Answers requests until the connection ends.
+    async fn talk<S>(&self, http: &Builder<TokioExecutor>, stream: S, remote: SocketAddr, place: OwnedSemaphorePermit)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let secure = self.tls.is_some();
+        // Each request has one of its own until its answer has left.
+        let requests = Arc::new(());
+        let service = service_fn(|request: Request<Incoming>| {
+            let (answers, settings, under_way) = (self.answers.clone(), self.settings.clone(), requests.clone());
+            async move {
+                let response = answers.answer(remote, request, &settings, secure).await;
+                Ok::<_, Infallible>(response.map(|body| Leaving::new(body, under_way)))
+            }
+        });
+        let line = Line::new(stream, place);
+        let traffic = line.traffic().clone();
+        let connection = http.serve_connection_with_upgrades(TokioIo::new(line), service).into_owned();
+        if let Err(error) = until_its_end(connection, &requests, &traffic, self.left.clone()).await {
+            tracing::debug!("a connection ended: {error}");
+        }
     }
 }
 
@@ -335,8 +351,8 @@ async fn drain(leave: watch::Sender<bool>) {
     }
 }
 
-/// Talks over a connection until that ends. Once the server stops, what is under way finishes; nobody waits for a client that has
-/// fallen silent in the middle of a request, or answers no pings of HTTP/2.
+/// Talks over a connection until that ends. Once the server stops, what is under way finishes, up to the last byte of its answer;
+/// nobody waits for a client that has fallen silent in the middle of a request, or answers no pings of HTTP/2.
 async fn until_its_end<C: GracefulConnection>(
     connection: C,
     requests: &Arc<()>,
@@ -358,8 +374,14 @@ async fn until_its_end<C: GracefulConnection>(
             ended = connection.as_mut() => return ended,
             () = tokio::time::sleep(LATE_REQUEST_MAX) => {}
         }
-        let waits_for_answer = Arc::strong_count(requests) > 1 || traffic.is_held_up();
-        if !traffic.take_heard() && !waits_for_answer {
+        let is_silent = !traffic.take_heard() && Arc::strong_count(requests) == 1;
+        // An answer without a body may have been made since: requests of HTTP/2 have tasks of their own.
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            () = std::future::ready(()) => {}
+        }
+        if is_silent && !traffic.is_held_up() {
             return Ok(());
         }
     }
@@ -370,7 +392,7 @@ fn is_health(path: &str) -> bool {
 }
 
 /// Waits for the first word of a client: no longer than this, and not much longer once the server ends.
-async fn wait_for<T>(word: impl Future<Output = T>, (limit, mut left): (Duration, watch::Receiver<bool>)) -> Option<T> {
+async fn wait_for<T>(word: impl Future<Output = T>, limit: Duration, mut left: watch::Receiver<bool>) -> Option<T> {
     let ends = async {
         // An error says that the server is gone.
         let _ = left.wait_for(|left| *left).await;

@@ -259,7 +259,7 @@ fn serve(arguments: &Arguments, demo: Option<u32>) -> Result<(), Trouble> {
     if !settings.without_effect.is_empty() {
         tracing::warn!("these settings have no effect here: {}", settings.without_effect.join(", "));
     }
-    let result = runtime.block_on(serve_within(settings, recipe, demo, (at_once, on_terminal)));
+    let result = runtime.block_on(serve_within(settings, recipe, demo, at_once, on_terminal));
     // What still waits for the network has had its time.
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(temporary);
@@ -280,7 +280,8 @@ async fn serve_within(
     mut settings: Settings,
     recipe: Option<Recipe>,
     demo: Option<u32>,
-    (at_once, on_terminal): (Option<JoinHandle<()>>, bool),
+    at_once: Option<JoinHandle<()>>,
+    on_terminal: bool,
 ) -> Result<(), Trouble> {
     let doors = Doors::open(&settings.webserver).await?;
     let (url, serving) = (doors.url(), doors.listener.is_some());

@@ -95,6 +95,11 @@ impl Startup {
         let _ = self.app.set(Arc::downgrade(app));
     }
 
+    /// How long clients that take nothing are waited for, once the graph is there.
+    pub fn patience(&self) -> Option<Duration> {
+        Some(self.app.get()?.upgrade()?.queries.settings.client_patience)
+    }
+
     /// Who answers a request already: one that only reads, as soon as the graph is there.
     pub fn reader(&self, request: &Request<Incoming>) -> Option<Arc<App>> {
         let app = self.app.get()?.upgrade()?;

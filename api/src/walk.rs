@@ -2,6 +2,9 @@
 //!
 //! A walk steps along edges regardless of their direction. Where it came from decides how likely each step is: back with 1/p,
 //! to a node beside the last one with 1, away from it with 1/q. The same seed gives the same walk over the same graph.
+//!
+//! Zero means something else than in the procedure `random.walk`, where it rules out its steps unless nothing else is left: here
+//! a p of 0 rules out the way back, a q of 0 all but the steps away, and a walk of which no step is left ends.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,6 +13,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use weir_cypher_compiler::compile;
+use weir_model::random::{STEP, mix};
 use weir_model::{IdScheme, NodeId, Value, json};
 
 use crate::error::{ApiError, chain};
@@ -155,7 +159,7 @@ impl Random {
         if total <= 0.0 || !total.is_finite() {
             return None;
         }
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut left = (mix(self.0) >> 11) as f64 / (1u64 << 53) as f64 * total;
         let index = weights.iter().position(|weight| {
             left -= weight;
@@ -169,12 +173,6 @@ impl Random {
 fn fresh() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_engine::render::results::ResultRow;
-use weir_engine::{Ingester, Start, gather};
+use weir_engine::{Ingester, Start, wait_for_more};
 use weir_model::{Tick, Value, json};
 
 use crate::measure::{Clock, Durations, Latency, Run};
@@ -58,7 +58,7 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         }
         let upper = ingester.ingest(&records, None)?.upper;
         // As streams do.
-        gather(records.len(), received);
+        wait_for_more(records.len(), received);
         Ok(upper)
     })?;
     let counted = counter.finish(pace.upper)?;

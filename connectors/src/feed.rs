@@ -5,6 +5,7 @@
 //! What every source of this kind needs is here once: the bound that holds back the other side while the graph is behind,
 //! the trouble that is shown while the task tries to come back, and an end that takes no longer than a moment.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -94,6 +95,12 @@ pub trait Acknowledge: Send + Sync {
 
     /// The stream has ended.
     fn end(&self) {}
+}
+
+/// Who reads from one connection after another.
+pub trait Reads: Send + 'static {
+    /// Reads from one connection until it ends.
+    fn connection(&mut self, inlet: &Inlet) -> impl Future<Output = Result<Infallible, Refused>> + Send;
 }
 
 /// The end of the source.
@@ -191,6 +198,15 @@ impl Inlet {
     /// A connection has ended. Whether it worked.
     pub fn ended(&self) -> bool {
         matches!(std::mem::take(&mut *self.known()), Known::Works)
+    }
+
+    /// Reads, for as long as another connection can help.
+    pub async fn keep_reading(self, mut reader: impl Reads) -> Result<(), ConnectorError> {
+        let mut pauses = Pauses::new();
+        loop {
+            let Err(refused) = reader.connection(&self).await;
+            self.again(refused, &mut pauses).await?;
+        }
     }
 
     /// After a connection has ended: says why and waits, or gives the error where another one cannot help.

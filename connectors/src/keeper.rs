@@ -8,18 +8,19 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use weir_model::lock::lock;
 
 use crate::ends::Writer;
-use crate::feed::Acknowledge;
+use crate::feed::{Acknowledge, Feed, Reads};
 
 /// For the last words.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Messages that have been handed on and are not acknowledged.
-pub trait Unacknowledged: Default + Send + 'static {
+pub trait Messages: Default + Send + 'static {
     /// That somebody is there is said so often.
     const ALIVE: Duration;
 
@@ -53,9 +54,19 @@ struct State<M> {
     ended: bool,
 }
 
-impl<M: Unacknowledged> Keeper<M> {
+impl<M: Messages> Keeper<M> {
     fn lock(&self) -> MutexGuard<'_, State<M>> {
         lock(&self.state)
+    }
+
+    /// A feed of what is read, and a task that says what is to be said of it.
+    pub fn feed(self: Arc<Keeper<M>>, runtime: &Handle, place: &str, position: Vec<u8>, reader: impl Reads) -> Feed {
+        let keeper = self.clone();
+        let feed = Feed::start(runtime, place, position, |inlet| async move {
+            tokio::spawn(keeper.keep());
+            inlet.keep_reading(reader).await
+        });
+        feed.acknowledged_by(self)
     }
 
     /// A new connection, and what it means for the messages of the last one.
@@ -135,7 +146,7 @@ impl<M: Unacknowledged> Keeper<M> {
     }
 }
 
-impl<M: Unacknowledged> Acknowledge for Keeper<M> {
+impl<M: Messages> Acknowledge for Keeper<M> {
     fn durable(&self, number: u64) {
         let mut state = self.lock();
         state.durable = state.durable.max(number);
@@ -163,7 +174,7 @@ mod tests {
     #[derive(Default)]
     struct Numbers(VecDeque<u64>);
 
-    impl Unacknowledged for Numbers {
+    impl Messages for Numbers {
         const ALIVE: Duration = Duration::from_millis(100);
 
         fn acknowledge(&mut self, durable: u64) -> Vec<u8> {

@@ -17,7 +17,7 @@ use crate::arrangement::chunk::Chunk;
 use crate::arrangement::pages;
 use crate::command::Base;
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::history::batches;
 use crate::history::run::{Index, Indexing, NamesOf, Run, decode_index, nameless};
 use crate::loading::Loading;

@@ -8,11 +8,12 @@ use weir_model::{QueryId, Tick};
 
 use crate::alarm::Alarms;
 use crate::arrangement::{Published, SharedBatch};
-use crate::inbox::Inbox;
 use crate::index::{Began, Definition};
-use crate::render::aside::{Asides, Pace};
+use crate::render::aside::Asides;
+use crate::render::health::Health;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{HubBounds, Maintained, ResultBatch};
+use crate::standing::Inbox;
 use crate::store::{Entry, GraphId};
 use crate::symbols::Symbols;
 
@@ -85,7 +86,7 @@ pub struct Install {
     pub backfill: Arc<Backfill>,
     /// Who works for its stages, and how far they are.
     pub asides: Arc<Asides>,
-    pub pace: Arc<Pace>,
+    pub health: Arc<Health>,
     /// Where it says that it waits for the clock.
     pub alarms: Arc<Alarms>,
 }

@@ -24,8 +24,8 @@ use crate::index::Question;
 use crate::latency::Commits;
 use crate::memory::at_most;
 use crate::store::{Delivered, Entry, GraphId};
-use crate::tracked::Tracked;
 use crate::view::View;
+use crate::view::tracked::Tracked;
 
 /// So many entries behind, the workers are waited for by those who commit. Few, so that under load records
 /// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
@@ -79,6 +79,17 @@ struct State {
     progress_noted: Option<Instant>,
 }
 
+/// What a committer begins with.
+pub struct Begins {
+    /// The first tick that may be given.
+    pub next: Tick,
+    /// Nothing is committed before `end_replay`. It is so from the beginning, for whoever works for a standing query may want to
+    /// commit as soon as there is the query, and the workers would be handed what is new before what is replayed.
+    pub replaying: bool,
+    /// Where sources stood.
+    pub sources: FxHashMap<Text, Position>,
+}
+
 /// What a transaction read.
 pub struct ReadSet {
     pub nodes: FxHashSet<NodeId>,
@@ -126,17 +137,16 @@ pub struct Change {
 }
 
 impl Committer {
-    /// `replaying`: nothing is committed before `end_replay`. It is so from the beginning, for whoever works for a standing query
-    /// may want to commit as soon as there is the query, and the workers would be handed what is new before what is replayed.
     pub fn new(
         graph: GraphId,
         parts: &Parts,
         published: Arc<Published>,
         logged: Arc<AtomicUsize>,
-        (next, replaying): (Tick, bool),
-        sources: FxHashMap<Text, Position>,
-        (expiry, erasures): (Arc<Expiry>, Arc<Erasures>),
+        begins: Begins,
+        expiry: Arc<Expiry>,
+        erasures: Arc<Erasures>,
     ) -> Committer {
+        let Begins { next, replaying, sources } = begins;
         let state = State { next, sent: next, replaying, sources, ..State::default() };
         let parts = parts.clone();
         let (commits, causes, patience) = (Commits::default(), Causes::default(), WORKERS_PATIENCE);
@@ -701,12 +711,12 @@ mod tests {
     fn a_commit_that_workers_are_late_for_has_happened_all_the_same() {
         let engine = engine();
         let graph = engine.default_graph();
-        let others = (Arc::default(), graph.history().erasures().clone());
+        let erasures = graph.history().erasures().clone();
         // Nobody tells it what is applied.
         let published = Arc::new(Published::new(1));
-        let begins = (graph.next(), false);
+        let begins = Begins { next: graph.next(), replaying: false, sources: FxHashMap::default() };
         let mut committer =
-            Committer::new(graph.id(), graph.parts(), published, Arc::default(), begins, FxHashMap::default(), others);
+            Committer::new(graph.id(), graph.parts(), published, Arc::default(), begins, Arc::default(), erasures);
         committer.patience = Duration::from_millis(1);
         for n in 0..2 * ENTRIES_BEHIND_MAX as u64 {
             let upper = committer.commit(change(n)).unwrap();

@@ -17,7 +17,7 @@ use crate::alarm::Alarms;
 use crate::commit::WORKERS_PATIENCE;
 use crate::error::EngineError;
 use crate::evaluate::pool::Pool;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::history::cache::ChunkCache;
 use crate::history::{self, Retention};
 use crate::loading::Loading;

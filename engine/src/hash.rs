@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use weir_model::{NodeId, Text, Tick, Value, codec};
 
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::symbols::Symbols;
 use crate::view::{Direction, EdgeRef, View};
 

@@ -11,10 +11,10 @@ use weir_model::{Clock, Failure, Mutations, Position, Text, Tick, Value};
 
 use crate::commit::Change;
 use crate::error::EngineError;
-use crate::evaluate::{Environment, Evaluator, Kept, Prepared};
-use crate::handle::Graph;
-use crate::overlay::Overlay;
+use crate::evaluate::{Environment, Evaluator, Fetched, Prepared};
+use crate::graph::Graph;
 use crate::view::View;
+use crate::view::overlay::Overlay;
 
 /// How often a batch is tried before it is evaluated under the lock of the graph.
 const TRIES: usize = 2;
@@ -25,7 +25,7 @@ const GATHERED: Duration = Duration::from_micros(300);
 const FEW: usize = 128;
 
 /// Lets more records gather at their source, if there were few of them when the last ones came.
-pub fn gather(records: usize, received: Instant) {
+pub fn wait_for_more(records: usize, received: Instant) {
     if (1..FEW).contains(&records) {
         std::thread::sleep(GATHERED.saturating_sub(received.elapsed()));
     }
@@ -90,14 +90,14 @@ impl Ingester {
             return Ok(Some(Ingested { upper, failures, took: begun.elapsed() }));
         }
         // What queries fetch, they fetch once, and never with the graph locked.
-        let kept = Kept::default();
+        let fetched = Fetched::default();
         let committed = committer.transact(TRIES, |view, _, locked| {
             failures.clear();
             if locked.is_some() {
-                kept.close();
+                fetched.close();
             }
             let overlay = Overlay::new(view);
-            let evaluated = self.evaluate(records, &overlay, Some((&overlay, &kept)), goes_on, &mut failures);
+            let evaluated = self.evaluate(records, &overlay, Some((&overlay, &fetched)), goes_on, &mut failures);
             Ok(evaluated.map(change))
         })?;
         Ok(committed.map(|upper| Ingested { upper, failures, took: begun.elapsed() }))
@@ -107,12 +107,12 @@ impl Ingester {
         &self,
         records: &[Value],
         view: &dyn View,
-        again: Option<(&Overlay<'_>, &Kept)>,
+        again: Option<(&Overlay<'_>, &Fetched)>,
         goes_on: &dyn Fn() -> bool,
         failures: &mut Vec<(usize, Failure)>,
     ) -> Option<Mutations> {
         let graph = &self.graph;
-        let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|(_, kept)| kept));
+        let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|(_, fetched)| fetched));
         let mut mutations = Mutations::default();
         mutations.rows.reserve(records.len() * 16);
         let fresh_id = || graph.fresh_id();
@@ -154,7 +154,7 @@ mod tests {
     fn only_few_records_wait_for_others() {
         let waited = |records: usize, since: Duration| {
             let begun = Instant::now();
-            gather(records, begun.checked_sub(since).unwrap_or(begun));
+            wait_for_more(records, begun.checked_sub(since).unwrap_or(begun));
             begun.elapsed()
         };
         assert!(waited(1, Duration::ZERO) >= GATHERED && waited(FEW - 1, Duration::ZERO) >= GATHERED);

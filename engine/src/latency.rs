@@ -184,6 +184,13 @@ pub struct Latency {
     underway: Mutex<VecDeque<Underway>>,
 }
 
+/// A batch of results that have been found, in the order of ticks.
+pub(crate) struct Found<T> {
+    pub ticks: T,
+    pub upper: Tick,
+    pub at: Instant,
+}
+
 /// Results on the way to the outputs.
 struct Underway {
     upper: Tick,
@@ -197,14 +204,15 @@ impl Latency {
         &self.stages[stage as usize]
     }
 
-    /// Results of a batch have been found and are durable: at `durable`, where the store keeps anything.
+    /// Results of a batch are durable: at `durable`, where the store keeps anything.
     pub(crate) fn ready(
         &self,
-        (commits, ticks): (&Commits, impl Iterator<Item = Tick>),
-        (found, durable): (Instant, impl Fn(Tick) -> Option<Instant>),
-        upper: Tick,
+        results: Found<impl Iterator<Item = Tick>>,
+        commits: &Commits,
+        durable: impl Fn(Tick) -> Option<Instant>,
         has_outputs: bool,
     ) {
+        let Found { ticks, upper, at: found } = results;
         for (commit, count) in commits.of(ticks) {
             let since = |end: Instant| end.saturating_duration_since(commit.at);
             self.of(Stage::Commit).add(commit.at.saturating_duration_since(commit.received), count);
@@ -275,7 +283,8 @@ mod tests {
         let counts: Vec<u64> = commits.of(ticks.into_iter()).iter().map(|(_, count)| *count).collect();
         assert_eq!(counts, [2, 1], "ticks that no commit gave have none");
         let latency = Latency::default();
-        latency.ready((&commits, ticks.into_iter()), (Instant::now(), |_| None), Tick(31), true);
+        let results = Found { ticks: ticks.into_iter(), upper: Tick(31), at: Instant::now() };
+        latency.ready(results, &commits, |_| None, true);
         assert_eq!(Stage::ALL.map(|stage| latency.of(stage).count()), [3, 0, 3, 0, 0]);
         // One of two outputs, the other, and the first one again.
         latency.delivered(Tick::ZERO, Tick(31), Tick::ZERO);

@@ -16,11 +16,11 @@ use crate::cause::Cause;
 use crate::commit::Change;
 use crate::error::EngineError;
 use crate::evaluate::pool::Share;
-use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
-use crate::handle::Graph;
+use crate::evaluate::{Environment, Evaluator, Fetched, Limits, Prepared, Profile};
+use crate::graph::Graph;
 use crate::history::Recall;
-use crate::live::Live;
 use crate::view::View;
+use crate::view::live::Live;
 
 /// How often a query is tried before it is evaluated under the lock of the graph.
 const TRIES: usize = 3;
@@ -220,14 +220,14 @@ impl Graph {
         options: QueryOptions<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<Option<Tick>, EngineError> {
-        let kept = Kept::default();
+        let fetched = Fetched::default();
         self.committer().transact(TRIES, |view, at, locked| {
             rows.clear();
             if locked.is_some() {
-                kept.close();
+                fetched.close();
             }
             let recall = Recall::new(self, at, false).within(locked);
-            let change = self.run(query, parameters, (options, &recall), Some(&kept), view, &mut |row| rows.push(row))?;
+            let change = self.run(query, parameters, (options, &recall), Some(&fetched), view, &mut |row| rows.push(row))?;
             rows.checked()?;
             Ok((!change.mutations.is_empty()).then_some(change))
         })
@@ -238,7 +238,7 @@ impl Graph {
         query: &Prepared,
         parameters: &[Value],
         (options, recall): (QueryOptions<'_>, &Recall<'_>),
-        kept: Option<&Kept>,
+        fetched: Option<&Fetched>,
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Change, EngineError> {
@@ -257,7 +257,7 @@ impl Graph {
             limits: Limits { deadline, cancelled, steps_max, ..self.query_limits() },
             open_cypher: self.open_cypher(),
         };
-        let mut evaluator = Evaluator::new(query, self.symbols()).keeping(kept);
+        let mut evaluator = Evaluator::new(query, self.symbols()).keeping(fetched);
         evaluator.run_profiled(&environment, options.profile, &mut change.mutations, each)?;
         Ok(change)
     }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use weir_model::{Symbol, Text};
 
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::view::{Direction, View};
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

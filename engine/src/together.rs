@@ -16,10 +16,10 @@ use weir_model::{Clock, Mutations, Value};
 use crate::commit::Change;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
-use crate::handle::Graph;
-use crate::overlay::Overlay;
+use crate::graph::Graph;
 use crate::query::Rows;
 use crate::view::View;
+use crate::view::overlay::Overlay;
 
 /// Writes that wait. More are refused, and run alone.
 const WAITING_MAX: usize = 4096;

@@ -8,7 +8,7 @@ use weir_model::{Failure, Map, Mutations, NodeId, Text, Tick, Value};
 
 use crate::commit::Change;
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 #[derive(Clone, Debug)]

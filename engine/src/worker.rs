@@ -19,13 +19,13 @@ use weir_model::lock::lock;
 use crate::alarm::Alarm;
 use crate::arrangement::build::Shard;
 use crate::command::{Command, Install};
-use crate::graph::ShardOfGraph;
 use crate::memory::{gather_freed, holds_graph};
 use crate::render::Time;
 use crate::render::probe::{Common, home, render};
 use crate::render::rest::{Installation, Turns};
-use crate::render::results::{Baseline, Gather, Outlet, Rested};
+use crate::render::results::{Baseline, Gather, Outlet, Reported, Rested};
 use crate::render::stages::Outside;
+use crate::shard::ShardOfGraph;
 use crate::store::{Entry, GraphId};
 
 /// The longest sleep: a bound in case a wake-up is missed, not a polling interval that anything relies on.
@@ -189,7 +189,7 @@ fn gather(install: &Install, graph: &ShardOfGraph, shard: Shard) -> Gather {
         symbols: install.symbols.clone(),
         open_cypher: install.open_cypher,
         alarm: Alarm::new(install.alarms.clone(), install.graph, *number),
-        pace: install.pace.clone(),
+        health: install.health.clone(),
     };
     let staged = maintained.staged.as_ref().filter(|_| is_home);
     let stages = staged.and_then(|staged| staged.start(outside, graph.upper).ok()).map(|stages| (stages, install.asides.clone()));
@@ -199,8 +199,9 @@ fn gather(install: &Install, graph: &ShardOfGraph, shard: Shard) -> Gather {
         backfill: install.backfill.clone(),
     };
     // Of a graph that nothing was ever written to, all that there is was there before.
-    let reported = (install.cancellations_until.0, install.baseline);
-    Gather::new(maintained, install.pace.clone(), stages, reported, graph.upper.max(1), outlet)
+    let installed = graph.upper.max(1);
+    let reported = Reported { cancellations_until: install.cancellations_until.0, baseline: install.baseline, installed };
+    Gather::new(maintained, install.health.clone(), stages, reported, outlet)
 }
 
 /// Everything that was sent before is applied.
@@ -308,7 +309,7 @@ impl State {
         });
         standing.numbers.insert(install.query, *number);
         let mut queries = standing.common.queries.borrow_mut();
-        queries.install((*number, &install.pace), graph.upper, maintained, gather);
+        queries.install(*number, &install.health, graph.upper, maintained, gather);
         if maintained.interest.is_some() {
             queries.held.get_or_insert_with(|| {
                 let mut held = graph.trace.clone();
@@ -321,14 +322,14 @@ impl State {
             return;
         };
         drop(queries);
-        let patterns = Installation::patterns(*number, maintained, &install.pace);
+        let patterns = Installation::patterns(*number, maintained, &install.health);
         let (backfill, mut held) = (install.backfill.clone(), graph.trace.clone());
         // It keeps ticks apart, not batches: unmerged, they would become more and more as long as it takes.
         held.set_physical_compaction(AntichainRef::new(&[]));
         let installation = Installation { query: *number, graph: install.graph, patterns, snapshot, backfill, held };
         self.installations += 1;
-        let turn = (self.turns.clone(), self.installations);
-        worker.dataflow::<Time, _, _>(|scope| installation.render(scope, &standing.common, turn));
+        let (turns, turn) = (self.turns.clone(), self.installations);
+        worker.dataflow::<Time, _, _>(|scope| installation.render(scope, &standing.common, turns, turn));
     }
 
     /// Applies what was sent, lets standing queries run dry, and ends the dataflows.

@@ -6,7 +6,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use common::{QUERIES, Rows, collect, compile, concatenate, expected, install, node, plans, random_records, share_symbols};
@@ -144,27 +144,36 @@ fn a_star_of_any_size_is_walked_to_its_ends() {
 /// Outputs that deliver the same results at the same moment are both in the figures.
 #[test]
 fn outputs_at_once_are_each_counted() {
-    const ROUNDS: u64 = 30_000;
+    const ROUNDS: u64 = 20_000;
     let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
     engine.start().unwrap();
     let graph = engine.default_graph();
     let plan = compile(StandingMode::MultipleValues, "MATCH (n) WHERE n.x > 0 RETURN n.x AS x");
     let [query] = &install(&engine, &[plan], Start::Now, &["one", "other"])[..] else { panic!() };
-    let together = Barrier::new(2);
-    for round in 1..=ROUNDS {
-        let mut record = Mutations::default();
-        record.set_property(node(1), graph.symbols().intern("x"), &Value::Integer(round as i64));
-        let upper = graph.apply(record, 1).unwrap();
-        collect(query, upper);
-        std::thread::scope(|scope| {
-            for output in ["one", "other"] {
-                scope.spawn(|| {
+    let together = &Barrier::new(2);
+    std::thread::scope(|scope| {
+        let (done, ends) = mpsc::sync_channel(2);
+        let outputs = ["one", "other"].map(|output| {
+            let (begin, rounds) = mpsc::sync_channel(1);
+            let done = done.clone();
+            scope.spawn(move || {
+                for upper in rounds {
                     together.wait();
                     query.set_delivered(output, upper, Default::default(), true);
-                });
-            }
+                    done.send(()).unwrap();
+                }
+            });
+            begin
         });
-    }
+        for round in 1..=ROUNDS {
+            let mut record = Mutations::default();
+            record.set_property(node(1), graph.symbols().intern("x"), &Value::Integer(round as i64));
+            let upper = graph.apply(record, 1).unwrap();
+            collect(query, upper);
+            outputs.iter().for_each(|output| output.send(upper).unwrap());
+            outputs.iter().for_each(|_| ends.recv_timeout(Duration::from_secs(20)).unwrap());
+        }
+    });
     // Each record but the first takes back a row, too.
     let count = |stage| query.latency().of(stage).count();
     assert_eq!(count(Stage::Dataflow), 2 * ROUNDS - 1);

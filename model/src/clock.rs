@@ -6,9 +6,8 @@
 use std::cell::Cell;
 
 use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Subquery};
-use crate::id::{EdgeKey, IdScheme, NodeId};
-use crate::plan::Name;
-use crate::value::{FullEdge, FullNode, Value};
+use crate::forward_context;
+use crate::value::Value;
 
 /// The last moment that a tick can be of.
 const LAST: i64 = (1 << 44) - 1;
@@ -119,6 +118,8 @@ pub fn is_order(operator: Binary) -> bool {
 }
 
 impl Context for At<'_> {
+    forward_context!(self, self.context);
+
     fn now_millis(&self) -> i64 {
         self.clock.millis
     }
@@ -130,36 +131,6 @@ impl Context for At<'_> {
     }
     fn clock_millis(&self) -> i64 {
         self.clock.millis
-    }
-    fn parameter(&self, index: u32) -> &Value {
-        self.context.parameter(index)
-    }
-    fn name(&self, name: Name) -> &str {
-        self.context.name(name)
-    }
-    fn property(&self, node: NodeId, key: Name) -> Value {
-        self.context.property(node, key)
-    }
-    fn property_by_text(&self, node: NodeId, key: &str) -> Value {
-        self.context.property_by_text(node, key)
-    }
-    fn has_label(&self, node: NodeId, label: Name) -> bool {
-        self.context.has_label(node, label)
-    }
-    fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
-        self.context.edge_property(edge, key)
-    }
-    fn full_node(&self, node: NodeId) -> FullNode {
-        self.context.full_node(node)
-    }
-    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
-        self.context.full_edge(edge)
-    }
-    fn degree(&self, node: NodeId) -> usize {
-        self.context.degree(node)
-    }
-    fn ids(&self) -> IdScheme {
-        self.context.ids()
     }
     fn subquery(&self, subquery: &Subquery, row: &[Value]) -> Result<Value, Failure> {
         self.context.subquery(subquery, row)
@@ -182,6 +153,7 @@ impl Context for At<'_> {
 mod tests {
     use super::*;
     use crate::expression::{Function, GraphFree};
+    use crate::id::IdScheme;
     use crate::plan::Slot;
 
     static NOW: Function = Function {

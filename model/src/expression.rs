@@ -248,6 +248,44 @@ pub trait Context {
     }
 }
 
+/// What a `Context` in front of another one hands on as it is: all that the plan and the graph are asked. The rest is about time
+/// and bounds, and for each to decide. Stands in the `impl`, as `forward_context!(self, self.base);`.
+#[macro_export]
+macro_rules! forward_context {
+    ($self_:ident, $base:expr) => {
+        fn parameter(&$self_, index: u32) -> &$crate::Value {
+            $base.parameter(index)
+        }
+        fn name(&$self_, name: $crate::plan::Name) -> &str {
+            $base.name(name)
+        }
+        fn property(&$self_, node: $crate::NodeId, key: $crate::plan::Name) -> $crate::Value {
+            $base.property(node, key)
+        }
+        fn property_by_text(&$self_, node: $crate::NodeId, key: &str) -> $crate::Value {
+            $base.property_by_text(node, key)
+        }
+        fn has_label(&$self_, node: $crate::NodeId, label: $crate::plan::Name) -> bool {
+            $base.has_label(node, label)
+        }
+        fn edge_property(&$self_, edge: &$crate::EdgeKey, key: &str) -> $crate::Value {
+            $base.edge_property(edge, key)
+        }
+        fn full_node(&$self_, node: $crate::NodeId) -> $crate::FullNode {
+            $base.full_node(node)
+        }
+        fn full_edge(&$self_, edge: &$crate::EdgeKey) -> $crate::FullEdge {
+            $base.full_edge(edge)
+        }
+        fn degree(&$self_, node: $crate::NodeId) -> usize {
+            $base.degree(node)
+        }
+        fn ids(&$self_) -> $crate::IdScheme {
+            $base.ids()
+        }
+    };
+}
+
 /// Why an expression has no value. `kind` decides how the API names it; the text says what to do.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error("{message}")]

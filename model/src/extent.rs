@@ -255,9 +255,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::expression::{Binary, Expr, Function, GraphFree};
-    use crate::id::{EdgeKey, IdScheme, NodeId};
-    use crate::plan::Name;
-    use crate::value::{FullEdge, FullNode};
+    use crate::forward_context;
+    use crate::id::IdScheme;
 
     #[test]
     fn shared_parts_count_wherever_they_appear() {
@@ -298,6 +297,8 @@ pub(crate) mod tests {
     }
 
     impl Context for Counting {
+        forward_context!(self, self.base);
+
         fn spend(&self, steps: usize) -> Result<(), Failure> {
             self.spent.set(self.spent.get() + steps);
             Ok(())
@@ -311,36 +312,6 @@ pub(crate) mod tests {
         }
         fn room(&self) -> usize {
             self.most - self.held.get()
-        }
-        fn parameter(&self, index: u32) -> &Value {
-            self.base.parameter(index)
-        }
-        fn name(&self, name: Name) -> &str {
-            self.base.name(name)
-        }
-        fn property(&self, node: NodeId, key: Name) -> Value {
-            self.base.property(node, key)
-        }
-        fn property_by_text(&self, node: NodeId, key: &str) -> Value {
-            self.base.property_by_text(node, key)
-        }
-        fn has_label(&self, node: NodeId, label: Name) -> bool {
-            self.base.has_label(node, label)
-        }
-        fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
-            self.base.edge_property(edge, key)
-        }
-        fn full_node(&self, node: NodeId) -> FullNode {
-            self.base.full_node(node)
-        }
-        fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
-            self.base.full_edge(edge)
-        }
-        fn degree(&self, node: NodeId) -> usize {
-            self.base.degree(node)
-        }
-        fn ids(&self) -> IdScheme {
-            self.base.ids()
         }
         fn now_millis(&self) -> i64 {
             self.base.now_millis()

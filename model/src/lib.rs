@@ -23,7 +23,7 @@ pub mod plan;
 pub mod procedure;
 pub mod schema;
 mod slots;
-mod asked;
+mod parameter_keys;
 pub mod expression;
 mod evaluation;
 pub mod aggregate;
@@ -34,6 +34,7 @@ mod tick;
 
 // For all of it.
 pub mod lock;
+pub mod random;
 
 pub use clock::Clock;
 pub use expression::{Aggregate, AggregateKind, Context, Expr, Failure, Function, GraphFree};

@@ -44,6 +44,8 @@ pub struct QueryFacts {
     pub reads: bool,
     /// Visits every node: a MATCH without an anchor.
     pub scans: bool,
+    /// Calls a procedure or a subquery, however that is written: that may take long, or wait for others.
+    pub calls: bool,
     /// Calls what waits for more to come, so that it has to see one moment after another.
     pub listens: bool,
     /// Uses something that differs from run to run (`rand`, `timestamp`, fresh ids).

@@ -1,6 +1,6 @@
 //! What operators rely on: levels of the log that change while weir runs, the audit log, reporters of figures.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -78,6 +78,9 @@ fn reads_are_answered_while_standing_queries_catch_up() {
     let ask =
         |text: &str| client::send(port, "POST", "/api/v1/query/cypher", &json_type, json!({"text": text}).to_string().as_bytes());
     let is_ready = || client::send(port, "GET", "/api/v1/admin/readiness", &[], b"").is_ok_and(|answer| answer.status == 204);
+    // Its answer begins before weir is ready, and goes on when that has been for a while.
+    let mut pausing = None;
+    let pauses = json!({"text": "UNWIND [0, 12000] AS millis CALL util.sleep(millis) RETURN millis"}).to_string();
     let (mut refused, mut taken, mut told, deadline) = (0, 0, false, Instant::now() + PATIENCE);
     while !is_ready() {
         assert!(Instant::now() < deadline, "weir does not become ready");
@@ -87,6 +90,10 @@ fn reads_are_answered_while_standing_queries_catch_up() {
             continue;
         }
         assert_eq!(answer.json()["results"], json!([[600_000]]));
+        pausing.get_or_insert_with(|| {
+            let body = pauses.clone().into_bytes();
+            std::thread::spawn(move || client::send(port, "POST", "/api/v1/query/cypher", &json_type, &body))
+        });
         let ready = client::send(port, "GET", "/api/v2/system/readiness", &[], b"").expect("an answer").text();
         told |= ready.contains("entries of the log");
         // Writes are taken as soon as the log is replayed; then streams are still to be restored.
@@ -100,6 +107,8 @@ fn reads_are_answered_while_standing_queries_catch_up() {
     assert!(refused > 0 && told, "no read was answered while the log was replayed");
     assert_eq!(ask("MATCH (n:P) RETURN count(n)").expect("an answer").json()["results"], json!([[600_001]]));
     assert_eq!(ask("MATCH (n:Q) RETURN count(n)").expect("an answer").json()["results"], json!([[taken]]));
+    let pausing = pausing.expect("a read was answered").join().expect("a thread").expect("a whole answer").expect(200);
+    assert_eq!(pausing.json()["results"], json!([[0], [12_000]]));
 }
 
 #[test]
@@ -308,6 +317,8 @@ fn an_end_waits_for_answers_and_not_for_the_silent() {
     let half_body = connect(format!("{head}Content-Length: 100\r\n\r\nRETURN").as_bytes());
     let no_pings = connect(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
     no_pings.peek(&mut [0]).expect("settings");
+    let follows = connect(b"GET /live/events HTTP/1.1\r\nHost: weir\r\n\r\n");
+    follows.peek(&mut [0]).expect("events begin");
     // More than the system keeps for a client.
     let long = "RETURN range(1, 2000000) AS all";
     let text = [("Content-Type", "text/plain")];
@@ -326,8 +337,56 @@ fn an_end_waits_for_answers_and_not_for_the_silent() {
     assert!(refused.ends_with("[\"weir is stopping\"]"), "{refused}");
     assert_eq!(read(half_head), "");
     read(no_pings);
+    let events = read(follows);
+    assert!(events.contains("text/event-stream") && events.ends_with("\r\n0\r\n\r\n"), "{events}");
     let answer = read(slow);
     assert!(answer.len() > 10_000_000 && answer.ends_with("]]\r\n2\r\n]}\r\n0\r\n\r\n"), "{} bytes", answer.len());
+    let (status, log) = weir.wait_end(PATIENCE);
+    assert!(status.success() && !log.contains("they are cut"), "{log}");
+}
+
+/// What is left of an answer of HTTP/2 waits for the client to allow more, and not for the connection.
+#[test]
+fn an_end_waits_for_answers_of_http_2_that_are_taken_slowly() {
+    const WINDOW: usize = 65_535;
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    let path = "/api/v2/openapi.json";
+    let length = weir.get(path).expect(200).body.len();
+    assert!(length > WINDOW, "{length} bytes");
+    let mut stream = TcpStream::connect(weir.address()).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit of time");
+    // GET, http, the authority `weir`, the path.
+    let head = [&b"\x82\x86\x01\x04weir\x04"[..], &[path.len() as u8], path.as_bytes()].concat();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is taken");
+    stream.write_all(&[&[0, 0, head.len() as u8, 1, 5, 0, 0, 0, 1][..], &head[..]].concat()).expect("it is taken");
+    // How long the next piece of the body is, and whether it is the last one.
+    let piece = |mut stream: &TcpStream| -> io::Result<(usize, bool)> {
+        loop {
+            let mut head = [0; 9];
+            stream.read_exact(&mut head)?;
+            let mut bytes = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+            stream.read_exact(&mut bytes)?;
+            if head[3] == 0 {
+                return Ok((bytes.len(), head[4] & 1 == 1));
+            }
+        }
+    };
+    let mut got = 0;
+    while got < WINDOW {
+        got += piece(&stream).expect("a part of the answer").0;
+    }
+    weir.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_secs(4));
+    for of in [0, 1] {
+        stream.write_all(&[0, 0, 4, 8, 0, 0, 0, 0, of, 1, 0, 0, 0]).expect("the connection is still there");
+    }
+    let mut is_whole = false;
+    while !is_whole {
+        let (bytes, is_last) = piece(&stream).expect("the rest of the answer");
+        (got, is_whole) = (got + bytes, is_last);
+    }
+    assert_eq!(got, length);
+    drop(stream);
     let (status, log) = weir.wait_end(PATIENCE);
     assert!(status.success() && !log.contains("they are cut"), "{log}");
 }

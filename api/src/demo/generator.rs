@@ -1,5 +1,6 @@
 //! What happens to the processes of a few imaginary hosts. Seeded, so that the same seed tells the same story.
 
+use weir_model::random::{STEP, mix};
 use weir_model::{Text, Value};
 
 const HOSTS: [&str; 4] = ["alder", "birch", "cedar", "dogwood"];
@@ -115,11 +116,8 @@ impl Generator {
 
     /// A number from 0 to below `bound`, which is at least 1.
     fn below(&mut self, bound: u64) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound.max(1)
+        self.state = self.state.wrapping_add(STEP);
+        mix(self.state) % bound.max(1)
     }
 }
 

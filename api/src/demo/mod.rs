@@ -20,7 +20,7 @@ use self::generator::{Change, Generator};
 use crate::app::App;
 use crate::clock;
 use crate::error::{ApiError, chain};
-use crate::events::Live;
+use crate::events::Event;
 use crate::wire::standing::StandingSettings;
 
 const QUERY_NAME: &str = "viewer-shell-download";
@@ -115,9 +115,9 @@ fn print_above(text: &str) -> io::Result<()> {
 
 /// Prints results as they come. What comes faster than a terminal can show is left to the page.
 async fn print(app: Arc<App>) {
-    let mut results = app.live.hub.listen();
+    let mut results = app.live.broadcast.listen();
     let colours = io::stdout().is_terminal();
-    while let Some(Live { name, data, .. }) = results.recv().await {
+    while let Some(Event { name, data, .. }) = results.recv().await {
         if name != "result" {
             continue;
         }

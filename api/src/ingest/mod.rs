@@ -104,7 +104,8 @@ impl Ingests {
         };
         free()?;
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
-        let stream = Stream::new(graph, (name, source), definition, (Status::Running, Stored::default()), &self.procedures)?;
+        let life = (Status::Running, Stored::default());
+        let stream = Stream::new(graph, (name, source), definition, life, &self.procedures, true)?;
         // Not when it is restored: an earlier version took it, and it is to be seen why its records fail.
         check_no_command(&stream.query.plan, "an ingest stream")?;
         secret::check(|| stream.config.stored()).map_err(refused)?;
@@ -153,7 +154,7 @@ impl Ingests {
         // Of one that an earlier version stored nothing is known.
         let past = Stored::deserialize(&stored["past"]).unwrap_or_default();
         let named = (text("name"), text("source").to_owned());
-        let stream = Stream::new(graph, named, definition, (status, past), &self.procedures)?;
+        let stream = Stream::new(graph, named, definition, (status, past), &self.procedures, false)?;
         if let Some(message) = stored["message"].as_str() {
             stream.lock().message = Some(message.to_owned());
         }

@@ -190,11 +190,14 @@ impl Stream {
         (config, errors, transformation): Definition,
         (status, past): (Status, Stored),
         procedures: &Arc<Procedures>,
+        is_new: bool,
     ) -> Result<Arc<Stream>, ApiError> {
         // Records that are only counted run nothing, and the stream is like any other.
         let query = config.query().unwrap_or(RecordQuery { text: "RETURN null", parameter: "that" });
         let options = procedures.options(graph, vec![Text::new(query.parameter)]);
-        let plan = compile(query.text, &Options { runs_as: Some("the query of an ingest stream"), ..options })?;
+        // One that is there stays there, whatever it calls: an earlier version took it.
+        let runs_as = is_new.then_some("the query of an ingest stream");
+        let plan = compile(query.text, &Options { runs_as, ..options })?;
         if let Some(other) = plan.parameters.iter().find(|name| name.as_str() != query.parameter) {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
         }
@@ -681,7 +684,7 @@ pub(super) mod tests {
     use weir_engine::Options;
     use weir_engine::store::InMemory;
 
-    use super::super::read;
+    use super::super::{Ingests, read};
     use super::*;
 
     pub fn stream() -> (Engine, Arc<Stream>) {
@@ -690,7 +693,7 @@ pub(super) mod tests {
         let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
         let definition = read(&json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect("a definition");
         let (named, life) = (("numbers", "numbers#1".to_owned()), (Status::Running, Stored::default()));
-        let stream = Stream::new(&engine.default_graph(), named, definition, life, &procedures).expect("a stream");
+        let stream = Stream::new(&engine.default_graph(), named, definition, life, &procedures, true).expect("a stream");
         (engine, stream)
     }
 
@@ -711,6 +714,33 @@ pub(super) mod tests {
         assert_eq!(stream.status(), Status::Failed);
         assert_eq!(stream.message().as_deref(), Some(BUG));
         assert_eq!(stored_status(&engine, &stream), "Failed");
+    }
+
+    /// An earlier version took it.
+    #[test]
+    fn a_stream_that_is_there_comes_back_whatever_its_query_calls() {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        let engine = engine.expect("an engine in memory");
+        let (files, hosts) = (FilePolicy::default(), HostPolicy::default());
+        let procedures = Procedures::new(files.clone(), hosts.clone(), usize::MAX);
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let runtime = threads.handle().clone();
+        let context = SourceContext { files, hosts, runtime, stream: String::new(), wanted: None, tells: false };
+        let query = "CALL standing.wiretap({name: 'x'}) YIELD data RETURN data";
+        let format = json!({"type": "CypherLine", "query": query});
+        let definition = json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "format": format});
+        let graph = engine.default_graph();
+
+        let ingests = Ingests::new(engine.clone(), context, procedures.clone());
+        let refused = ingests.create(&graph, "new", &definition).err().expect("it is refused").to_string();
+        assert!(refused.contains("cannot stand in the query of an ingest stream"), "{refused}");
+
+        let (named, life) = (("old", "old#1".to_owned()), (Status::Completed, Stored::default()));
+        let old = Stream::new(&graph, named, read(&definition).expect("a definition"), life, &procedures, false);
+        old.expect("it is taken").store(&engine).expect("it is stored");
+        ingests.restore(false).expect("what is stored is read");
+        let names: Vec<String> = ingests.list(&graph).iter().map(|stream| stream.name.clone()).collect();
+        assert_eq!(names, ["old"]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use weir_model::Tick;
 use weir_model::lock::{lock, read, write};
 
-use super::{Hubs, RunningOutput, Sent};
+use super::{RunningOutput, Sent, TapPoints};
 
 /// Results that wait here while nothing takes them. When more come, they are left to be found again from the log.
 const WAITING_MAX: usize = 100_000;
@@ -34,7 +34,7 @@ pub struct Lane {
     /// Why none runs.
     parked: Mutex<Option<String>>,
     /// For those who listen.
-    pub hubs: Arc<Hubs>,
+    pub tap_points: Arc<TapPoints>,
 }
 
 /// What became of results that came.
@@ -82,7 +82,7 @@ impl Lane {
             running: RwLock::default(),
             changing: AtomicBool::default(),
             parked: Mutex::default(),
-            hubs: Arc::default(),
+            tap_points: Arc::default(),
         }
     }
 
@@ -281,7 +281,7 @@ impl Lane {
     pub fn end(&self, deadline: Instant) {
         self.close(deadline);
         lock(&self.queue).turn += 1;
-        self.hubs.close();
+        self.tap_points.close();
     }
 
     /// Ends the output; what it was handed is delivered as far as the time allows.

@@ -14,18 +14,18 @@ use weir_connectors::{Encoder, Envelope, Generation};
 use weir_model::{IdScheme, Place};
 
 use super::{Link, Sent};
-use crate::events::{Hub, Live};
+use crate::events::{Broadcast, Event};
 
 /// Where one listens to an output, whatever its definition.
 #[derive(Default)]
-pub struct Hubs {
+pub struct TapPoints {
     /// Behind the filter and the transformation.
-    pub before: Hub,
+    pub before: Broadcast,
     /// Behind the query that enriches, too: what destinations get.
-    pub after: Hub,
+    pub after: Broadcast,
 }
 
-impl Hubs {
+impl TapPoints {
     pub fn close(&self) {
         self.before.close();
         self.after.close();
@@ -41,7 +41,7 @@ pub struct Shown {
 
 /// What one definition lets them hear.
 pub struct Taps {
-    hubs: Arc<Hubs>,
+    tap_points: Arc<TapPoints>,
     envelope: Envelope,
     positive_only: bool,
     enriched: bool,
@@ -49,55 +49,58 @@ pub struct Taps {
 }
 
 impl Taps {
-    pub fn of(link: &Link, hubs: Arc<Hubs>, ids: IdScheme) -> Taps {
+    pub fn of(link: &Link, tap_points: Arc<TapPoints>, ids: IdScheme) -> Taps {
         let (Shown { envelope, positive_only }, enriched) = match link {
             Link::Destination(link) => (link.shown, false),
             Link::Query(query) => (Shown { envelope: query.structure, positive_only: query.positive_only }, query.enriches),
         };
-        Taps { hubs, envelope, positive_only, enriched, ids }
+        Taps { tap_points, envelope, positive_only, enriched, ids }
     }
 
     /// Results as they come.
     pub fn show(&self, results: &[Sent]) {
-        self.tell(&self.hubs.before, self.envelope, results);
+        self.tell(&self.tap_points.before, self.envelope, results);
         if !self.enriched {
-            self.tell(&self.hubs.after, self.envelope, results);
+            self.tell(&self.tap_points.after, self.envelope, results);
         }
     }
 
     /// Whether somebody listens to rows of the query.
     pub fn hears_enriched(&self) -> bool {
-        self.enriched && self.hubs.after.is_heard()
+        self.enriched && self.tap_points.after.is_heard()
     }
 
     pub fn show_enriched(&self, rows: &[Sent]) {
-        self.tell(&self.hubs.after, Envelope::Bare, rows);
+        self.tell(&self.tap_points.after, Envelope::Bare, rows);
     }
 
-    fn tell(&self, hub: &Hub, envelope: Envelope, items: &[Sent]) {
-        if hub.is_heard() {
+    fn tell(&self, broadcast: &Broadcast, envelope: Envelope, items: &[Sent]) {
+        if broadcast.is_heard() {
             let encoder = Encoder { envelope, generation: Generation::V2, ids: self.ids };
-            items.iter().filter(|item| item.positive || !self.positive_only).for_each(|item| hub.send(item.live(&encoder)));
+            items
+                .iter()
+                .filter(|item| item.positive || !self.positive_only)
+                .for_each(|item| broadcast.send(item.event(&encoder)));
         }
     }
 }
 
 /// One who listens to outputs that are given the same results. Each result is heard once, from the output that has it first.
 pub struct Tap {
-    outputs: Vec<mpsc::Receiver<Live>>,
+    outputs: Vec<mpsc::Receiver<Event>>,
     last: Option<Place>,
 }
 
 impl Tap {
-    pub fn of<'a>(hubs: impl IntoIterator<Item = &'a Hub>) -> Tap {
-        Tap { outputs: hubs.into_iter().map(Hub::listen).collect(), last: None }
+    pub fn of<'a>(broadcasts: impl IntoIterator<Item = &'a Broadcast>) -> Tap {
+        Tap { outputs: broadcasts.into_iter().map(Broadcast::listen).collect(), last: None }
     }
 
     /// Each output tells the results, and the rows of each, in their order: what is not behind the last one has been heard, or
     /// was left out by the one that was ahead, for want of room or because its query failed. Each is heard once at most, and in
     /// order.
-    fn is_new(&mut self, live: &Live) -> bool {
-        let Some(place) = live.id.as_deref().and_then(Place::parse) else { return true };
+    fn is_new(&mut self, event: &Event) -> bool {
+        let Some(place) = event.id.as_deref().and_then(Place::parse) else { return true };
         let is_new = self.last.is_none_or(|last| place > last);
         if is_new {
             self.last = Some(place);
@@ -107,17 +110,17 @@ impl Tap {
 }
 
 impl Stream for Tap {
-    type Item = Live;
+    type Item = Event;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Live>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let tap = self.get_mut();
         let mut is_over = true;
         for output in 0..tap.outputs.len() {
             loop {
                 match tap.outputs[output].poll_recv(context) {
-                    Poll::Ready(Some(live)) => {
-                        if tap.is_new(&live) {
-                            return Poll::Ready(Some(live));
+                    Poll::Ready(Some(event)) => {
+                        if tap.is_new(&event) {
+                            return Poll::Ready(Some(event));
                         }
                     }
                     Poll::Ready(None) => break,
@@ -138,20 +141,20 @@ mod tests {
 
     use super::*;
 
-    fn tell(hub: &Hub, id: &str, data: &str) {
-        hub.send(Live { name: "result", id: Some(id.to_owned()), data: data.to_owned() });
+    fn tell(broadcast: &Broadcast, id: &str, data: &str) {
+        broadcast.send(Event { name: "result", id: Some(id.to_owned()), data: data.to_owned() });
     }
 
     /// All that can be heard now.
     fn heard(tap: &mut Tap) -> Vec<String> {
-        std::iter::from_fn(|| tap.next().now_or_never().flatten()).map(|live| live.data).collect()
+        std::iter::from_fn(|| tap.next().now_or_never().flatten()).map(|event| event.data).collect()
     }
 
     #[test]
     fn each_result_is_heard_once_from_the_output_that_has_it_first() {
-        let hubs = [Hub::default(), Hub::default()];
-        let mut tap = Tap::of(&hubs);
-        let [first, second] = &hubs;
+        let broadcasts = [Broadcast::default(), Broadcast::default()];
+        let mut tap = Tap::of(&broadcasts);
+        let [first, second] = &broadcasts;
         tell(first, "5-1", "a");
         assert_eq!(heard(&mut tap), ["a"]);
         // The first hangs,
@@ -176,15 +179,15 @@ mod tests {
 
     #[test]
     fn each_row_of_a_result_is_heard_once_though_outputs_are_between_two() {
-        let hubs = [Hub::default(), Hub::default()];
-        let mut tap = Tap::of(&hubs);
-        tell(&hubs[0], "5-1-1", "first 1");
+        let broadcasts = [Broadcast::default(), Broadcast::default()];
+        let mut tap = Tap::of(&broadcasts);
+        tell(&broadcasts[0], "5-1-1", "first 1");
         assert_eq!(heard(&mut tap), ["first 1"]);
         for (id, data) in [("5-1-1", "second 1"), ("5-1-2", "second 2"), ("5-2-1", "next")] {
-            tell(&hubs[1], id, data);
+            tell(&broadcasts[1], id, data);
         }
         assert_eq!(heard(&mut tap), ["second 2", "next"]);
-        tell(&hubs[0], "5-1-2", "first 2");
+        tell(&broadcasts[0], "5-1-2", "first 2");
         assert!(heard(&mut tap).is_empty());
     }
 }

@@ -35,7 +35,6 @@ const RECIPE_BYTES_MAX: usize = 4 << 20;
 type Words = [&'static str; 2];
 
 pub struct Recipe {
-    pub title: String,
     /// By name, in the notation of v1.
     ingests: Vec<(String, Json)>,
     standing: Vec<(String, StandingSettings)>,

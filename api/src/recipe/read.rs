@@ -68,8 +68,7 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
     for field in recipe.keys().filter(|field| version == 1 && !FIELDS.contains(&field.as_str())) {
         errors.push(format!("unknown field '{field}'; the fields are {}", FIELDS.join(", ")));
     }
-    let title = recipe.get("title").and_then(Json::as_str).map(str::to_owned);
-    if version == 2 && title.is_none() {
+    if version == 2 && recipe.get("title").and_then(Json::as_str).is_none() {
         errors.push("the field 'title' is missing".to_owned());
     }
     let mut ingests = list(&mut recipe, "ingestStreams", &mut errors);
@@ -97,13 +96,7 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
             text
         }
     };
-    let mut read = Recipe {
-        title: title.unwrap_or_else(|| "RECIPE".to_owned()),
-        ingests: Vec::new(),
-        standing: Vec::new(),
-        ui,
-        status_query,
-    };
+    let mut read = Recipe { ingests: Vec::new(), standing: Vec::new(), ui, status_query };
     for (index, query) in standing.into_iter().enumerate() {
         let given = query.clone();
         match if version == 1 { standing_v1(index, &query) } else { standing_v2(index, query) } {
@@ -320,7 +313,6 @@ statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
     fn values_are_filled_in_where_they_belong() {
         let given = values(&[("in_file", "a"), ("in_file", "data/doors.jsonl"), ("out-file", "out.jsonl"), ("unused", "x")]);
         let Ok(recipe) = read(DOOR_LOG.as_bytes(), &given) else { panic!("should have been read") };
-        assert_eq!(recipe.title, "Door log");
         assert_eq!(recipe.ingests[0].1["path"], "data/doors.jsonl");
         assert!(recipe.ingests[0].1["format"]["query"].as_str().expect("text").contains("$that.door"));
         let outputs = recipe.standing[0].1.outputs_json();
@@ -459,7 +451,7 @@ standingQueries:
             let (recipe, data) = Recipe::load(shipped.name, &[]).unwrap_or_else(|errors| panic!("{}: {errors:?}", shipped.name));
             let place = data.expect("a place for its data").path.clone();
             assert!(!place.exists(), "{}: the data go with whoever holds them", shipped.name);
-            assert!(!recipe.title.is_empty() && !recipe.ingests.is_empty() && !recipe.standing.is_empty(), "{}", shipped.name);
+            assert!(!recipe.ingests.is_empty() && !recipe.standing.is_empty(), "{}", shipped.name);
         }
     }
 }

@@ -14,8 +14,8 @@ use super::standing::Following;
 use super::{ingest, standing};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::events::{self, Hub, Live, REST};
-use crate::outputs::{Hubs, Tap};
+use crate::events::{self, Broadcast, Event, REST};
+use crate::outputs::{Tap, TapPoints};
 use crate::sockets::language::Conversation;
 use crate::sockets::protocol::Protocol;
 use crate::sockets::upload::receive;
@@ -58,17 +58,17 @@ async fn follow(app: Arc<App>, request: Request, stays: bool) -> Result<Reply, A
 }
 
 /// Where the results begin: what a client comes back with that has got none.
-fn begins(place: Place) -> Live {
+fn begins(place: Place) -> Event {
     let data = json!({"meta": {"tick": place.tick.0.to_string(), "eventId": place.to_string()}}).to_string();
-    Live { name: "begins", id: None, data }
+    Event { name: "begins", id: None, data }
 }
 
 pub async fn tap_before(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    tapped(app, request, |hubs| &hubs.before)
+    tapped(app, request, |points| &points.before)
 }
 
 pub async fn tap_after(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    tapped(app, request, |hubs| &hubs.after)
+    tapped(app, request, |points| &points.after)
 }
 
 /// v2: the file of a stream that waits for one.
@@ -93,15 +93,16 @@ pub async fn upload(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
 }
 
 /// To an output, or to all destinations of a workflow.
-fn tapped(app: Arc<App>, request: Request, which: fn(&Hubs) -> &Hub) -> Result<Reply, ApiError> {
+fn tapped(app: Arc<App>, request: Request, which: fn(&TapPoints) -> &Broadcast) -> Result<Reply, ApiError> {
     let name = request.resource(1, "outputName")?;
     let query = standing::find(&app, &request)?;
     let is_part = |own: &str| query.output_settings(own).is_some_and(|output| output.workflow() == Some(name));
     let outputs = query.figures().into_iter().map(|(figures, _)| figures.name);
-    let hubs: Vec<Arc<Hubs>> = outputs.filter(|own| own == name || is_part(own)).filter_map(|own| query.hubs(&own)).collect();
-    if hubs.is_empty() {
+    let outputs = outputs.filter(|own| own == name || is_part(own));
+    let tap_points: Vec<Arc<TapPoints>> = outputs.filter_map(|own| query.tap_points(&own)).collect();
+    if tap_points.is_empty() {
         return Err(ApiError::absent("output", name));
     }
-    let tap = Tap::of(hubs.iter().map(|hubs| which(hubs)));
+    let tap = Tap::of(tap_points.iter().map(|points| which(points)));
     Ok(Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, tap, true))))
 }

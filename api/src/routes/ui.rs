@@ -129,7 +129,7 @@ pub async fn state(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
 }
 
 pub async fn events(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(Reply::Whole(events::listening(app.live.hub.listen())))
+    Ok(Reply::Whole(events::listening(app.live.broadcast.listen())))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use warp::reply::Response;
 use self::line::Line;
 use crate::app::App;
 use crate::error::{self, plain};
-use crate::events::{GAP, Live};
+use crate::events::{Event, GAP};
 
 /// Of a message of a client.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -168,7 +168,7 @@ async fn patiently(patience: Duration, sent: impl Future<Output = Result<(), Err
 }
 
 /// Sends every event as a text. What the client sends is read and dropped. `stays`: the socket outlives what it listens to.
-pub async fn listen(app: Arc<App>, connection: Connection, events: impl Stream<Item = Live>, stays: bool) -> Result<(), Error> {
+pub async fn listen(app: Arc<App>, connection: Connection, events: impl Stream<Item = Event>, stays: bool) -> Result<(), Error> {
     let mut socket = Socket::over(connection, &app);
     let stopped = app.stopped();
     tokio::pin!(stopped, events);

@@ -17,7 +17,8 @@ use weir_connectors::DestinationConfig;
 use weir_model::Position;
 
 use super::parked::position_of;
-use super::{DROP_PATIENCE, Query, StandingQueries, frontier, lock};
+use super::query::frontier;
+use super::{DROP_PATIENCE, Query, StandingQueries, lock};
 use crate::error::ApiError;
 use crate::outputs::{Lane, Link, Opened};
 use crate::wire::standing::Output;

@@ -366,7 +366,8 @@ impl Query {
         match self.tail.look(Instant::now(), installed.id()) {
             Told::Nothing => {}
             Told::Over => installed.end_followed(),
-            Told::Keep(tick, place, is_news) => installed.keep_followed(tick, encode(place), (is_news, at_once && is_news))?,
+            Told::Keep(tick, place, true) if at_once => installed.keep_followed_now(tick, encode(place))?,
+            Told::Keep(tick, place, is_news) => installed.keep_followed(tick, encode(place), is_news),
         }
         Ok(())
     }

@@ -192,7 +192,7 @@ impl Query {
         let live = &self.watch.live;
         let bare = Encoder { envelope: Envelope::Bare, generation: Generation::V1, ids: self.graph.ids() };
         for result in sent.iter().take_while(|_| live.shows_more()) {
-            live.show(&self.name, result.positive, &result.live(&bare).data);
+            live.show(&self.name, result.positive, &result.event(&bare).data);
         }
     }
 }

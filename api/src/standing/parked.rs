@@ -52,7 +52,7 @@ impl StandingQueries {
 
     /// Opens an output where it stood.
     pub(super) fn open_again(&self, query: &Query, lane: &Lane, definition: &Output) -> Result<Opened, ApiError> {
-        let link = Link::prepare(definition, &query.graph, &self.procedures)?;
+        let link = Link::prepare(definition, &query.graph, &self.procedures, false)?;
         self.open_at(query, lane, link, position_of(query, lane))
     }
 
@@ -94,7 +94,7 @@ impl StandingQueries {
         };
         // The world is asked while others may change things. But what is opened at a position cuts off what is behind it: had
         // another output been there meanwhile, that would be results that were delivered.
-        let link = Link::prepare(&definition, &query.graph, &self.procedures);
+        let link = Link::prepare(&definition, &query.graph, &self.procedures, false);
         let alone = position_of(query, lane).map(|_| lock(&self.changing));
         if !is_wanted() {
             return true;

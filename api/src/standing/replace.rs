@@ -16,7 +16,8 @@ use weir_engine::{EngineError, Standing, StandingQuery, Start};
 use weir_model::lock::write;
 use weir_model::{QueryId, Text, Tick};
 
-use super::{HOLD, Query, StandingQueries, compiled, fresh_query_id, in_order, lock, tell_doubts};
+use super::check::{compiled, in_order};
+use super::{HOLD, Query, StandingQueries, fresh_query_id, lock, tell_doubts};
 use crate::error::ApiError;
 use crate::wire::standing::{PatternSettings, StandingSettings};
 
@@ -145,8 +146,7 @@ impl StandingQueries {
             self.settle(query, successor, first)
         });
         let switched = settled.and_then(|()| {
-            let ids = (query.id, successor.installed.id());
-            self.store(&query.graph, &query.name, ids, (&settings, &lock(&query.changes)), "installed")?;
+            self.store_as(query, successor.installed.id(), &settings)?;
             Ok(query.succeed(successor.installed.clone(), settings))
         });
         query.until.store(u64::MAX, Ordering::SeqCst);

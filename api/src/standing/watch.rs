@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::live::LiveState;
 
 /// By graph and name.
-pub type Queries = Mutex<BTreeMap<(String, String), Arc<Query>>>;
+pub type QueriesByName = Mutex<BTreeMap<(String, String), Arc<Query>>>;
 
 /// Of its time, the watch spends at most this part looking at those that rest, however many they are.
 const SHARE: u32 = 20;
@@ -38,7 +38,7 @@ pub struct Watch {
 
 impl Watch {
     /// Starts looking after what is in the list, for as long as there is the list.
-    pub fn start((live, chain_max): (Arc<LiveState>, u32), queries: &Arc<Queries>) -> Arc<Watch> {
+    pub fn start(live: Arc<LiveState>, chain_max: u32, queries: &Arc<QueriesByName>) -> Arc<Watch> {
         #[expect(clippy::disallowed_methods, reason = "a worker of the engine cannot wait; a query that rests is in it once")]
         let (calls, called) = crossbeam_channel::unbounded();
         let queries = Arc::downgrade(queries);
@@ -50,7 +50,7 @@ impl Watch {
     }
 }
 
-fn look_after(queries: &Weak<Queries>, called: &Receiver<Weak<Query>>) {
+fn look_after(queries: &Weak<QueriesByName>, called: &Receiver<Weak<Query>>) {
     let mut next = Instant::now() + WAIT;
     loop {
         match called.recv_deadline(next) {

@@ -405,13 +405,13 @@ pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, option
         Format::Cypher => {
             let mut writes = Writes { graph, lines: Vec::new(), queries: Vec::new() };
             for (line, number) in lines.filter(|(line, _)| !line.trim_ascii().is_empty()) {
-                let mistake = match std::str::from_utf8(line).map(|text| (text, compile(text, options))) {
-                    Ok((text, Ok(plan))) => {
-                        writes.take(number, text, plan)?;
+                let mistake = match std::str::from_utf8(line).map(|text| compile(text, options)) {
+                    Ok(Ok(plan)) => {
+                        writes.take(number, plan)?;
                         moved.statements += 1;
                         continue;
                     }
-                    Ok((_, Err(mistakes))) => mistakes[0].to_string(),
+                    Ok(Err(mistakes)) => mistakes[0].to_string(),
                     Err(_) => "this is not UTF-8".to_owned(),
                 };
                 writes.commit()?;
@@ -440,8 +440,8 @@ struct Writes<'g> {
 
 impl Writes<'_> {
     /// The next one. Those that are no small write run alone, behind all before them.
-    fn take(&mut self, line: u64, text: &str, plan: Plan) -> Result<(), String> {
-        let joins = is_quick(text, &plan);
+    fn take(&mut self, line: u64, plan: Plan) -> Result<(), String> {
+        let joins = is_quick(&plan);
         let query = self.graph.prepare(plan);
         if joins && query.writes() {
             self.lines.push(line);

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_engine::view::View;
 use weir_engine::why::{
-    Answered, AskedOf, Asks, FactOf, Level, Made, Matched, Meant, Of, Origin, Patience, Staged, Stop, Wanted, What, Worked,
+    Answered, AskedOf, Asks, FactOf, Found, Level, Made, Matched, Meant, Of, Origin, Patience, Staged, Stop, Wanted, What, Worked,
 };
 use weir_engine::{EngineError, Moment, Row};
 use weir_model::plan::Slot;
@@ -140,6 +140,13 @@ impl Telling<'_> {
             answer["gaveUp"] = self.gave_up.get().into();
             return Ok(answer);
         }
+        self.why_not(answer, &meant, found)
+    }
+
+    /// The same answer where there is no result: why, and which there are besides.
+    fn why_not(&self, mut answer: Json, meant: &Meant<'_>, found: Found) -> Result<Json, ApiError> {
+        let question = self.question;
+        let columns = &question.standing.plan.columns;
         let stopped = |stop: &Stop| -> Result<Json, ApiError> {
             let mut told = self.stop(stop)?;
             if let Some((_, slots)) = found.lacks.iter().find(|(of, _)| of == stop) {
@@ -155,7 +162,7 @@ impl Telling<'_> {
             let origin = &self.staged.origins()[*source];
             let given = meant.nodes.get(*source).map_or(&[][..], Vec::as_slice);
             // That others match says nothing of what is asked for.
-            let wanted = self.worked.wanted_of(&meant, *source);
+            let wanted = self.worked.wanted_of(meant, *source);
             let look = |wanted: &[Wanted<'_>]| {
                 let mut go_on = |_: &Made| ControlFlow::Break(());
                 let bounds = (Patience::Tries, self.staged.deadline());

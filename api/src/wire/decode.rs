@@ -11,6 +11,9 @@ use weir_connectors::config::wrong_type;
 
 use super::family::plain_word;
 
+/// What stands before the place of a mistake.
+const AT: &str = "DecodingFailure at ";
+
 /// What stands before the place of a part, behind what is wrong in it.
 pub const IN: &str = " (in .";
 
@@ -20,19 +23,17 @@ pub struct Mistakes(pub Vec<String>);
 
 impl Mistakes {
     pub fn at(&mut self, path: &str, what: impl AsRef<str>) {
-        self.0.push(format!("DecodingFailure at {path}: {}", what.as_ref()));
+        self.0.push(format!("{AT}{path}: {}", what.as_ref()));
     }
 
     /// What was found in a part. Clients know the paths within one from there on. Which one it is has to be said besides.
     pub fn within(&mut self, path: &str, part: Mistakes) {
-        let placed = |told: String| {
-            if told.contains(path) {
-                return told;
-            }
-            match told.rsplit_once(IN) {
-                Some((said, inner)) if inner.ends_with(')') => format!("{said} (in {path}.{inner}"),
-                _ => format!("{told} (in {path})"),
-            }
+        let placed = |told: String| match told.rsplit_once(IN).filter(|(_, inner)| inner.ends_with(')')) {
+            _ if path.is_empty() => told,
+            Some((_, inner)) if is_within(&format!(".{inner}"), path) => told,
+            Some((said, inner)) => format!("{said} (in {path}.{inner}"),
+            None if told.strip_prefix(AT).is_some_and(|place| is_within(place, path)) => told,
+            None => format!("{told} (in {path})"),
         };
         self.0.extend(part.0.into_iter().map(placed));
     }
@@ -44,6 +45,11 @@ impl Mistakes {
             _ => Err(self.0),
         }
     }
+}
+
+/// Whether a text begins with the path itself or one below it: `.ab` is not below `.a`.
+fn is_within(place: &str, path: &str) -> bool {
+    place.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':', ')']))
 }
 
 /// JSON text, with the parser's complaint as clients know it. Numbers too large for 64 bits become floats.
@@ -443,10 +449,19 @@ mod tests {
         inner.within(".b[2]", said("DecodingFailure at .b[2].c: Long"));
         outer.within(".a[0]", inner);
         outer.within("", said("DecodingFailure at .d: Long"));
+        // The path is in there, and yet not where the mistake is.
+        outer.within(".b[1]", said("DecodingFailure at .c: Long (in .a.b[1])"));
+        outer.within(".a", said("DecodingFailure at .ab: Got value '.a' with wrong type"));
+        outer.within(".a", said("DecodingFailure at .c: Long (in .a.b)"));
+        outer.within(".a", said("DecodingFailure at .a: Long"));
         let expected = [
             "DecodingFailure at .c: Long (in .a[0].b[1])",
             "DecodingFailure at .b[2].c: Long (in .a[0])",
             "DecodingFailure at .d: Long",
+            "DecodingFailure at .c: Long (in .b[1].a.b[1])",
+            "DecodingFailure at .ab: Got value '.a' with wrong type (in .a)",
+            "DecodingFailure at .c: Long (in .a.b)",
+            "DecodingFailure at .a: Long",
         ];
         assert_eq!(outer.0, expected);
     }

@@ -13,11 +13,11 @@ use weir_model::Position;
 use super::access::{AmqpAccess, Login, is_name};
 use super::connection::{Event, HEARTBEAT_SECONDS};
 use super::frame::{self, Method};
-use super::kept::Waiting;
+use super::unacknowledged::Unacknowledged;
 use crate::config;
 use crate::ends::Refused;
 use crate::error::ConnectorError;
-use crate::feed::{Feed, Inlet, Pauses};
+use crate::feed::{Inlet, Reads};
 use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
@@ -80,10 +80,8 @@ impl SourceConfig for AmqpIngest {
         let login = self.access.login(&context.hosts)?;
         let place = format!("queue {} of {}", self.queue, login.place);
         let keeper = Arc::new(Keeper::default());
-        let told = keeper.clone();
-        let reader = Reader { login, queue: self.queue.clone(), prefetch: self.prefetch as u16, keeper };
-        let feed = Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet));
-        Ok(Box::new(feed.acknowledged_by(told)))
+        let reader = Reader { login, queue: self.queue.clone(), prefetch: self.prefetch as u16, keeper: keeper.clone() };
+        Ok(Box::new(keeper.feed(&context.runtime, &place, Vec::new(), reader)))
     }
 }
 
@@ -91,23 +89,13 @@ struct Reader {
     login: Login,
     queue: String,
     prefetch: u16,
-    keeper: Arc<Keeper<Waiting>>,
+    keeper: Arc<Keeper<Unacknowledged>>,
 }
 
-impl Reader {
-    async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
-        tokio::spawn(self.keeper.clone().keep());
-        let mut pauses = Pauses::new();
-        loop {
-            let Err(refused) = self.connection(&inlet).await;
-            inlet.again(refused, &mut pauses).await?;
-        }
-    }
-
-    /// Reads from one connection until it ends.
-    async fn connection(&self, inlet: &Inlet) -> Result<Infallible, Refused> {
+impl Reads for Reader {
+    async fn connection(&mut self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect().await?;
-        self.keeper.connected(connection.writer.clone(), Waiting::connected);
+        self.keeper.connected(connection.writer.clone(), Unacknowledged::connected);
         connection.ask(frame::QOS, Method::default().u32(0).u16(self.prefetch).u8(0), frame::QOS_OK).await?;
         let consume = Method::default().u16(0).word(&self.queue).word("").u8(0).long(&[]);
         connection.ask(frame::CONSUME, consume, frame::CONSUME_OK).await?;

@@ -7,7 +7,7 @@ mod access;
 pub(crate) mod connection;
 mod frame;
 mod ingest;
-mod kept;
+mod unacknowledged;
 mod write;
 
 pub use ingest::AmqpIngest;

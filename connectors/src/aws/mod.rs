@@ -29,8 +29,6 @@ mod write_to_kinesis;
 mod write_to_s3;
 mod write_to_sqs;
 
-pub use access::{AwsCredentials, AwsRegion};
-pub use iterator::IteratorType;
 pub use kcl::KinesisKclIngest;
 pub use kinesis::KinesisIngest;
 pub use s3::S3Ingest;

@@ -1,8 +1,9 @@
 //! Files of results that are put aside when they are long or old enough: their names, what becomes of them, and what is known of
 //! them after a kill.
 //!
-//!     out.jsonl ─ synced, renamed ─> out-2026-11-25T12-48-50Z-0000000012-0197ab3c5d600000.jsonl ─ compressed aside, synced, renamed ─> ….jsonl.gz
-//!                                         when, its number, and the mark before which all is written
+//!     out.jsonl ─ synced, renamed ─> out-2026-11-25T12-48-50Z-0000000012-0197ab3c5d600000.jsonl
+//!                                        when, its number, and the mark before which all is written
+//!     the same ─ compressed aside, synced, renamed ─> ….jsonl.gz
 //!
 //! A file is put aside between two writes, so its name says what was written: everything before that mark. After a kill the
 //! stored position may be of a file that was put aside since. Then what stands in the file at the path came behind that mark,

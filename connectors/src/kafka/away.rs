@@ -1,8 +1,9 @@
 //! A stream on which nothing comes gives up its client, and reads by way of the lookout.
 //!
-//!     own client ─ nothing for a while, alone in its group ─> away ─ too much comes, or offsets are to be committed ─> own client, once it has its partitions
-//!                                                              │ └ a record now and then: read from the inbox
-//!                                                              └ somebody else is in the group, or the topic has changed ─> own client
+//!     own client ─ nothing for a while, alone in its group ─> away
+//!     away ─ a record now and then: read from the inbox ─> away
+//!     away ─ too much comes, or offsets are to be committed ─> own client, once it has its partitions
+//!     away ─ somebody else is in the group, or the topic has changed ─> own client
 //!
 //! While it is away it is not in its group. So it takes nothing from the inbox, after a silence, before it has seen that nobody
 //! else is in there; where somebody is, it joins, and begins as any member does. Named partitions know no group, and nobody has

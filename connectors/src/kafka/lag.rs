@@ -24,15 +24,18 @@ const ASK_TIME_MAX: Duration = Duration::from_millis(300);
 /// What is known of it.
 pub struct Lag {
     records: Option<u64>,
-    /// Before that it is not looked again, nor asked.
+    /// Before that it is not looked again.
     look_at: Instant,
+    /// Before that nobody is asked again, however often the stream is held and goes on: who asks waits, and reads nothing.
+    ask_at: Instant,
     /// Nothing is fetched: what the client keeps is old.
     asks: bool,
 }
 
 impl Lag {
     pub fn unknown() -> Lag {
-        Lag { records: None, look_at: Instant::now(), asks: false }
+        let now = Instant::now();
+        Lag { records: None, look_at: now, ask_at: now, asks: false }
     }
 
     /// The next look is at once: what is known then stays for long.
@@ -45,6 +48,17 @@ impl Lag {
         if self.asks {
             *self = Lag { look_at: Instant::now() + LOOK_INTERVAL, asks: false, ..*self };
         }
+    }
+
+    /// Nothing is fetched. Whether it is time to ask.
+    fn hold(&mut self) -> bool {
+        let now = Instant::now();
+        let is_time = now >= self.ask_at;
+        if is_time {
+            self.ask_at = now + ASK_INTERVAL;
+        }
+        self.asks = true;
+        is_time
     }
 }
 
@@ -70,11 +84,9 @@ impl Records {
 
     /// By what the brokers say, as nothing is fetched.
     pub(super) fn ask_for_lag(&mut self) {
-        let now = Instant::now();
-        if self.lag.asks && now < self.lag.look_at {
+        if !self.lag.hold() {
             return;
         }
-        self.lag = Lag { look_at: now + ASK_INTERVAL, asks: true, ..self.lag };
         let mut wanted = TopicPartitionList::new();
         for partition in &self.reading.assigned {
             // The time of which an offset is asked for: that of the end.
@@ -130,6 +142,22 @@ mod tests {
     use super::super::offsets::Offsets;
     use super::super::reading::{Partition, Reading};
     use super::*;
+
+    #[test]
+    fn who_is_held_again_and_again_asks_no_more_often() {
+        let mut lag = Lag::unknown();
+        assert!(lag.hold());
+        for _ in 0..3 {
+            assert!(lag.asks && !lag.hold());
+            lag.go_on();
+            assert!(!lag.asks && !lag.hold());
+            lag.look_now();
+            assert!(!lag.hold());
+        }
+        lag.go_on();
+        lag.ask_at = Instant::now();
+        assert!(lag.hold());
+    }
 
     #[test]
     fn what_is_not_read_is_counted_as_far_as_it_is_known() {

@@ -24,6 +24,7 @@ const TOKEN_URL: &str = "saslJaasConfig.tokenEndpointUrl";
 /// A login at the broker.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
+#[expect(clippy::enum_variant_names, reason = "definitions name them so")]
 pub enum SaslLogin {
     /// User and password; mechanism PLAIN.
     PlainLogin(Login),

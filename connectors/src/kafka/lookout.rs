@@ -1,6 +1,7 @@
 //! One client that reads for many streams: those on which nothing comes have none of their own.
 //!
-//!     stream ─ join: where each of its partitions goes on ─> Lookout ─ a record, more partitions, trouble ─> Inbox ─ bell ─> stream
+//!     stream ─ join: where each of its partitions goes on ─> Lookout
+//!     Lookout ─ a record, more partitions, trouble ─> Inbox ─ bell ─> stream
 //!
 //! Streams whose clients would be set alike share it. It is no member of a group and commits nothing. What comes is handed to
 //! each stream that reads the partition, as long as its inbox has room; then the stream is left alone. What it does about that,

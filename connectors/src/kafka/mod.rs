@@ -22,9 +22,7 @@ mod topics;
 mod transactions;
 mod write;
 
-pub use ingest::{KafkaIngest, OffsetCommitting, OffsetReset, Topics};
-pub use login::SaslLogin;
-pub use properties::{KafkaProperties, SecurityProtocol};
+pub use ingest::KafkaIngest;
 pub use write::WriteToKafka;
 
 use crate::error::{ConnectorError, Fault};

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, RebalanceProtocol};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList, TopicPartitionListElem};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -268,9 +268,30 @@ impl Records {
             return self.start_over();
         }
         self.tell_missing(consumer, &known);
+        let (starts, list) = self.starts(consumer, &elements, &known)?;
+        // Those that were paused on their way to another member and come back: for the client they stay paused across
+        // assignments, and nobody would read them.
+        let _ = consumer.resume(partitions);
+        let assigned = match consumer.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => consumer.incremental_assign(&list),
+            _ => consumer.assign(&list),
+        };
+        assigned.map_err(|error| failed(place, format!("cannot begin with the assigned partitions: {error}"), true))?;
+        self.take_over(consumer, &elements, &starts);
+        Ok(())
+    }
+
+    /// Where partitions begin, of those of which that is known, and the same for the client.
+    fn starts(
+        &mut self,
+        consumer: &BaseConsumer<Member>,
+        elements: &[TopicPartitionListElem<'_>],
+        known: &HashMap<String, Known>,
+    ) -> Result<(Offsets, TopicPartitionList), ConnectorError> {
+        let place = consumer.context().voice.place();
         let key = |topic: &str, number: i32| (topic.to_owned(), number);
         let mut shared = TopicPartitionList::new();
-        for element in &elements {
+        for element in elements {
             let (topic, number) = (element.topic(), element.partition());
             if self.reading.read.get(topic, number).is_none() || !self.ours.contains(&key(topic, number)) {
                 shared.add_partition(topic, number);
@@ -287,7 +308,7 @@ impl Records {
 
         let mut starts = Offsets::default();
         let mut list = TopicPartitionList::new();
-        for element in &elements {
+        for element in elements {
             let (topic, number) = (element.topic(), element.partition());
             let own = self.reading.read.get(topic, number).or_else(|| starts.get(topic, number));
             let start = match own.max(told.get(topic, number)) {
@@ -319,24 +340,21 @@ impl Records {
             let offset = start.map_or(Offset::Beginning, Offset::Offset);
             list.add_partition_offset(topic, number, offset).map_err(|error| failed(place, error.to_string(), false))?;
         }
+        Ok((starts, list))
+    }
 
-        // Those that were paused on their way to another member and come back: for the client they stay paused across
-        // assignments, and nobody would read them.
-        let _ = consumer.resume(partitions);
-        let assigned = match consumer.rebalance_protocol() {
-            RebalanceProtocol::Cooperative => consumer.incremental_assign(&list),
-            _ => consumer.assign(&list),
-        };
-        assigned.map_err(|error| failed(place, format!("cannot begin with the assigned partitions: {error}"), true))?;
+    /// Reads these partitions from now on.
+    fn take_over(&mut self, consumer: &BaseConsumer<Member>, elements: &[TopicPartitionListElem<'_>], starts: &Offsets) {
         self.leave_lookout();
         self.away_at = Instant::now() + self.away_after;
         for (topic, number, offset) in starts.iter() {
             self.reading.read.set(topic, number, offset);
         }
-        for element in &elements {
+        for element in elements {
             let (topic, number) = (element.topic().to_owned(), element.partition());
-            self.left.remove(&key(&topic, number));
-            self.ours.insert(key(&topic, number));
+            let key = (topic.clone(), number);
+            self.left.remove(&key);
+            self.ours.insert(key);
             let next = starts.get(&topic, number);
             self.reading.assigned.push(Partition::new(topic, number, next));
         }
@@ -348,7 +366,6 @@ impl Records {
         if self.held.is_some() {
             self.reading.hold(consumer);
         }
-        Ok(())
     }
 
     /// What the brokers know of these topics. Nothing where they will not tell.

@@ -32,7 +32,7 @@ impl Connection {
         let said = incoming.next(Instant::now() + ANSWER_TIME_MAX, parse_limits).await?;
         // It is over anyway.
         let _ = writer.send(&BYE).await;
-        Ok(said.flatten())
+        said.ok_or_else(unanswered)
     }
 
     /// The next packet; none when the time is over, and then what has come of it stays.

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{ALIVE_SECONDS, Login, MqttAccess, is_topic};
-use super::kept::Waiting;
 use super::packet::{Packet, Publish, subscribe};
+use super::unacknowledged::Unacknowledged;
 use crate::config;
 use crate::ends::{ANSWER_TIME_MAX, Refused};
 use crate::error::ConnectorError;
-use crate::feed::{Feed, Inlet, Pauses};
+use crate::feed::{Inlet, Reads};
 use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
@@ -89,31 +89,19 @@ impl SourceConfig for MqttIngest {
         let login = self.access.login(&context.hosts)?;
         let place = format!("topics {} of {}", self.topic_filters.join(", "), login.place);
         let keeper = Arc::new(Keeper::default());
-        let told = keeper.clone();
-        let reader = Reader { login, definition: self.clone(), keeper };
-        let feed = Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet));
-        Ok(Box::new(feed.acknowledged_by(told)))
+        let reader = Reader { login, definition: self.clone(), keeper: keeper.clone() };
+        Ok(Box::new(keeper.feed(&context.runtime, &place, Vec::new(), reader)))
     }
 }
 
 struct Reader {
     login: Login,
     definition: MqttIngest,
-    keeper: Arc<Keeper<Waiting>>,
+    keeper: Arc<Keeper<Unacknowledged>>,
 }
 
-impl Reader {
-    async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
-        tokio::spawn(self.keeper.clone().keep());
-        let mut pauses = Pauses::new();
-        loop {
-            let Err(refused) = self.connection(&inlet).await;
-            inlet.again(refused, &mut pauses).await?;
-        }
-    }
-
-    /// Reads from one connection until it ends.
-    async fn connection(&self, inlet: &Inlet) -> Result<Infallible, Refused> {
+impl Reads for Reader {
+    async fn connection(&mut self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let (mut connection, kept) = self.login.connect(&self.definition.client_id, false).await?;
         self.keeper.connected(connection.writer.clone(), |waiting| waiting.connected(kept));
         // Again on each connection: a broker that was told before changes nothing by it.
@@ -144,7 +132,9 @@ impl Reader {
             }
         }
     }
+}
 
+impl Reader {
     fn record(&self, message: Publish) -> Vec<u8> {
         if self.definition.with_topic { with_topic(message) } else { message.payload }
     }

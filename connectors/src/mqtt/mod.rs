@@ -6,8 +6,8 @@
 mod access;
 pub(crate) mod connection;
 mod ingest;
-mod kept;
 pub(crate) mod packet;
+mod unacknowledged;
 mod write;
 
 pub use ingest::MqttIngest;

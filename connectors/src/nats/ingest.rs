@@ -21,11 +21,11 @@ use weir_model::Position;
 use super::access::{Login, NatsAccess, is_name, is_subject};
 use super::connection::{Connection, put};
 use super::jetstream::{CONSUMER_NOT_FOUND, EXPLICIT_ACKNOWLEDGEMENT, Failed, Place, STREAM_NOT_FOUND, ask, pull};
-use super::kept::{ACKNOWLEDGE_SECONDS, Waiting};
+use super::unacknowledged::{ACKNOWLEDGE_SECONDS, Unacknowledged};
 use crate::config;
 use crate::ends::Refused;
 use crate::error::ConnectorError;
-use crate::feed::{Feed, Inlet, Pauses};
+use crate::feed::{Feed, Inlet, Reads};
 use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
 use crate::names::unlikely;
@@ -111,7 +111,7 @@ impl SourceConfig for NatsIngest {
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = format!("stream {} of {}", self.stream, login.place);
-        let keeper = self.consumer.is_some().then(Arc::<Keeper<Waiting>>::default);
+        let keeper = self.consumer.is_some().then(Arc::<Keeper<Unacknowledged>>::default);
         let had_consumer = from.is_some_and(|position| !position.0.is_empty());
         let stood = match from.filter(|position| keeper.is_none() && !position.0.is_empty()) {
             None => None,
@@ -121,12 +121,10 @@ impl SourceConfig for NatsIngest {
             })?),
         };
         let position = stood.as_ref().map(Stood::position).unwrap_or_default();
-        let told = keeper.clone();
-        let reader = Reader { login, definition: self.clone(), stood, keeper, had_consumer };
-        let feed = Feed::start(&context.runtime, &place, position, |inlet| reader.read(inlet));
-        Ok(Box::new(match told {
-            Some(keeper) => feed.acknowledged_by(keeper),
-            None => feed,
+        let reader = Reader { login, definition: self.clone(), stood, keeper: keeper.clone(), had_consumer };
+        Ok(Box::new(match keeper {
+            Some(keeper) => keeper.feed(&context.runtime, &place, position, reader),
+            None => Feed::start(&context.runtime, &place, position, |inlet| inlet.keep_reading(reader)),
         }))
     }
 }
@@ -156,24 +154,12 @@ struct Reader {
     login: Login,
     definition: NatsIngest,
     stood: Option<Stood>,
-    keeper: Option<Arc<Keeper<Waiting>>>,
+    keeper: Option<Arc<Keeper<Unacknowledged>>>,
     /// The consumer that is named was there before, in this life or an earlier one.
     had_consumer: bool,
 }
 
-impl Reader {
-    async fn read(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
-        if let Some(keeper) = &self.keeper {
-            tokio::spawn(keeper.clone().keep());
-        }
-        let mut pauses = Pauses::new();
-        loop {
-            let Err(refused) = self.connection(&inlet).await;
-            inlet.again(refused, &mut pauses).await?;
-        }
-    }
-
-    /// Reads from one connection until it ends.
+impl Reads for Reader {
     async fn connection(&mut self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect().await?;
         let consumer = match &self.keeper {
@@ -190,7 +176,9 @@ impl Reader {
         };
         self.messages(connection, &consumer, inlet).await
     }
+}
 
+impl Reader {
     async fn stream_info(&self, connection: &mut Connection) -> Result<Json, Refused> {
         let asked = ask(connection, &self.login.prefix, &format!("STREAM.INFO.{}", self.definition.stream), None).await;
         asked.map_err(|failed| match failed {

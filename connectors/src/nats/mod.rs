@@ -9,7 +9,7 @@ pub(crate) mod connection;
 mod credentials;
 mod ingest;
 pub(crate) mod jetstream;
-mod kept;
+mod unacknowledged;
 mod write;
 
 pub use ingest::NatsIngest;

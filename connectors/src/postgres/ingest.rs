@@ -19,12 +19,12 @@ use weir_model::Position;
 use super::access::{Login, PostgresAccess, is_name};
 use super::changes::{Cell, Change, Column, Event, Table, Tables, Transaction, present};
 use super::connection::{Connection, Failed, literal, name, row};
-use super::kept::Waiting;
 use super::message::{self, Said, broken};
+use super::unacknowledged::Unacknowledged;
 use crate::config;
 use crate::ends::{ANSWER_TIME_MAX, Refused};
 use crate::error::ConnectorError;
-use crate::feed::{Feed, Inlet, Pauses};
+use crate::feed::{Inlet, Reads};
 use crate::fields::Fields;
 use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
@@ -124,10 +124,8 @@ impl SourceConfig for PostgresIngest {
         };
         let position = stood.as_ref().map(|stood| stood.position(0)).unwrap_or_default();
         let keeper = Arc::new(Keeper::default());
-        let told = keeper.clone();
-        let reader = Reader { login, definition: self.clone(), stood, keeper, last: 0 };
-        let feed = Feed::start(&context.runtime, &place, position, |inlet| reader.read(inlet));
-        Ok(Box::new(feed.acknowledged_by(told)))
+        let reader = Reader { login, definition: self.clone(), stood, keeper: keeper.clone(), last: 0 };
+        Ok(Box::new(keeper.feed(&context.runtime, &place, position, reader)))
     }
 }
 
@@ -178,22 +176,12 @@ struct Reader {
     definition: PostgresIngest,
     /// None before anything is known.
     stood: Option<Stood>,
-    keeper: Arc<Keeper<Waiting>>,
+    keeper: Arc<Keeper<Unacknowledged>>,
     /// The number of the last record.
     last: u64,
 }
 
-impl Reader {
-    async fn read(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
-        tokio::spawn(self.keeper.clone().keep());
-        let mut pauses = Pauses::new();
-        loop {
-            let Err(refused) = self.connection(&inlet).await;
-            inlet.again(refused, &mut pauses).await?;
-        }
-    }
-
-    /// Reads from one connection until it ends.
+impl Reads for Reader {
     async fn connection(&mut self, inlet: &Inlet) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect(true).await?;
         let system = self.system(&mut connection).await?;
@@ -224,7 +212,9 @@ impl Reader {
         }
         self.changes(connection, stood, inlet).await
     }
+}
 
+impl Reader {
     async fn system(&self, connection: &mut Connection) -> Result<u64, Refused> {
         let rows = connection.query("IDENTIFY_SYSTEM", ANSWER_TIME_MAX).await?;
         let number = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok()).ok_or_else(broken)?;
@@ -354,7 +344,7 @@ impl Reader {
             b'E' => return Err(no_changes(&self.definition, Said::read(&answer.body))),
             _ => return Err(broken().into()),
         }
-        self.keeper.connected(connection.writer.clone(), Waiting::connected);
+        self.keeper.connected(connection.writer.clone(), Unacknowledged::connected);
         inlet.connected();
         let mut tables = Tables::default();
         let mut transaction: Option<(Transaction, u64)> = None;

@@ -9,10 +9,10 @@ mod access;
 pub(crate) mod changes;
 pub(crate) mod connection;
 pub(crate) mod ingest;
-mod kept;
 pub(crate) mod message;
 mod proof;
 mod values;
+mod unacknowledged;
 mod write;
 
 pub use ingest::PostgresIngest;

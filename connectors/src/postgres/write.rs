@@ -585,14 +585,21 @@ mod tests {
         }
     }
 
-    /// A server, what it has taken, how much it was sent, and an output to it.
-    fn counting() -> (Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>, Box<dyn DestinationConfig>) {
+    struct Counting {
+        taken: Arc<Mutex<Vec<String>>>,
+        /// How many rows it was sent, again and again.
+        sent: Arc<AtomicUsize>,
+        config: Box<dyn DestinationConfig>,
+    }
+
+    /// A server that counts, and an output to it.
+    fn counting() -> Counting {
         let sent = Arc::<AtomicUsize>::default();
         let counting = sent.clone();
         let (address, taken) = other_side(move |connection, taken| serve(connection, taken, &counting));
         let definition = json!({"type": "WriteToPostgres", "url": format!("postgres://{address}/db"), "username": "weir",
             "statement": {"sql": "INSERT INTO t VALUES ($1)", "parameters": [""]}});
-        (taken, sent, crate::parse_destination_v1(&definition).unwrap())
+        Counting { taken, sent, config: crate::parse_destination_v1(&definition).unwrap() }
     }
 
     #[test]
@@ -602,7 +609,7 @@ mod tests {
         let runtime = runtime();
         for refused in [r#"["no"]"#, r#"["late"]"#] {
             for every in [1, 2, 7, COUNT] {
-                let (taken, sent, config) = counting();
+                let Counting { taken, sent, config } = counting();
                 let rows: Vec<String> =
                     (0..COUNT).map(|n| if n % every == every - 1 { refused.to_owned() } else { n.to_string() }).collect();
                 let results = bodies(&rows.iter().map(String::as_str).collect::<Vec<_>>());
@@ -621,7 +628,7 @@ mod tests {
 
     #[test]
     fn nothing_overtakes_a_row_that_is_refused() {
-        let (taken, _, config) = counting();
+        let Counting { taken, config, .. } = counting();
         let runtime = runtime();
         let open = || config.open(&output(&runtime), None).unwrap();
         // All of them go out together, and what is before the one that is refused is run again without it.

@@ -21,6 +21,12 @@ struct BoundItem {
     span: Span,
 }
 
+struct BoundProjection {
+    items: Vec<BoundItem>,
+    order: Vec<(SortKey, Span)>,
+    condition: Option<(Expr, Span)>,
+}
+
 /// What rows are grouped by.
 struct Keys {
     by_form: HashMap<String, Slot>,
@@ -79,13 +85,12 @@ impl Binder<'_> {
         condition: Option<&Expression>,
     ) -> (Operator, Vec<(Text, Slot)>) {
         let grouped = projection.items.iter().any(|item| aggregate::contains(&item.expression));
-        let ((items, order, filter), found) = if grouped {
+        let (bound, found) = if grouped {
             self.collecting(|binder| binder.bind_projection(projection, condition))
         } else {
             (self.bind_projection(projection, condition), Vec::new())
         };
-        let mut items = items;
-        let (mut order, mut filter) = (order, filter);
+        let BoundProjection { mut items, mut order, mut condition } = bound;
         // After grouping or DISTINCT only the projected values exist: expressions over them are found again by their form.
         if grouped || projection.distinct {
             let grouping = || items.iter().filter(|item| !item.aggregates);
@@ -103,7 +108,7 @@ impl Binder<'_> {
             let projected: HashSet<Slot> = items.iter().map(|item| item.slot).collect();
             let aggregated: HashSet<Slot> = found.iter().map(|(slot, _)| *slot).collect();
             for (expr, span) in
-                order.iter_mut().map(|(key, span)| (&mut key.expr, *span)).chain(filter.iter_mut().map(|(e, s)| (e, *s)))
+                order.iter_mut().map(|(key, span)| (&mut key.expr, *span)).chain(condition.iter_mut().map(|(e, s)| (e, *s)))
             {
                 let beside = walk::slots(expr).iter().any(|slot| aggregated.contains(slot));
                 let Some(left) = self.over_keys(expr, if beside { &simple } else { &keys }, &projected) else { continue };
@@ -133,19 +138,14 @@ impl Binder<'_> {
             let count = self.row_count("LIMIT", limit);
             root = Operator::Limit { input: Box::new(root), count };
         }
-        if let Some((condition, _)) = filter {
+        if let Some((condition, _)) = condition {
             root = Operator::Filter { input: Box::new(root), condition };
         }
         (root, items.into_iter().map(|item| (item.name, item.slot)).collect())
     }
 
     /// Items in the scope before the projection; ORDER BY and WHERE see the new names too, which hide the old.
-    #[allow(clippy::type_complexity, reason = "three parts of one clause, taken apart at once by the only caller")]
-    fn bind_projection(
-        &mut self,
-        projection: &Projection,
-        condition: Option<&Expression>,
-    ) -> (Vec<BoundItem>, Vec<(SortKey, Span)>, Option<(Expr, Span)>) {
+    fn bind_projection(&mut self, projection: &Projection, condition: Option<&Expression>) -> BoundProjection {
         let mut items: Vec<BoundItem> = Vec::new();
         if projection.star {
             for (name, slot) in self.scope.all() {
@@ -186,9 +186,9 @@ impl Binder<'_> {
                 (SortKey { expr, descending: *descending }, key.span)
             })
             .collect();
-        let filter = condition.map(|condition| (self.condition(condition), condition.span));
+        let condition = condition.map(|condition| (self.condition(condition), condition.span));
         self.scope.truncate(before);
-        (items, order, filter)
+        BoundProjection { items, order, condition }
     }
 
     /// A key of ORDER BY may use the aggregates of the items, not others: their rows are gone.

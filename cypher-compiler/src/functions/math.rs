@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use weir_model::expression::{Context, Failure, FailureKind, Function};
 use weir_model::id::{IdScheme, NodeId};
+use weir_model::random::{STEP, mix};
 use weir_model::value::Value;
 
 use super::{float, impure, strict, wrong_signature};
@@ -193,12 +194,8 @@ fn random_uuid() -> String {
 fn random_bits() -> u64 {
     thread_local!(static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(std::thread::current().id())));
     STATE.with(|state| {
-        // SplitMix64: every state gives a well mixed number.
-        let mut x = state.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
-        state.set(x);
-        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ x >> 31
+        state.set(state.get().wrapping_add(STEP));
+        mix(state.get())
     })
 }
 

@@ -218,9 +218,8 @@ fn url_decode(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 #[cfg(test)]
 mod tests {
     use weir_model::expression::GraphFree;
-    use weir_model::id::{EdgeKey, IdScheme, NodeId};
-    use weir_model::plan::Name;
-    use weir_model::value::{FullEdge, FullNode};
+    use weir_model::forward_context;
+    use weir_model::id::IdScheme;
 
     use super::super::testing::call;
     use super::*;
@@ -229,38 +228,10 @@ mod tests {
     struct Late(GraphFree);
 
     impl Context for Late {
+        forward_context!(self, self.0);
+
         fn spend(&self, _: usize) -> Result<(), Failure> {
             Err(Failure::new(FailureKind::TimeLimit, "late"))
-        }
-        fn parameter(&self, index: u32) -> &Value {
-            self.0.parameter(index)
-        }
-        fn name(&self, name: Name) -> &str {
-            self.0.name(name)
-        }
-        fn property(&self, node: NodeId, key: Name) -> Value {
-            self.0.property(node, key)
-        }
-        fn property_by_text(&self, node: NodeId, key: &str) -> Value {
-            self.0.property_by_text(node, key)
-        }
-        fn has_label(&self, node: NodeId, label: Name) -> bool {
-            self.0.has_label(node, label)
-        }
-        fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
-            self.0.edge_property(edge, key)
-        }
-        fn full_node(&self, node: NodeId) -> FullNode {
-            self.0.full_node(node)
-        }
-        fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
-            self.0.full_edge(edge)
-        }
-        fn degree(&self, node: NodeId) -> usize {
-            self.0.degree(node)
-        }
-        fn ids(&self) -> IdScheme {
-            self.0.ids()
         }
         fn now_millis(&self) -> i64 {
             self.0.now_millis()

@@ -96,7 +96,8 @@ impl Finder<'_> {
     fn operator(&mut self, operator: &Operator) {
         use Operator::*;
         match operator {
-            Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+            Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } => {}
+            Subquery { .. } => self.facts.calls = true,
             // What it changes are no facts, but it is no query that may run twice or at a past time either.
             Schema(schema) => {
                 self.facts.writes = !schema.only_shows();
@@ -106,6 +107,7 @@ impl Finder<'_> {
             Recurse { first, until, .. } => {
                 first.iter().for_each(|e| self.expression(e));
                 self.expression(until);
+                self.facts.calls = true;
                 self.facts.fallible = true;
             }
             Call { procedure, arguments, .. } => {
@@ -114,6 +116,7 @@ impl Finder<'_> {
                 self.facts.reads |= !matches!(procedure.body, Body::Rows(_));
                 self.facts.writes |= procedure.writes;
                 self.facts.scans |= procedure.scans;
+                self.facts.calls = true;
                 self.facts.listens |= procedure.listens;
                 self.facts.impure |= !procedure.idempotent;
                 self.facts.fallible = true;

@@ -226,7 +226,6 @@ impl Parser<'_> {
         Ok(edge)
     }
 
-    #[allow(clippy::type_complexity, reason = "two bounds, as they are written")]
     fn length(&mut self) -> Parsed<(Option<u64>, Option<u64>)> {
         let min = self.bound()?;
         if !self.symbol("..") {

@@ -4,8 +4,8 @@
 //! into slots when the node is visited (`PatternNode::reads`), so that conditions across nodes and the columns ask nothing of the
 //! graph. Each refused construct has its own error, in the order the reference answers them.
 
+mod answer_at;
 mod any;
-mod asked;
 mod classify;
 mod clock;
 mod delta;
@@ -18,13 +18,13 @@ use weir_model::plan::{Operator, Pattern, PatternEdge, PatternNode, Plan, QueryF
 use weir_model::{Expr, Text, Value, java_regex};
 
 use crate::ast::{
-    Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection, Query,
+    Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, Hint, NodePattern, PatternPart, Projection, Query,
 };
 use crate::bind::{Binder, Draft, Holds};
 use crate::error::{Code, Diagnostic, DiagnosticKind, Span};
 use crate::explain::names_of_slots;
 use crate::{Options, bind, lower, parser, rewrite, walk};
-pub use asked::compile_asked;
+pub use answer_at::compile_asked;
 use classify::{Class, Local};
 pub use valueless::valueless;
 
@@ -103,6 +103,16 @@ fn too_many_edges(text: &str, count: usize, mode: StandingMode) -> Diagnostic {
     Diagnostic::compile(text, Span::default(), Code::TooLong, message).with_hint(Some(hint))
 }
 
+/// The parts of a query that fits.
+struct Shape<'c> {
+    parts: &'c [PatternPart],
+    hints: &'c [Hint],
+    condition: Option<&'c Expression>,
+    projection: &'c Projection,
+    /// Of RETURN.
+    span: Span,
+}
+
 struct Standing<'a> {
     text: &'a str,
     mode: StandingMode,
@@ -123,7 +133,7 @@ impl Standing<'_> {
     }
 
     fn compile(&mut self, clauses: &[Clause]) -> Checked<StandingPlan> {
-        let (parts, hints, condition, projection, end) = self.shape(clauses)?;
+        let Shape { parts, hints, condition, projection, span } = self.shape(clauses)?;
         for part in parts {
             self.part(part)?;
         }
@@ -144,17 +154,13 @@ impl Standing<'_> {
             // The others are told with it.
             return Err(Box::new(self.binder.errors.remove(0)));
         }
-        self.check_mode(projection, root, end)?;
+        self.check_mode(projection, root, span)?;
         self.check_tree(parts[0].span)?;
         self.plan(columns, root).map_err(|count| Box::new(too_many_edges(self.text, count, self.mode)))
     }
 
     /// Exactly one MATCH and one RETURN.
-    #[allow(clippy::type_complexity, reason = "the parts of one query, taken apart at once by the only caller")]
-    fn shape<'c>(
-        &self,
-        clauses: &'c [Clause],
-    ) -> Checked<(&'c [PatternPart], &'c [crate::ast::Hint], Option<&'c Expression>, &'c Projection, Span)> {
+    fn shape<'c>(&self, clauses: &'c [Clause]) -> Checked<Shape<'c>> {
         if let [first, second] = clauses
             && let ClauseKind::Match { optional: false, parts, hints, condition } = &first.kind
             && let ClauseKind::Return(projection) = &second.kind
@@ -163,7 +169,7 @@ impl Standing<'_> {
             && projection.skip.is_none()
             && projection.limit.is_none()
         {
-            return Ok((parts, hints, condition.as_ref(), projection, second.span));
+            return Ok(Shape { parts, hints, condition: condition.as_ref(), projection, span: second.span });
         }
         let message = "Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)";
         let error = self.error(Span::default(), Code::WrongFormat, message);

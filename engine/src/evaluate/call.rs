@@ -214,11 +214,11 @@ impl Run<'_> {
                     Err(Failure::new(FailureKind::Runtime, message))
                 }
             },
-            Body::Rows(rows) => match self.kept {
+            Body::Rows(rows) => match self.fetched {
                 None => rows(self, arguments, each),
-                Some(kept) => {
+                Some(fetched) => {
                     let key = (procedure.name.clone(), arguments.to_vec());
-                    kept.give(self.budget, key, each, |each| rows(self, arguments, each))
+                    fetched.give(self.budget, key, each, |each| rows(self, arguments, each))
                 }
             },
             Body::Query(choose) => match choose(self, arguments)? {
@@ -277,7 +277,7 @@ impl Run<'_> {
             watched: None,
             depth: self.depth,
             profile: self.profile,
-            kept: self.kept,
+            fetched: self.fetched,
             spared: &Spared::default(),
         })
     }
@@ -324,7 +324,7 @@ impl Run<'_> {
             watched: None,
             depth: self.depth + 1,
             profile: self.profile,
-            kept: self.kept,
+            fetched: self.fetched,
             spared: &spared,
         };
         let stacks = self.scratch.mark();

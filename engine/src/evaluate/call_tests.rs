@@ -189,6 +189,12 @@ fn what_is_there() {
     );
     check(&["CALL debug.sleep(1)"], &[]);
     check(&["CALL util.sleep(1) RETURN 5 AS x"], &["5"]);
+    // The clock of the query stands still, that of the moment does not.
+    let clocks = "WITH datetime.realtime() AS moment, datetime() AS query, timestamp() AS millis CALL util.sleep(5) \
+                  RETURN datetime.realtime() > moment, datetime() = query, timestamp() = millis";
+    check(&[clocks], &["true | true | true"]);
+    let real = "RETURN date.realtime() > date(), localdatetime.realtime() > localdatetime(), datetime.realtime() > datetime()";
+    check(&[real], &["true | true | true"]);
     check_fails(&["CALL util.sleep(-1)"], "not negative");
     check(&["CALL log('hello')"], &["'\"hello\"'"]);
     check(&["CALL log('nope', {a: 1.5}) YIELD log RETURN log"], &["'{ a: 1.5 }'"]);

@@ -16,8 +16,8 @@ mod call;
 mod chain;
 mod choice;
 mod context;
+mod fetched;
 mod filed;
-mod kept;
 mod limits;
 mod operators;
 mod pattern;
@@ -57,7 +57,7 @@ use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Pla
 
 pub use self::choice::IndexName;
 pub use self::context::{Deleted, Names, Reader, unwound};
-pub use self::kept::Kept;
+pub use self::fetched::Fetched;
 use self::limits::Budget;
 pub use self::limits::{Limits, weight_beside};
 use self::operators::{Run, Scratch};
@@ -67,9 +67,9 @@ use self::spared::Spared;
 pub use self::spots::{Ranges, is_within};
 pub use self::watched::{Moved, Sought, Watched, Which};
 use crate::history::Recall;
-use crate::overlay::Overlay;
 use crate::symbols::Symbols;
 use crate::view::View;
+use crate::view::overlay::Overlay;
 
 /// A plan with its names resolved against one engine's symbols. Made once, shared by every run.
 pub struct Prepared {
@@ -168,6 +168,14 @@ pub struct Environment<'a> {
     pub open_cypher: bool,
 }
 
+/// What a part gives of each of its rows.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    pub slots: &'a [usize],
+    /// Nodes and edges with what is known of them.
+    pub in_full: bool,
+}
+
 /// What is done with a run.
 type Body<'b> = &'b mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>;
 
@@ -177,7 +185,7 @@ pub struct Evaluator<'p> {
     names: Names<'p>,
     scratch: Scratch,
     row: Vec<Value>,
-    kept: Option<&'p Kept>,
+    fetched: Option<&'p Fetched>,
     /// Where runs share what their scans keep.
     scans: Option<Scans>,
     /// Where what is looked for by value is kept beyond them.
@@ -194,7 +202,7 @@ impl<'p> Evaluator<'p> {
             names: Names::new(symbols),
             scratch: Scratch::default(),
             row,
-            kept: None,
+            fetched: None,
             scans: None,
             watched: None,
             spared: Spared::default(),
@@ -202,8 +210,8 @@ impl<'p> Evaluator<'p> {
     }
 
     /// For a query that may have to run again.
-    pub fn keeping(self, kept: Option<&'p Kept>) -> Evaluator<'p> {
-        Evaluator { kept, ..self }
+    pub fn keeping(self, fetched: Option<&'p Fetched>) -> Evaluator<'p> {
+        Evaluator { fetched, ..self }
     }
 
     /// The runs from here on look at one view, and write nothing: what the scans of one keep is there for the next.
@@ -249,28 +257,27 @@ impl<'p> Evaluator<'p> {
         self.within(environment, profile, mutations, &mut |run, row| run.to_columns(row, each))
     }
 
-    /// A part of the plan, which starts at `Argument`, over one row of the plan. What it gives are the values of these slots,
-    /// nodes and edges in full if that is wanted. A row within it that fails is left out (`take_left_out`); an error is what ends
-    /// all of it, as to run out of time.
+    /// A part of the plan, which starts at `Argument`, over one row of the plan. It gives the values that are wanted. A row
+    /// within it that fails is left out (`take_left_out`); an error is what ends all of it, as to run out of time.
     pub fn run_part(
         &mut self,
         part: &Operator,
         argument: &[Value],
-        (slots, in_full): (&[usize], bool),
+        wanted: Wanted<'_>,
         environment: &Environment,
         mutations: &mut Mutations,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
         self.row.clone_from_slice(argument);
-        let mut values: Vec<Value> = Vec::with_capacity(slots.len());
+        let mut values: Vec<Value> = Vec::with_capacity(wanted.slots.len());
         self.spared.by_row.set(true);
         let ran = self.within(environment, None, mutations, &mut |run, row| {
             let give = &mut |row: &mut [Value]| {
                 values.clear();
                 let mut room = run.budget.room();
-                for slot in slots {
+                for slot in wanted.slots {
                     let value = &row[*slot];
-                    values.push(if in_full { run.reader.hydrate(value, &mut room)? } else { value.clone() });
+                    values.push(if wanted.in_full { run.reader.hydrate(value, &mut room)? } else { value.clone() });
                 }
                 Ok(each(&values))
             };
@@ -336,7 +343,7 @@ impl<'p> Evaluator<'p> {
             watched: self.watched,
             depth: 0,
             profile,
-            kept: self.kept,
+            fetched: self.fetched,
             spared: &self.spared,
         };
         let mut result = body(&run, &mut self.row);

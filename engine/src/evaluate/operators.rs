@@ -15,7 +15,7 @@ use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
 use super::call::contains_effect;
 use super::context::{Reader, path_elements, refers};
-use super::kept::Kept;
+use super::fetched::Fetched;
 use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
@@ -23,8 +23,8 @@ use super::scan::{Remembered, Scans};
 use super::spared::Spared;
 use super::watched::Watched;
 use super::{Environment, Prepared};
-use crate::overlay::Overlay;
 use crate::view::HalfEdge;
+use crate::view::overlay::Overlay;
 
 pub(super) type Flow = Result<ControlFlow<()>, Failure>;
 pub(super) type Next<'n> = &'n mut dyn FnMut(&mut [Value]) -> Flow;
@@ -52,7 +52,7 @@ pub(super) struct Run<'r> {
     /// Where the operators of the plan are counted, if anybody wants to know.
     pub profile: Option<&'r Profile>,
     /// Where the query may have to run again: what its procedures brought.
-    pub kept: Option<&'r Kept>,
+    pub fetched: Option<&'r Fetched>,
     pub spared: &'r Spared,
 }
 
@@ -446,7 +446,7 @@ impl Run<'_> {
         let fresh = || aggregates.iter().map(|(_, aggregate)| Accumulator::new(aggregate)).collect::<Vec<_>>();
         let mut numbers: FxHashMap<Vec<Value>, usize> = FxHashMap::default();
         // In the order in which the groups appeared.
-        let mut groups: Vec<(Vec<Value>, Vec<Accumulator>)> = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
         if keys.is_empty() {
             groups.push((Vec::new(), fresh()));
         }
@@ -475,27 +475,25 @@ impl Run<'_> {
                 };
             }
             let accumulators = &mut groups[group].1;
-            let (mut failed, mut rest) = (None, arguments.as_slice());
-            for ((_, aggregate), accumulator) in aggregates.iter().zip(accumulators.iter_mut()) {
-                let (own, others) = rest.split_at(aggregate.arguments.len());
-                rest = others;
-                if keeps_arguments(aggregate) {
-                    held.bytes(weight_of(own))?;
-                }
-                let before = accumulator.extreme_bytes();
-                if let Err(failure) = accumulator.add(own) {
-                    failed = Some(failure);
-                    break;
-                }
-                held.change(before, accumulator.extreme_bytes())?;
-            }
-            if let Some(failure) = failed {
+            if let Some(failure) = accumulate(aggregates, accumulators, &arguments, &mut held)? {
                 let _ = self.end_row(failure)?;
                 // The group has no row, whatever else comes into it.
                 accumulators.clear();
             }
             Ok(())
         })?;
+        self.give_groups(keys, aggregates, groups, row, next)
+    }
+
+    /// A row of each group. One without a value for an aggregate has none.
+    fn give_groups(
+        &self,
+        keys: &[(Slot, Expr)],
+        aggregates: &[(Slot, Aggregate)],
+        groups: Vec<Group>,
+        row: &mut [Value],
+        next: Next,
+    ) -> Flow {
         let slots: Vec<Slot> = keys.iter().map(|(slot, _)| *slot).chain(aggregates.iter().map(|(slot, _)| *slot)).collect();
         'groups: for (key, accumulators) in groups {
             if accumulators.len() < aggregates.len() {
@@ -537,6 +535,32 @@ impl Run<'_> {
         }
         self.reader.view.count_labelled(self.prepared.symbol(*label)).map(|count| (*slot, count))
     }
+}
+
+/// Its key, and what its aggregates have come to; nothing any more where one of them has no value.
+type Group = (Vec<Value>, Vec<Accumulator>);
+
+/// Takes a row into the aggregates of its group. What has no value is given back; an error is that too much is kept.
+fn accumulate(
+    aggregates: &[(Slot, Aggregate)],
+    accumulators: &mut [Accumulator],
+    arguments: &[Value],
+    held: &mut Held<'_, '_>,
+) -> Result<Option<Failure>, Failure> {
+    let mut rest = arguments;
+    for ((_, aggregate), accumulator) in aggregates.iter().zip(accumulators) {
+        let (own, others) = rest.split_at(aggregate.arguments.len());
+        rest = others;
+        if keeps_arguments(aggregate) {
+            held.bytes(weight_of(own))?;
+        }
+        let before = accumulator.extreme_bytes();
+        if let Err(failure) = accumulator.add(own) {
+            return Ok(Some(failure));
+        }
+        held.change(before, accumulator.extreme_bytes())?;
+    }
+    Ok(None)
 }
 
 /// What a vector in a table costs besides what is in it.

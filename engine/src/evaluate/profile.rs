@@ -11,7 +11,7 @@ use weir_model::plan::Operator;
 use weir_model::{NodeId, Plan, Symbol, Value};
 
 use crate::index::Question;
-use crate::live::Live;
+use crate::view::live::Live;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// Of one plan; filled by one run.

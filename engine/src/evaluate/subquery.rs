@@ -4,54 +4,19 @@ use std::cell::Cell;
 
 use weir_model::expression::{Subquery, SubqueryKind};
 use weir_model::extent::{Holding, weight};
-use weir_model::plan::Name;
-use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, NodeId, Value};
+use weir_model::{Context, Failure, Value, forward_context};
 
 use super::operators::{Run, STOP};
 
 impl Context for Run<'_> {
-    fn parameter(&self, index: u32) -> &Value {
-        self.reader.parameter(index)
-    }
-
-    fn name(&self, name: Name) -> &str {
-        self.reader.name(name)
-    }
-
-    fn property(&self, node: NodeId, key: Name) -> Value {
-        self.reader.property(node, key)
-    }
-
-    fn property_by_text(&self, node: NodeId, key: &str) -> Value {
-        self.reader.property_by_text(node, key)
-    }
-
-    fn has_label(&self, node: NodeId, label: Name) -> bool {
-        self.reader.has_label(node, label)
-    }
-
-    fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
-        self.reader.edge_property(edge, key)
-    }
-
-    fn full_node(&self, id: NodeId) -> FullNode {
-        self.reader.full_node(id)
-    }
-
-    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
-        self.reader.full_edge(edge)
-    }
-
-    fn degree(&self, node: NodeId) -> usize {
-        self.reader.degree(node)
-    }
-
-    fn ids(&self) -> IdScheme {
-        self.reader.ids()
-    }
+    forward_context!(self, self.reader);
 
     fn now_millis(&self) -> i64 {
         self.reader.now_millis()
+    }
+
+    fn clock_millis(&self) -> i64 {
+        self.reader.clock_millis()
     }
 
     fn turns(&self) -> Option<&Cell<i64>> {

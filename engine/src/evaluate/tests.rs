@@ -119,9 +119,10 @@ impl Builder {
     }
 }
 
-const READS: QueryFacts = QueryFacts { writes: false, reads: true, scans: false, listens: false, impure: false, fallible: true };
-const BOTH: QueryFacts = QueryFacts { writes: true, reads: true, scans: false, listens: false, impure: false, fallible: true };
-const WRITES: QueryFacts = QueryFacts { writes: true, reads: false, scans: false, listens: false, impure: false, fallible: true };
+const READS: QueryFacts =
+    QueryFacts { writes: false, reads: true, scans: false, calls: false, listens: false, impure: false, fallible: true };
+const BOTH: QueryFacts = QueryFacts { writes: true, ..READS };
+const WRITES: QueryFacts = QueryFacts { reads: false, ..BOTH };
 
 fn node(slot: u32) -> PatternNode {
     PatternNode { slot: Slot(slot), bound: false, labels: vec![], conditions: vec![], reads: vec![], reads_all: None }

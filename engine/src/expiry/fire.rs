@@ -18,9 +18,9 @@ use crate::arrangement::walk;
 use crate::commit::{Change, wall_clock_millis};
 use crate::error::EngineError;
 use crate::evaluate::removal;
-use crate::handle::{Graph, WeakGraph};
-use crate::overlay::Overlay;
+use crate::graph::{Graph, WeakGraph};
 use crate::view::View;
+use crate::view::overlay::Overlay;
 
 /// What is looked at for one commit.
 const SLICE_MAX: usize = 2048;

@@ -27,7 +27,7 @@ use weir_model::{Mutations, Text, Value};
 
 use crate::commit::wall_clock_millis;
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use queue::Queue;
 use rule::{Interests, Rule};
 

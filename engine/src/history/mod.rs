@@ -31,7 +31,7 @@ use crate::arrangement::chunk::Chunk;
 use crate::arrangement::pages;
 use crate::commit::wall_clock_millis;
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::scheduling::Breath;
 use crate::store::{GraphId, NewRun, Part, RunId, StoreError, read_some};
 

@@ -26,7 +26,7 @@ use crate::arrangement::versions::{Asked, Hit, holding};
 use crate::arrangement::{Facts, Part, Segment, Snapshot};
 use crate::commit::wall_clock_millis;
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::index::Question;
 use crate::memory::at_most;
 use crate::store::{Part as Shelved, StoreError};

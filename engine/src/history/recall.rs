@@ -8,7 +8,7 @@ use super::changes::Change;
 use super::past::Moment;
 use crate::commit::{Locked, wall_clock_millis};
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 
 pub struct Recall<'g> {
     graph: &'g Graph,

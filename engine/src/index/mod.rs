@@ -24,7 +24,7 @@ use crate::arrangement::SharedBatch;
 use crate::command::Command;
 use crate::commit::WORKERS_PATIENCE;
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 
 pub use lookup::Question;
 

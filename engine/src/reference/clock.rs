@@ -3,7 +3,7 @@
 use weir_model::Tick;
 
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 
 /// From now on what a graph commits is of this millisecond, or of a later one. Of one that is ahead of the clock of the machine,
 /// time stands still until this is called again; an engine that is opened later goes on where it committed last.

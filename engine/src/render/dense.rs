@@ -216,8 +216,10 @@ impl EdgeAt {
 
     fn passes<'a>(
         &self,
-        (facts, half): (&impl Deref<Target = Facts<'a>>, HalfEdge),
-        (program, sieve): (&Program, &Sieve),
+        facts: &impl Deref<Target = Facts<'a>>,
+        half: HalfEdge,
+        program: &Program,
+        sieve: &Sieve,
         row: &mut Vec<Value>,
     ) -> bool {
         let value = self.value.get_or_init(|| facts.edge_property(half.kind, half.other, half.ordinal, sieve.key, self.at));
@@ -225,7 +227,7 @@ impl EdgeAt {
     }
 
     /// Whether an update says that it does not pass.
-    fn fails(&self, (program, sieve): (&Program, &Sieve), row: &mut Vec<Value>) -> bool {
+    fn fails(&self, program: &Program, sieve: &Sieve, row: &mut Vec<Value>) -> bool {
         self.there.get() == Some(&false) || self.value.get().is_some_and(|value| !passes(program, sieve, row, value.clone()))
     }
 }
@@ -263,7 +265,7 @@ impl Dense {
     }
 
     /// Whether an edge passes after everything so far, seen from its source. None where neither of its ends is kept.
-    fn has(&self, sieve: u32, (id, half): (NodeId, HalfEdge)) -> Option<bool> {
+    fn has(&self, sieve: u32, id: NodeId, half: HalfEdge) -> Option<bool> {
         let seen_there = HalfEdge { outgoing: false, other: id, ..half };
         let out = self.near(sieve, id, true).map(|near| near.has(half));
         out.or_else(|| self.near(sieve, half.other, false).map(|near| near.has(seen_there)))
@@ -311,13 +313,13 @@ impl Dense {
         for (number, program, edge) in &sieves.each {
             let Some(sieve) = &program.edges[*edge].sieve else { continue };
             let mut was = before.as_ref().is_some_and(|before| {
-                !before.fails((program, sieve), row) && {
-                    let known = self.has(*number, (id, half));
-                    known.unwrap_or_else(|| before.passes((facts, half), (program, sieve), row))
+                !before.fails(program, sieve, row) && {
+                    let known = self.has(*number, id, half);
+                    known.unwrap_or_else(|| before.passes(facts, half, program, sieve, row))
                 }
             });
             for edge_at in &after {
-                let is = edge_at.passes((facts, half), (program, sieve), row);
+                let is = edge_at.passes(facts, half, program, sieve, row);
                 if is != was {
                     was = is;
                     self.turn(*number, id, Turn { node, half, time: edge_at.at, begins: is });

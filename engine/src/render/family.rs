@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use weir_model::{Expr, Failure, GraphFree, Text, Value};
 
 use super::Time;
-use super::aside::Pace;
 use super::constants::{Constants, Key};
+use super::health::Health;
 use super::intervals::Intervals;
 use super::program::Program;
 use crate::index::key;
@@ -40,10 +40,12 @@ pub struct Member {
     pub constants: Arc<Constants>,
     pub ending: Arc<Ending>,
     /// Told of what has no value.
-    pub pace: Arc<Pace>,
+    pub health: Arc<Health>,
 }
 
 pub struct Family {
+    /// By which rows that travel name it, the same on all workers; 0 of one that no `Queries` has.
+    pub number: u32,
     pub program: Arc<Program>,
     /// Where the program has an equality.
     members: FxHashMap<Key, Group>,
@@ -91,17 +93,17 @@ impl Group {
 }
 
 impl Family {
-    pub fn new(program: Arc<Program>, sieves: Vec<Option<u32>>) -> Family {
+    pub fn new(number: u32, program: Arc<Program>, sieves: Vec<Option<u32>>) -> Family {
         let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
         let (members, alike) = (FxHashMap::default(), Group::default());
         let (endings, ranges) = (FxHashMap::default(), Intervals::default());
         let ended = Cell::new(false);
-        Family { program, members, alike, admitted, endings, ranges, sieves, count: 0, joined: 0, ended }
+        Family { number, program, members, alike, admitted, endings, ranges, sieves, count: 0, joined: 0, ended }
     }
 
     /// One that says which nodes may be part of a match of anybody with these constants, and no more.
     pub fn admitting(program: Arc<Program>, constants: &[Arc<Constants>]) -> Family {
-        let mut family = Family::new(program, Vec::new());
+        let mut family = Family::new(0, program, Vec::new());
         for one in constants {
             let parts = family.parts(&one.equal);
             for (part, admitted) in parts.zip(&mut family.admitted) {
@@ -171,13 +173,13 @@ impl Family {
 
     #[cold]
     fn tell(&self, failure: &Failure) -> bool {
-        self.all().for_each(|member| member.pace.leave_out(None, failure));
+        self.all().for_each(|member| member.health.leave_out(None, failure));
         false
     }
 
     /// Whether nobody wants what is found for it. Of other workers one hears by its queries alone.
     pub fn is_over(&self) -> bool {
-        self.ended.get() || self.all().all(|member| member.pace.is_over())
+        self.ended.get() || self.all().all(|member| member.health.is_over())
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Member> {
@@ -254,7 +256,7 @@ impl Member {
     pub fn passes(&self, condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
         condition.look(row, context).map_or_else(
             |failure| {
-                self.pace.leave_out(None, &failure);
+                self.health.leave_out(None, &failure);
                 false
             },
             |value| value.holds(),
@@ -336,11 +338,11 @@ mod tests {
     #[test]
     fn a_row_belongs_to_those_whose_constants_hold_whoever_has_come_and_gone() {
         let symbols = Symbols::default();
-        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
+        let health = Arc::new(Health::of_nobody(IdScheme::default()));
         let mut random = Random(7);
         for keys in [0, 2] {
             let first = source(&condition(keys, &mut random), &symbols);
-            let mut family = Family::new(first.program.clone(), Vec::new());
+            let mut family = Family::new(0, first.program.clone(), Vec::new());
             let mut kept: Vec<Member> = Vec::new();
             for query in 0..200 {
                 if query % 3 == 2 {
@@ -349,7 +351,7 @@ mod tests {
                 }
                 let other = source(&condition(keys, &mut random), &symbols);
                 assert_eq!(other.name, first.name, "those with a range of one slot are one family");
-                let member = other.member((query, 0), 0, &pace);
+                let member = other.member((query, 0), 0, &health);
                 family.insert(member.clone());
                 kept.push(member);
                 let (_, ranged) = first.program.compared.range.expect("it has a range");

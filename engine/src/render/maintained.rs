@@ -15,9 +15,9 @@ use weir_model::plan::{Name, Operator, Pattern, Plan, Slot, Step};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text};
 
 use super::Time;
-use super::aside::Pace;
 use super::constants::Constants;
 use super::family::{Ending, Member};
+use super::health::Health;
 use super::program::{Program, RenderError, place};
 use super::stages::Staged;
 use crate::evaluate::Prepared;
@@ -54,9 +54,9 @@ impl Source {
     }
 
     /// The pattern as a member of its family: the one of this number in a query that changes from tick `since` on concern.
-    pub fn member(&self, (query, source): (u32, u32), since: Time, pace: &Arc<Pace>) -> Member {
+    pub fn member(&self, (query, source): (u32, u32), since: Time, health: &Arc<Health>) -> Member {
         let (constants, ending) = (self.constants.clone(), self.ending.clone());
-        Member { query, source, since, constants, ending, pace: pace.clone() }
+        Member { query, source, since, constants, ending, health: health.clone() }
     }
 }
 

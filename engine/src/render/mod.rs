@@ -19,6 +19,7 @@
 //!     results     rows come together at one worker, in the order of ticks
 //!     stages      the answer of everything above patterns, one tick after another
 //!     aside       the threads that keep it, beside the workers
+//!     health      how a query fares, as all see it: how far it is, what waits, what it leaves out, why it has ended
 
 pub mod maintained;
 pub mod program;
@@ -36,6 +37,7 @@ pub mod rest;
 pub mod results;
 pub mod stages;
 pub mod aside;
+pub mod health;
 
 use timely::progress::Timestamp;
 

@@ -14,10 +14,11 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 
 use super::Time;
-use super::aside::{Aside, Pace, ended};
+use super::aside::Aside;
 use super::constants::Constants;
 use super::dense::Sieves;
 use super::family::Family;
+use super::health::{Health, ended};
 use super::maintained::{Interest, Maintained, Source};
 use super::program::Program;
 use super::results::{Gather, Rested, RowChange};
@@ -67,7 +68,7 @@ struct Installed {
 
 impl Queries {
     /// Takes in a query, which changes from tick `since` on concern.
-    pub fn install(&mut self, (query, pace): (u32, &Arc<Pace>), since: Time, maintained: &Maintained, gather: Gather) {
+    pub fn install(&mut self, query: u32, health: &Arc<Health>, since: Time, maintained: &Maintained, gather: Gather) {
         let mut members = Vec::new();
         for (source, pattern) in (0..).zip(&maintained.sources) {
             // The name is long: all share the first one's.
@@ -77,7 +78,7 @@ impl Queries {
             };
             members.push((name, pattern.constants.clone()));
             if let Some(family) = self.families.get_mut(&number) {
-                family.insert(pattern.member((query, source), since, pace));
+                family.insert(pattern.member((query, source), since, health));
             }
         }
         if let Some(interest) = &maintained.interest {
@@ -99,7 +100,7 @@ impl Queries {
         self.families_ever += 1;
         let number = self.families_ever;
         self.routes.add(number, program, &sieves);
-        self.families.insert(number, Family::new(program.clone(), sieves));
+        self.families.insert(number, Family::new(number, program.clone(), sieves));
         self.numbers.insert(pattern.name.clone(), number);
         number
     }
@@ -167,8 +168,8 @@ impl Queries {
         self.next
     }
 
-    pub fn families(&self) -> impl Iterator<Item = (u32, &Family)> {
-        self.families.iter().map(|(number, family)| (*number, family))
+    pub fn families(&self) -> impl Iterator<Item = &Family> {
+        self.families.values()
     }
 
     /// A family, unless its last query has gone.
@@ -210,7 +211,7 @@ impl Queries {
     }
 
     /// Every change before `frontier` has arrived: answers what is complete.
-    pub fn advance(&mut self, frontier: Time, (published, worker): (&Published, usize)) {
+    pub fn advance(&mut self, frontier: Time, published: &Published, worker: usize) {
         if frontier <= self.upper {
             return;
         }
@@ -435,8 +436,10 @@ mod tests {
     use weir_model::IdScheme;
 
     use super::*;
-    use crate::render::results::{Baseline, Outlet};
+    use crate::render::results::{Baseline, Outlet, Reported};
     use crate::symbols::Symbols;
+
+    const REPORTED: Reported = Reported { cancellations_until: Time::MAX, baseline: Baseline::Known, installed: 1 };
 
     fn maintained(mode: StandingMode, text: &str, symbols: &Symbols) -> Maintained {
         let plan = compile_standing(text, mode, &Options::default()).map(|standing| standing.plan);
@@ -509,9 +512,9 @@ mod tests {
         for (text, number) in texts.iter().zip(0..) {
             let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
             let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
-            let pace = Arc::new(Pace::of_nobody(IdScheme::Uuid));
-            let gather = Gather::new(&maintained, pace.clone(), None, (Time::MAX, Baseline::Known), 1, outlet);
-            queries.install((number, &pace), 1, &maintained, gather);
+            let health = Arc::new(Health::of_nobody(IdScheme::Uuid));
+            let gather = Gather::new(&maintained, health.clone(), None, REPORTED, outlet);
+            queries.install(number, &health, 1, &maintained, gather);
         }
         assert_eq!(queries.numbers.len(), 5, "those with an equality, those with a range, and three of their own");
         let offered = |label: &str| {
@@ -539,17 +542,17 @@ mod tests {
         let text = "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE b.at > timestamp() - 1000 } RETURN id(a) AS a";
         let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
         let (mut queries, published) = (Queries::default(), Published::new(1));
-        let paces: Vec<Arc<Pace>> = (0..2).map(|_| Arc::new(Pace::of_nobody(IdScheme::Uuid))).collect();
-        for (number, pace) in (0..).zip(&paces) {
+        let healths: Vec<Arc<Health>> = (0..2).map(|_| Arc::new(Health::of_nobody(IdScheme::Uuid))).collect();
+        for (number, health) in (0..).zip(&healths) {
             let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
-            let gather = Gather::new(&maintained, pace.clone(), None, (Time::MAX, Baseline::Known), 1, outlet);
-            queries.install((number, pace), 1, &maintained, gather);
+            let gather = Gather::new(&maintained, health.clone(), None, REPORTED, outlet);
+            queries.install(number, health, 1, &maintained, gather);
         }
-        queries.advance(5, (&published, 0));
+        queries.advance(5, &published, 0);
         assert!(queries.is_current(5) && !queries.is_rested() && !queries.is_current(6));
-        paces[0].fail("it costs too much");
+        healths[0].fail("it costs too much");
         assert_eq!(queries.interests.len(), 2);
-        queries.advance(6, (&published, 0));
+        queries.advance(6, &published, 0);
         let hear: Vec<u32> = queries.interests.iter().map(|(query, ..)| *query).collect();
         assert_eq!(hear, [1]);
         assert!(!queries.clocked.contains(&0));

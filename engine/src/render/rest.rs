@@ -28,13 +28,13 @@ use timely::scheduling::Activator;
 use weir_model::plan::Atom;
 use weir_model::{NodeId, Value};
 
-use super::aside::Pace;
 use super::family::Family;
+use super::health::Health;
 use super::maintained::{Maintained, Source};
 use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
 use super::survey::{Beginnings, Pattern, Survey};
-use super::walk::{Change, Steps, Waiting, Walk, read_node};
+use super::walk::{Change, Here, Steps, Waiting, Walk, read_node};
 use super::{Time, before};
 use crate::arrangement::locate::{Found, Locator, Through, by_node, parts};
 use crate::arrangement::{Facts, SharedBatch, Snapshot};
@@ -240,7 +240,7 @@ impl Queue {
             return false;
         }
         let of_ticket = |turn: &u64| self.tickets.get(turn).map(|ticket| (&ticket.snapshot, &*ticket.patterns));
-        let Some((survey, numbers)) = Survey::begin(waiting.iter().filter_map(of_ticket), (shard, symbols.clone())) else {
+        let Some((survey, numbers)) = Survey::begin(waiting.iter().filter_map(of_ticket), shard, symbols.clone()) else {
             return false;
         };
         self.survey = Some(survey);
@@ -272,19 +272,19 @@ impl Queue {
 
 impl Installation {
     /// The patterns of a query, each as the one member of its family.
-    pub fn patterns(query: u32, maintained: &Maintained, pace: &Arc<Pace>) -> Vec<Pattern> {
+    pub fn patterns(query: u32, maintained: &Maintained, health: &Arc<Health>) -> Vec<Pattern> {
         let alone = |(number, source): (u32, &Source)| {
-            let mut family = Family::new(source.program.clone(), vec![None; source.program.edges.len()]);
-            family.insert(source.member((query, number), 0, pace));
+            let mut family = Family::new(0, source.program.clone(), vec![None; source.program.edges.len()]);
+            family.insert(source.member((query, number), 0, health));
             (source.name.clone(), family)
         };
         (0..).zip(&maintained.sources).map(alone).collect()
     }
 
     /// Builds the dataflow. It ends by itself.
-    pub fn render(self, scope: Scope<'_, Time>, common: &Common, (turns, turn): (Turns, u64)) {
+    pub fn render(self, scope: Scope<'_, Time>, common: &Common, turns: Turns, turn: u64) {
         let (query, held) = (self.query, self.held.clone());
-        let found = self.look_through(scope, common.clone(), (turns, turn));
+        let found = self.look_through(scope, common.clone(), turns, turn);
         let queries = common.queries.clone();
         let to_home = Exchange::new(move |_: &RowChange| home(query));
         let done = found.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(to_home, "rest", |capability, info| {
@@ -322,7 +322,8 @@ impl Installation {
         self,
         scope: Scope<'scope, Time>,
         common: Common,
-        (turns, turn): (Turns, u64),
+        turns: Turns,
+        turn: u64,
     ) -> StreamVec<'scope, Time, RowChange> {
         let mut builder = OperatorBuilder::new("look through".to_owned(), scope);
         let activator = scope.activator_for(builder.operator_info().address);
@@ -408,7 +409,6 @@ impl Rest {
             let mut walk = Walk {
                 program: &family.program,
                 family,
-                number: 0,
                 batches,
                 newest: None,
                 everywhere: Some(&self.snapshot),
@@ -424,7 +424,8 @@ impl Rest {
             loop {
                 let (ids, places) = nodes.go_on(batches);
                 for (id, here) in ids.iter().zip(by_node(places, ids.len())) {
-                    walk_from(&mut walk, *id, &Facts::known(parts(batches, here)), self.snapshot.tick().0, &mut self.row);
+                    let facts = Facts::known(parts(batches, here));
+                    walk_from(&mut walk, Here { id: *id, facts: &facts }, self.snapshot.tick().0, &mut self.row);
                 }
                 walk.go_on();
                 if walk.steps.stopped {
@@ -494,7 +495,8 @@ fn are_over(patterns: &[Pattern]) -> bool {
     patterns.iter().any(|(_, family)| family.is_over())
 }
 
-fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u64, row: &mut [Value]) {
+fn walk_from<'a>(walk: &mut Walk<'a, '_>, here: Here<'_, 'a>, time: u64, row: &mut [Value]) {
+    let Here { id, facts } = here;
     let program = walk.program;
     let path = program.last;
     if !has_needs(&program.paths[path], facts, Some(time)) {
@@ -506,7 +508,7 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u
             let view = &program.nodes[node];
             row[view.slot] = Value::Node(id);
             if facts.is_interesting(time) && read_node(node, facts, time, row, walk.family, walk.symbols) {
-                walk.run(change, 0, row, Some((id, facts)));
+                walk.run(change, 0, row, Some(here));
             }
         }
         Atom::Edge(edge) => {
@@ -515,7 +517,7 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u
                 for (key, slot) in &view.reads {
                     row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *key, time);
                 }
-                change_of_edge(walk, change, edge, (id, facts), half, &view.conditions, row);
+                change_of_edge(walk, change, edge, here, half, &view.conditions, row);
             });
         }
     }

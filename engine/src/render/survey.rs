@@ -16,7 +16,7 @@ use weir_model::{Expr, NodeId, Symbol, Value};
 use super::constants::Constants;
 use super::family::Family;
 use super::probe::has_needs;
-use super::walk::read_node_by;
+use super::walk::{Here, read_node_by};
 use crate::arrangement::locate::{Through, by_node, parts};
 use crate::arrangement::{Facts, Part, Snapshot};
 use crate::symbols::Symbols;
@@ -81,7 +81,8 @@ impl Survey {
     /// Of a shard, for installations that each have a snapshot of it and patterns; and the numbers of the programs of each.
     pub fn begin<'t>(
         waiting: impl Iterator<Item = (&'t Snapshot, &'t [Pattern])>,
-        (shard, symbols): (usize, Arc<Symbols>),
+        shard: usize,
+        symbols: Arc<Symbols>,
     ) -> Option<(Survey, Vec<Vec<usize>>)> {
         let (mut newest, mut since): (Option<&Snapshot>, u64) = (None, u64::MAX);
         let mut known: FxHashMap<&str, usize> = FxHashMap::default();
@@ -128,7 +129,7 @@ impl Survey {
                 let facts = Facts::known(parts(batches, here));
                 routes.each(&facts, at, &mut |number| {
                     let program = &mut programs[number];
-                    if program.nodes.is_some() && program.may_begin((*id, &facts), at, row, symbols) {
+                    if program.nodes.is_some() && program.may_begin(Here { id: *id, facts: &facts }, at, row, symbols) {
                         program.note(*id, room);
                     }
                 });
@@ -195,7 +196,7 @@ impl Program {
     }
 
     /// False where no match begins at a node. A condition without a value is left to those who are told of it.
-    fn may_begin(&self, (id, facts): (NodeId, &Facts<'_>), at: u64, row: &mut Vec<Value>, symbols: &Symbols) -> bool {
+    fn may_begin(&self, Here { id, facts }: Here<'_, '_>, at: u64, row: &mut Vec<Value>, symbols: &Symbols) -> bool {
         let program = &self.family.program;
         let path = &program.paths[program.last];
         if !has_needs(path, facts, Some(at)) {
@@ -217,7 +218,7 @@ impl Program {
                 false
             }
         };
-        may_be && (read_node_by(first, facts, at, row, (&self.family, symbols), passes) || has_failed.get())
+        may_be && (read_node_by(first, facts, at, row, &self.family, symbols, passes) || has_failed.get())
     }
 
     fn note(&mut self, id: NodeId, room: &mut Room) {
@@ -244,7 +245,7 @@ mod tests {
     use weir_model::{IdScheme, Mutations};
 
     use super::super::Maintained;
-    use super::super::aside::Pace;
+    use super::super::health::Health;
     use super::super::rest::Installation;
     use super::*;
     use crate::store::InMemory;
@@ -257,8 +258,8 @@ mod tests {
     fn patterns(text: &str, graph: &Graph) -> Vec<Pattern> {
         let standing = compile_standing(text, StandingMode::AnyQuery, &CompileOptions::default()).expect("it compiles");
         let maintained = Maintained::new(&standing.plan, graph.symbols(), IdScheme::default()).expect("it can be maintained");
-        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
-        Installation::patterns(0, &maintained, &pace)
+        let health = Arc::new(Health::of_nobody(IdScheme::default()));
+        Installation::patterns(0, &maintained, &health)
     }
 
     fn apply(graph: &Graph, change: impl FnOnce(&mut Mutations)) -> Snapshot {
@@ -301,7 +302,7 @@ mod tests {
         let waiting: Vec<Vec<Pattern>> = texts.iter().map(|text| patterns(text, &graph)).collect();
         let seen = |number: usize| if number == 0 { &older } else { &newer };
         let waiting = waiting.iter().enumerate().map(|(number, patterns)| (seen(number), patterns.as_slice()));
-        let (mut survey, numbers) = Survey::begin(waiting, (0, graph.parts().symbols.clone())).expect("somebody waits");
+        let (mut survey, numbers) = Survey::begin(waiting, 0, graph.parts().symbols.clone()).expect("somebody waits");
         while !survey.work(Instant::now() + Duration::from_micros(10)) {}
         assert_eq!(survey.looked_at, 1000);
         assert_eq!(numbers[0], numbers[1], "they differ in a constant alone");

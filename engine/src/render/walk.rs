@@ -48,8 +48,6 @@ pub struct Walk<'a, 'w> {
     pub program: &'a Program,
     /// Whose matches complete rows are.
     pub family: &'a Family,
-    /// Its number, for rows that travel.
-    pub number: u32,
     pub batches: &'a [SharedBatch],
     /// The newest of them, with where its nodes lie in the others, when the walk begins there.
     pub newest: Option<(&'a Batch, &'a Located)>,
@@ -133,6 +131,13 @@ impl Parcel {
     }
 }
 
+/// A node that a walk is at, with what is known of it.
+#[derive(Clone, Copy)]
+pub struct Here<'f, 'a> {
+    pub id: NodeId,
+    pub facts: &'f Facts<'a>,
+}
+
 /// What a row is about, apart from its slots.
 #[derive(Clone, Copy)]
 pub struct Change {
@@ -142,8 +147,8 @@ pub struct Change {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Goes on with move `at` of the path. `here` holds the facts of a node already found.
-    pub fn run(&mut self, change: Change, at: usize, row: &mut [Value], here: Option<(NodeId, &Facts<'a>)>) {
+    /// Goes on with move `at` of the path. `here` is a node already found.
+    pub fn run(&mut self, change: Change, at: usize, row: &mut [Value], here: Option<Here<'_, 'a>>) {
         self.steps.count += 1;
         if self.steps.count > STEPS_MAX {
             self.stop(change.time, &format!("a change leads to more than {STEPS_MAX} nodes and edges"));
@@ -175,17 +180,17 @@ impl<'a> Walk<'a, '_> {
             _ => return,
         };
         if let Move::Expand(expansion) = next
-            && self.cross_kept(change, at, expansion, row, (id, here))
+            && self.cross_kept(change, at, expansion, row, id, here)
         {
             return;
         }
-        if let Some((known, facts)) = here
-            && known == id
+        if let Some(here) = here
+            && here.id == id
         {
-            return self.visit(change, at, next, row, id, facts);
+            return self.visit(change, at, next, row, here);
         }
         if self.everywhere.is_none() && self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
-            return self.send(change, at, row, (id, Errand::Node));
+            return self.send(change, at, row, id, Errand::Node);
         }
         let shard = self.everywhere.map_or(0, |snapshot| snapshot.shard_of(id));
         if self.newest.is_none_or(|(batch, _)| batch.index_of(id).is_none())
@@ -200,7 +205,7 @@ impl<'a> Walk<'a, '_> {
             return;
         }
         let facts = self.find(id);
-        self.visit(change, at, next, row, id, &facts);
+        self.visit(change, at, next, row, Here { id, facts: &facts });
     }
 
     /// Does what a row has come for.
@@ -212,16 +217,17 @@ impl<'a> Walk<'a, '_> {
         };
         match *errand {
             Errand::Node => self.run(change, at, &mut row.0, None),
-            Errand::Neighbours { edges, .. } => self.cross_here(change, at, expansion, &mut row.0, (*node, edges as usize)),
+            Errand::Neighbours { edges, .. } => self.cross_here(change, at, expansion, &mut row.0, *node, edges as usize),
             Errand::Edges { shard } => {
                 let facts = self.find(*node);
-                self.cross_there(change, at, expansion, &mut row.0, (*node, &facts), Some(usize::from(shard)));
+                let here = Here { id: *node, facts: &facts };
+                self.cross_there(change, at, expansion, &mut row.0, here, Some(usize::from(shard)));
             }
         }
     }
 
-    fn send(&mut self, Change { path, time, diff }: Change, at: usize, row: &[Value], (node, errand): (NodeId, Errand)) {
-        let (family, row) = (self.number, Row::from_slice(row));
+    fn send(&mut self, Change { path, time, diff }: Change, at: usize, row: &[Value], node: NodeId, errand: Errand) {
+        let (family, row) = (self.family.number, Row::from_slice(row));
         self.parcels.push(Parcel { family, node, path: path as u16, at: at as u16, time, diff, row, errand });
         self.bound(time);
     }
@@ -240,18 +246,18 @@ impl<'a> Walk<'a, '_> {
         if std::mem::replace(&mut self.steps.stopped, true) {
             return;
         }
-        let (family, number) = (self.family, self.number);
+        let family = self.family;
         let ended: FxHashSet<u32> = family.all().map(|member| member.query).collect();
         let of_results = self.results.iter().filter(|change| ended.contains(&change.query)).map(|change| change.time);
-        let of_parcels = self.parcels.iter().filter(|parcel| parcel.family == number).map(|parcel| parcel.time);
+        let of_parcels = self.parcels.iter().filter(|parcel| parcel.family == family.number).map(|parcel| parcel.time);
         let first = of_results.chain(of_parcels).fold(time, Time::min);
         family.ended.set(true);
         for member in family.all() {
-            member.pace.ends_at(first);
-            member.pace.fail(reason);
+            member.health.ends_at(first);
+            member.health.fail(reason);
         }
         self.results.retain(|change| !ended.contains(&change.query));
-        self.parcels.retain(|parcel| parcel.family != number);
+        self.parcels.retain(|parcel| parcel.family != family.number);
     }
 
     /// Goes on with the rows that wait, and with those that wait because of them.
@@ -264,7 +270,7 @@ impl<'a> Walk<'a, '_> {
             for (number, ((change, at), here)) in next.drain(..).zip(of_nodes).enumerate() {
                 let facts = Facts::known(parts(batches, here));
                 let row = &mut rows[number * self.program.width..][..self.program.width];
-                self.run(change, at, row, Some((nodes[number], &facts)));
+                self.run(change, at, row, Some(Here { id: nodes[number], facts: &facts }));
             }
             // Their room is used again.
             if self.waiting[shard].next.is_empty() {
@@ -287,15 +293,16 @@ impl<'a> Walk<'a, '_> {
         Facts::find(self.batches, id)
     }
 
-    fn visit(&mut self, change: Change, at: usize, next: &Move, row: &mut [Value], id: NodeId, facts: &Facts<'a>) {
+    fn visit(&mut self, change: Change, at: usize, next: &Move, row: &mut [Value], here: Here<'_, 'a>) {
+        let facts = here.facts;
         let tick = |version: &Version| version.tick(change.time);
         match next {
             Move::Check { node, version } => {
                 if read_node(*node, facts, tick(version), row, self.family, self.symbols) {
-                    self.run(change, at + 1, row, Some((id, facts)));
+                    self.run(change, at + 1, row, Some(here));
                 }
             }
-            Move::Expand(expansion) => self.expand(change, at, expansion, row, (id, facts)),
+            Move::Expand(expansion) => self.expand(change, at, expansion, row, here),
             Move::Inspect { edge, version } => {
                 let view = &self.program.edges[*edge];
                 let Some((_, half)) = self.edge_in(view, row) else { return };
@@ -303,7 +310,7 @@ impl<'a> Walk<'a, '_> {
                     row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *property, tick(version));
                 }
                 if view.conditions.iter().all(|condition| self.family.passes(condition, row)) {
-                    self.run(change, at + 1, row, Some((id, facts)));
+                    self.run(change, at + 1, row, Some(here));
                 }
             }
             Move::Test { .. } | Move::Choose(_) | Move::Done => {}
@@ -319,7 +326,7 @@ impl<'a> Walk<'a, '_> {
 
     /// Of a node, those edges that count may be kept from the next batch on. With several shards it is not known here what is
     /// written at the other ends.
-    fn want(&self, edge: usize, (node, direction): (NodeId, Direction)) {
+    fn want(&self, edge: usize, node: NodeId, direction: Direction) {
         let outgoing = direction == Direction::Outgoing;
         if let (Some(dense), Some(sieve)) = (self.dense, self.family.sieves[edge])
             && (outgoing || self.shard.count == 1)
@@ -331,7 +338,7 @@ impl<'a> Walk<'a, '_> {
     /// An edge crossed from a node of the row.
     fn crossing(&self, edge: usize, from: usize) -> Crossing {
         let EdgeView { source, target, .. } = self.program.edges[edge];
-        (self.number, edge, if source == from { target } else { source })
+        (self.family.number, edge, if source == from { target } else { source })
     }
 
     /// Crosses the edges that are kept of one of the ends. False where none is.
@@ -341,7 +348,8 @@ impl<'a> Walk<'a, '_> {
         at: usize,
         expansion: &Expansion,
         row: &mut [Value],
-        (id, here): (NodeId, Option<(NodeId, &Facts<'a>)>),
+        id: NodeId,
+        here: Option<Here<'_, 'a>>,
     ) -> bool {
         let Expansion { edge, to, direction, .. } = *expansion;
         let expected = match (expansion.bound, &row[to]) {
@@ -389,7 +397,7 @@ impl<'a> Walk<'a, '_> {
         if second_half_of_loop || taken {
             return false;
         }
-        let ends = if half.outgoing { (id, half.other) } else { (half.other, id) };
+        let ends = if half.outgoing { [id, half.other] } else { [half.other, id] };
         if expansion.other_edges.iter().any(|edge| self.is_in(*edge, row, ends, half)) {
             return false;
         }
@@ -399,7 +407,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Puts an edge where the pattern wants it.
-    pub fn put(&self, edge: usize, row: &mut [Value], (source, target): (NodeId, NodeId), half: HalfEdge) {
+    pub fn put(&self, edge: usize, row: &mut [Value], [source, target]: [NodeId; 2], half: HalfEdge) {
         let view = &self.program.edges[edge];
         let Some(slot) = view.slot else { return };
         row[slot] = match view.marked {
@@ -409,7 +417,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Whether this is the edge that the row has there.
-    fn is_in(&self, edge: usize, row: &[Value], (source, target): (NodeId, NodeId), half: HalfEdge) -> bool {
+    fn is_in(&self, edge: usize, row: &[Value], [source, target]: [NodeId; 2], half: HalfEdge) -> bool {
         let view = &self.program.edges[edge];
         let is_node = |slot: usize, node: NodeId| matches!(row[slot], Value::Node(id) if id == node);
         match view.slot.map(|slot| &row[slot]) {
@@ -440,7 +448,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// The way that begins at the node with the fewest edges to cross.
-    fn choose(&self, ways: &[Way], time: Time, row: &[Value], here: Option<(NodeId, &Facts<'a>)>) -> usize {
+    fn choose(&self, ways: &[Way], time: Time, row: &[Value], here: Option<Here<'_, 'a>>) -> usize {
         let [_, _, ..] = ways else { return ways.first().map_or(0, |way| way.at) };
         let node = |way: &Way| match row[way.from] {
             Value::Node(id) => id,
@@ -469,20 +477,20 @@ impl<'a> Walk<'a, '_> {
             };
             let count = facts.map_or(EDGES_ELSEWHERE, |facts| few(facts).unwrap_or_else(|| all(facts)));
             if facts.is_some() {
-                self.want(way.edge, (node(way), way.direction));
+                self.want(way.edge, node(way), way.direction);
             }
             best = best.min((count * price, way.at));
             best
         };
         for way in &others {
-            if let Some((id, facts)) = here
+            if let Some(Here { id, facts }) = here
                 && id == node(way)
                 && offer(way, Some(facts)).0 <= EDGES_FEW
             {
                 return best.1;
             }
         }
-        for way in others.iter().filter(|way| here.is_none_or(|(id, _)| id != node(way))) {
+        for way in others.iter().filter(|way| here.is_none_or(|here| here.id != node(way))) {
             let id = node(way);
             let elsewhere = self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index;
             match self.everywhere {
@@ -494,48 +502,49 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Crosses the edges of a node. Of one with very many, each shard crosses those that lead to nodes of its own.
-    fn expand(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], (id, facts): (NodeId, &Facts<'a>)) {
+    fn expand(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], here: Here<'_, 'a>) {
+        let Here { id, facts } = here;
         let Expansion { edge, bound, direction, .. } = *expansion;
         if !bound {
-            self.want(edge, (id, direction));
+            self.want(edge, id, direction);
         }
         let hubs = self.hubs.filter(|hubs| !bound && self.family.sieves[edge].is_none() && hubs.may_be(facts));
         let edges = hubs.map_or(0, |_| facts.about_edges(direction, &self.program.edges[edge].kinds));
         let Some(hubs) = hubs.filter(|hubs| edges >= hubs.edges_min()) else {
-            return self.cross_there(change, at, expansion, row, (id, facts), None);
+            return self.cross_there(change, at, expansion, row, here, None);
         };
         let Shard { index, count } = self.shard;
         for shard in (0..count).filter(|shard| *shard != index) {
             let edges = edges.min(u32::MAX as usize) as u32;
-            self.send(change, at, row, (id, Errand::Neighbours { shard: shard as u16, edges }));
+            self.send(change, at, row, id, Errand::Neighbours { shard: shard as u16, edges });
         }
         let crossing = self.crossing(edge, expansion.from);
         let Some(ends) = hubs.ends(crossing, self.family, id, change.time) else {
             hubs.want(crossing, id, edges);
             let own = (count > 1).then_some(index);
-            return self.cross_there(change, at, expansion, row, (id, facts), own);
+            return self.cross_there(change, at, expansion, row, here, own);
         };
         let (tick, closing) = (expansion.version.tick(change.time), self.closing(expansion, change, row));
         ends.each(|half| {
             if closing.lead_to(half.other) && facts.has_half(half, tick) {
-                self.cross(change, at, expansion, row, (id, half), Some((id, facts)));
+                self.cross(change, at, expansion, row, (id, half), here);
             }
         });
     }
 
     /// Crosses the edges of a node of another shard that lead to nodes of this one, by what is kept of them.
-    fn cross_here(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], (id, edges): (NodeId, usize)) {
+    fn cross_here(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], id: NodeId, edges: usize) {
         let crossing = self.crossing(expansion.edge, expansion.from);
         let Some(hubs) = self.hubs else { return };
         let Some(ends) = hubs.ends(crossing, self.family, id, change.time) else {
             hubs.want(crossing, id, edges);
-            return self.send(change, at, row, (id, Errand::Edges { shard: self.shard.index as u16 }));
+            return self.send(change, at, row, id, Errand::Edges { shard: self.shard.index as u16 });
         };
         let (tick, closing) = (expansion.version.tick(change.time), self.closing(expansion, change, row));
         ends.each(|half| {
             let facts = self.find(half.other);
             if closing.lead_to(half.other) && facts.has_half(turned(half, id), tick) {
-                self.cross(change, at, expansion, row, (id, half), Some((half.other, &facts)));
+                self.cross(change, at, expansion, row, (id, half), Here { id: half.other, facts: &facts });
             }
         });
     }
@@ -547,9 +556,10 @@ impl<'a> Walk<'a, '_> {
         at: usize,
         expansion: &Expansion,
         row: &mut [Value],
-        (id, facts): (NodeId, &Facts<'a>),
+        here: Here<'_, 'a>,
         to: Option<usize>,
     ) {
+        let Here { id, facts } = here;
         let program = self.program;
         let (view, tick) = (&program.edges[expansion.edge], expansion.version.tick(change.time));
         let expected = match (expansion.bound, &row[expansion.to]) {
@@ -571,7 +581,7 @@ impl<'a> Walk<'a, '_> {
                 }
             }
             if expected.is_none_or(|expected| expected == half.other) {
-                self.cross(change, at, expansion, row, (id, half), Some((id, facts)));
+                self.cross(change, at, expansion, row, (id, half), here);
             }
         };
         match (expected, &view.sieve) {
@@ -595,7 +605,7 @@ impl<'a> Walk<'a, '_> {
         expansion: &Expansion,
         row: &mut [Value],
         (id, half): (NodeId, HalfEdge),
-        here: Option<(NodeId, &Facts<'a>)>,
+        here: Here<'_, 'a>,
     ) {
         let program = self.program;
         let view = &program.edges[expansion.edge];
@@ -606,7 +616,7 @@ impl<'a> Walk<'a, '_> {
         if view.reads.is_empty() && !view.conditions.iter().all(|condition| self.family.passes(condition, row)) {
             return;
         }
-        self.run(change, at + 1, row, here);
+        self.run(change, at + 1, row, Some(here));
     }
 
     /// Every move is made: the row is a result of each member whose constants and filters it meets.
@@ -622,7 +632,7 @@ impl<'a> Walk<'a, '_> {
                 // A row whose expression fails is no result, as in a filter.
                 match expr.evaluate(row, context) {
                     Ok(value) => values.push(value),
-                    Err(failure) => return member.pace.leave_out(None, &failure),
+                    Err(failure) => return member.health.leave_out(None, &failure),
                 }
             }
             let (query, source) = (member.query, member.source);
@@ -634,7 +644,7 @@ impl<'a> Walk<'a, '_> {
 
 /// Reads the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
 pub fn read_node(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &Symbols) -> bool {
-    read_node_by(node, facts, at, row, (family, symbols), |condition, row| family.passes(condition, row))
+    read_node_by(node, facts, at, row, family, symbols, |condition, row| family.passes(condition, row))
 }
 
 /// The same, where `passes` says which conditions hold.
@@ -644,7 +654,8 @@ pub fn read_node_by(
     facts: &Facts<'_>,
     at: Time,
     row: &mut [Value],
-    (family, symbols): (&Family, &Symbols),
+    family: &Family,
+    symbols: &Symbols,
     passes: impl Fn(&Expr, &[Value]) -> bool,
 ) -> bool {
     let program = &family.program;

@@ -6,7 +6,7 @@
 //! out as of the moment, with what each row was made of (`staged`); since when a row is there is found by going back through the
 //! changes it can depend on (`since`).
 
-mod asked;
+mod lookups;
 mod narrow;
 mod records;
 mod search;
@@ -25,12 +25,12 @@ use weir_model::{Context, Expr, GraphFree, NodeId, Text, Tick, Value};
 
 use crate::error::EngineError;
 use crate::evaluate::{Evaluator, Prepared};
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::view::EdgeRef;
 use search::{Around, Search};
 
 pub use crate::render::stages::derive::{Asks, Level, Of, What};
-pub use asked::{Answered, AskedOf, Fact, FactOf};
+pub use lookups::{Answered, AskedOf, Fact, FactOf};
 pub use records::{OfRecord, Records};
 pub use since::Since;
 pub use sought::Sought;

@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use weir_model::Tick;
 
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::history::batches::{self, Batch};
 use crate::store::StoreError;
 

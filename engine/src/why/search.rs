@@ -10,7 +10,7 @@ use weir_model::{Context, EdgeKey, Expr, Map, NodeId, Symbol, Value};
 
 use super::{Made, Obstacle, Origin, REACHED_MAX, Reached, Wanted, Way};
 use crate::evaluate::node_of;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
 /// What is looked at.

@@ -10,7 +10,7 @@ use weir_model::{Clock, NodeId, Tick};
 use super::staged::Staged;
 use super::watching::{Seen, Watching};
 use crate::error::EngineError;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::history::{Change, Past};
 use crate::render::Row;
 

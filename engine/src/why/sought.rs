@@ -7,7 +7,7 @@ use weir_model::plan::Slot;
 use weir_model::{Expr, GraphFree, NodeId, Symbol, Tick, Value};
 
 use super::staged::{Staged, Worked};
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::render::Row;
 use crate::view::View;
 

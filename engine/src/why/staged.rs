@@ -14,7 +14,7 @@ use super::through::{before, of_items, replaced};
 use super::{Made, Origin, Reason, TRIES_MAX, deadline, origins};
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::history::Moment;
 use crate::render::Row;
 use crate::render::maintained::asks_clock;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{NodeId, Symbol, Value};
 
-use super::asked::FactOf;
+use super::lookups::FactOf;
 use crate::history::Changed;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 

@@ -1,8 +1,8 @@
 //! Exact: values as JSON from which the very same values are read again. What JSON has no form for is a map of one entry
 //! whose key begins with `$`; so is a map that itself looks like that.
 //!
-//!     {"$float": "NaN"}   {"$float": "2"}   {"$bytes": "cafe"}   {"$id": "3ae8…"}   {"$date": 19000}   {"$datetime": [second, nano, offset, zone]}
-//!     {"$duration": [months, days, seconds, nanos]}   {"$map": {"$date": "no date"}}
+//!     {"$float": "NaN"}   {"$float": "2"}   {"$bytes": "cafe"}   {"$id": "3ae8…"}   {"$date": 19000}
+//!     {"$datetime": [second, nano, offset, zone]}   {"$duration": [months, days, seconds, nanos]}   {"$map": {"$date": "no date"}}
 
 use std::sync::Arc;
 

@@ -457,6 +457,12 @@ mod tests {
             json!([named, {"name": "p", "destinations": end}]),
             "at .path: Missing required field (in .outputs[1].destinations[0].onResultError.destinations[1])",
         );
+        // An output alone has no place before its own, and that of a letter's destination ends as its own does.
+        let letters = json!({"type": "DeadLetter", "destinations": [{"type": "File"}]});
+        let end = json!([{"type": "File", "path": "x", "onResultError": letters}]);
+        let reasons = decode_workflow(&json!({"name": "o", "destinations": end})).err();
+        let place = "(in .destinations[0].onResultError.destinations[0])";
+        assert_eq!(reasons, Some(vec![format!("DecodingFailure at .path: Missing required field {place}")]));
         refused(json!([named, {"name": "p", "destinations": [{"type": "Drop"}, 5]}]), "at .outputs[1].destinations[1]: ");
         refused(json!([{"name": "o", "destinations": [{"type": "Nope"}]}]), "names no known destination");
         refused(json!([{"name": "o", "filter": {"type": "Odd"}, "destinations": [{"type": "Drop"}]}]), "Invalid value");

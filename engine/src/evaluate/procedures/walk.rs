@@ -2,11 +2,13 @@
 //!
 //! Back to where the walk came from weighs 1/return, to a neighbour of that node 1, to any other 1/in-out; a parameter of 0
 //! or less rules its steps out, unless nothing else is left. A seed makes the walk repeatable as long as the graph is the same.
+//! The walks of the API differ: there an in-out of 0 leaves only steps away, and a walk of which no step is left ends.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use weir_model::expression::FailureKind;
 use weir_model::procedure::Each;
+use weir_model::random::{STEP, mix};
 use weir_model::{Failure, NodeId, Procedure, Value};
 
 use crate::evaluate::node_of;
@@ -70,11 +72,8 @@ struct Random(u64);
 impl Random {
     /// In [0, 1).
     fn fraction(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        self.0 = self.0.wrapping_add(STEP);
+        (mix(self.0) >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// An index, as likely as its weight; any of them where all weights are 0.

@@ -13,13 +13,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::NodeId;
 use weir_model::mutation::{Kind, Tag};
 
-use super::asked::{Asked, Edges};
+use super::neighbour::{Edges, NeighbourTest};
 use super::{CROSSINGS_MAX, Crossed, Crossing, ENDS_ANYWAY, Ends, FEW_OF, Hub, Hubs, turned};
 use crate::arrangement::build::Shard;
 use crate::arrangement::locate::{by_node, parts};
 use crate::arrangement::{Facts, Published, SharedBatch, edge_ranges};
 use crate::render::Time;
 use crate::render::queries::Queries;
+use crate::render::walk::Here;
 use crate::symbols::Symbols;
 use crate::view::HalfEdge;
 
@@ -132,17 +133,17 @@ impl Hubs {
         ahead.clear();
         let snapshot = published.snapshot();
         let mut crossings = self.crossings.len();
-        for (number, family) in queries.families() {
+        for family in queries.families() {
             for (edge, to) in family.program.crossings.iter().filter(|(edge, _)| family.sieves[*edge].is_none()) {
-                let crossing = (number, *edge, *to);
+                let crossing = (family.number, *edge, *to);
                 let crossed = self.crossed(crossing);
                 if crossed.is_none() && crossings == CROSSINGS_MAX {
                     continue;
                 }
-                let Some(asked) = Asked::new(&family.program, *edge, *to) else { continue };
+                let Some(test) = NeighbourTest::new(&family.program, *edge, *to) else { continue };
                 let before = ahead.len();
                 for hub in &large {
-                    let edges = snapshot.facts(*hub).about_edges(asked.back.direction.opposite(), &asked.back.kinds);
+                    let edges = snapshot.facts(*hub).about_edges(test.back.direction.opposite(), &test.back.kinds);
                     let is_kept = match crossed.and_then(|crossed| crossed.hubs.get(hub)) {
                         Some(Hub::Few(_)) => true,
                         Some(Hub::Many(many)) => edges / 2 < *many,
@@ -176,14 +177,14 @@ impl Hubs {
     fn go_on(&mut self, mut looking: Looking, around: &Around<'_>, until: Option<Instant>) {
         let Some(family) = around.queries.family(looking.crossing.0) else { return };
         let Some((_, crossed)) = self.crossings.iter_mut().find(|(of, _)| *of == looking.crossing) else { return };
-        let of = (family, around.symbols);
         loop {
             let from = looking.edges.len().saturating_sub(NEIGHBOURS_BY_CLOCK);
             let nodes: Vec<NodeId> = looking.edges[from..].iter().map(|half| half.other).collect();
             let found = self.locator.locate(&nodes, around.batches);
-            for (half, here) in looking.edges[from..].iter().zip(by_node(&found, nodes.len())) {
-                let facts = Facts::known(parts(around.batches, here));
-                let is_met = crossed.asked.is_met(of, (half.other, &facts), around.at, &mut self.row);
+            for (half, place) in looking.edges[from..].iter().zip(by_node(&found, nodes.len())) {
+                let facts = Facts::known(parts(around.batches, place));
+                let here = Here { id: half.other, facts: &facts };
+                let is_met = crossed.test.is_met(family, around.symbols, here, around.at, &mut self.row);
                 if is_met && facts.has_half(turned(*half, looking.hub), around.at) {
                     self.kept = self.kept.saturating_add_signed(crossed.add(looking.hub, *half, &mut self.spent));
                 }
@@ -235,16 +236,16 @@ impl Hubs {
         let Around { queries, shard, at, .. } = *around;
         let family = queries.family(crossing.0)?;
         if self.crossed(crossing).is_none() {
-            let asked = Asked::new(&family.program, crossing.1, crossing.2)?;
+            let test = NeighbourTest::new(&family.program, crossing.1, crossing.2)?;
             if self.crossings.len() == CROSSINGS_MAX {
                 let (_, forgotten) = self.crossings.remove(0);
                 self.kept -= forgotten.weight();
             }
-            self.crossings.push((crossing, Crossed { joined: asked.joined(family), asked, hubs: FxHashMap::default() }));
+            self.crossings.push((crossing, Crossed { joined: test.joined(family), test, hubs: FxHashMap::default() }));
             self.number(queries);
         }
         let (_, crossed) = self.crossings.iter_mut().find(|(of, _)| *of == crossing)?;
-        let Edges { direction, kinds, .. } = &crossed.asked.back;
+        let Edges { direction, kinds, .. } = &crossed.test.back;
         let direction = direction.opposite();
         let edges = around.read(hub, |facts, _| facts.about_edges(direction, kinds)) / shard.count;
         let most = (edges / FEW_OF).max(ENDS_ANYWAY);

@@ -18,7 +18,7 @@
 //! goes to every shard. One that comes late asks about a tick that is past: what has ended is forgotten only when no row of its
 //! tick is on its way any more.
 
-mod asked;
+mod neighbour;
 mod looking;
 
 use std::cell::{Cell, RefCell};
@@ -30,13 +30,14 @@ use smallvec::SmallVec;
 use weir_model::mutation::Tag;
 use weir_model::{NodeId, Value};
 
-use asked::Asked;
 use looking::Looking;
+use neighbour::NeighbourTest;
 
 pub use looking::Around;
 
 use super::family::Family;
 use super::queries::Queries;
+use super::walk::Here;
 use super::{Time, before};
 use crate::arrangement::build::Located;
 use crate::arrangement::locate::Locator;
@@ -114,7 +115,7 @@ pub struct Hubs {
 
 /// What is kept for a crossing.
 struct Crossed {
-    asked: Asked,
+    test: NeighbourTest,
     /// For the members that the family had: more of them may let more through.
     joined: u64,
     hubs: FxHashMap<NodeId, Hub>,
@@ -223,7 +224,7 @@ impl Hubs {
 
     /// What this shard keeps of the edges of a node for a crossing, before and after a change at a tick.
     pub fn ends(&self, crossing: Crossing, family: &Family, node: NodeId, time: Time) -> Option<&Ends> {
-        let crossed = self.crossed(crossing).filter(|crossed| crossed.joined == crossed.asked.joined(family))?;
+        let crossed = self.crossed(crossing).filter(|crossed| crossed.joined == crossed.test.joined(family))?;
         match crossed.hubs.get(&node)? {
             Hub::Few(ends) => Some(ends).filter(|ends| self.knows(time) && ends.whole.is_some_and(|whole| whole < time)),
             Hub::Many(_) => None,
@@ -284,21 +285,21 @@ impl Hubs {
                 bits ^= 1 << number;
                 let (crossing, crossed) = &mut crossings[number as usize];
                 let Some(family) = queries.family(crossing.0) else { continue };
-                let concerns = segment.tags(updates).any(|(tag, _)| crossed.asked.concerns(&family.program, tag));
-                if !concerns || !crossed.asked.is_near(&facts, (segment, updates), last, &crossed.hubs) {
+                let concerns = segment.tags(updates).any(|(tag, _)| crossed.test.concerns(&family.program, tag));
+                if !concerns || !crossed.test.is_near(&facts, (segment, updates), last, &crossed.hubs) {
                     continue;
                 }
-                let of = (family, symbols);
-                let had = crossed.asked.is_met(of, (*id, &facts), last, row);
-                if !had && !crossed.asked.may_be_met(of, (*id, &facts), ((segment, updates), last), row) {
+                let here = Here { id: *id, facts: &facts };
+                let had = crossed.test.is_met(family, symbols, here, last, row);
+                if !had && !crossed.test.may_be_met(family, symbols, here, (segment, updates), last, row) {
                     continue;
                 }
                 touched.push((number as usize, index));
                 let mut halves: SmallVec<[HalfEdge; 8]> = SmallVec::new();
                 if !had {
-                    crossed.asked.each_back(&facts, last, &crossed.hubs, &mut |half| halves.push(half));
+                    crossed.test.each_back(&facts, last, &crossed.hubs, &mut |half| halves.push(half));
                 }
-                let changed = crossed.asked.each_changed(segment, updates);
+                let changed = crossed.test.each_changed(segment, updates);
                 halves.extend(changed.filter(|(_, adds)| *adds).map(|(half, _)| half));
                 for half in halves {
                     *kept = kept.saturating_add_signed(crossed.add(half.other, turned(half, *id), spent));
@@ -315,12 +316,12 @@ impl Hubs {
             let (crossing, crossed) = &crossings[number];
             let Some(family) = queries.family(crossing.0) else { continue };
             let (node, facts, (segment, updates)) = (batch.ids[index], located.facts(batch, index), batch.node(index));
-            let is_met = crossed.asked.is_met((family, symbols), (node, &facts), last, row);
+            let is_met = crossed.test.is_met(family, symbols, Here { id: node, facts: &facts }, last, row);
             let mut edges: SmallVec<[HalfEdge; 4]> = SmallVec::new();
-            let changed = crossed.asked.each_changed(segment, updates);
+            let changed = crossed.test.each_changed(segment, updates);
             edges.extend(changed.filter(|(_, adds)| !is_met || !adds).map(|(half, _)| half));
             if !is_met {
-                crossed.asked.each_back(&facts, first, &crossed.hubs, &mut |half| edges.push(half));
+                crossed.test.each_back(&facts, first, &crossed.hubs, &mut |half| edges.push(half));
             }
             edges.retain(|half| crossed.hubs.contains_key(&half.other));
             if !edges.is_empty() {
@@ -376,7 +377,7 @@ impl Hubs {
             let (Some(crossed), Some(family)) = (crossed, around.queries.family(crossing.0)) else { continue };
             let facts = Facts::find(around.batches, node);
             // It may have come back since.
-            let is_met = crossed.asked.is_met((family, around.symbols), (node, &facts), around.at, row);
+            let is_met = crossed.test.is_met(family, around.symbols, Here { id: node, facts: &facts }, around.at, row);
             for half in edges {
                 if !is_met || !facts.has_half(half, around.at) {
                     *kept -= crossed.remove(half.other, turned(half, node));
@@ -391,7 +392,7 @@ impl Hubs {
         self.concerned_by_any = 0;
         for (number, (crossing, crossed)) in self.crossings.iter().enumerate() {
             let Some(family) = queries.family(crossing.0) else { continue };
-            match crossed.asked.tags(&family.program) {
+            match crossed.test.tags(&family.program) {
                 Some(tags) => tags.into_iter().for_each(|tag| *self.concerned.entry(tag).or_default() |= 1 << number),
                 None => self.concerned_by_any |= 1 << number,
             }
@@ -401,7 +402,7 @@ impl Hubs {
     /// Forgets what was kept for families that have gone, or that others have joined.
     fn forget_unknown(&mut self, queries: &Queries) {
         let known = |(crossing, crossed): &(Crossing, Crossed)| {
-            queries.family(crossing.0).is_some_and(|family| crossed.asked.joined(family) == crossed.joined)
+            queries.family(crossing.0).is_some_and(|family| crossed.test.joined(family) == crossed.joined)
         };
         if self.crossings.iter().all(known) {
             return;

@@ -93,7 +93,7 @@ pub fn render(scope: Scope<'_, Time>, trace: &mut Trace, common: &Common) -> Shu
             input.for_each(|_, changes| queries.push(changes));
             match frontier.frontier().first() {
                 Some(frontier) => {
-                    queries.advance(*frontier, (&published, worker));
+                    queries.advance(*frontier, &published, worker);
                     let behind = queries.behind();
                     if behind.is_some() {
                         again.activate_after(ASIDE_LOOK);
@@ -179,16 +179,23 @@ fn changes<'scope>(
                     dense.take_in(&queries, &batch, located);
                     hubs.take_in(&queries, &common.symbols, &batch, located);
                     spent.begin();
-                    let (kept, spent) = ((&dense, &*hubs), &spent);
-                    let offered =
-                        Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, kept, spent };
+                    let offered = Offered {
+                        queries: &queries,
+                        common: &common,
+                        view: &view,
+                        batch: &batch,
+                        located,
+                        dense: &dense,
+                        hubs: &hubs,
+                        spent: &spent,
+                    };
                     offered.walk(&mut found, &mut leaving, &mut waiting);
                     offered.walk_turns(&mut found, &mut leaving, &mut waiting);
                     spent.end(&queries);
                     dense.settle(&queries, &view, before(batch.upper.elements()));
                     hubs.settle(&queries, &common.symbols, &batch, located);
                     for (query, since, interest) in &queries.interests {
-                        touches(&batch, (*query, *since), interest, &mut found);
+                        touches(&batch, *query, *since, interest, &mut found);
                     }
                 }
                 view.clear();
@@ -227,7 +234,7 @@ fn tend(hubs: &mut Hubs, queries: &Queries, common: &Common, trace: &Trace, fron
 }
 
 /// What changes of the nodes of this shard, as far as somebody who looked at them may see it.
-fn touches(batch: &Batch, (query, since): (u32, Time), interest: &Interest, found: &mut Vec<RowChange>) {
+fn touches(batch: &Batch, query: u32, since: Time, interest: &Interest, found: &mut Vec<RowChange>) {
     let mut touches: SmallVec<[(Time, Touch); 4]> = SmallVec::new();
     for (index, id) in batch.ids.iter().enumerate() {
         touches.clear();
@@ -265,7 +272,6 @@ impl Ground<'_> {
         let mut walk = Walk {
             program: &family.program,
             family,
-            number: parcel.family,
             batches: self.batches,
             newest: None,
             everywhere: None,
@@ -280,7 +286,7 @@ impl Ground<'_> {
         };
         walk.receive(parcel);
         let steps = walk.steps.taken();
-        self.spent.visited((parcel.family, family), steps);
+        self.spent.visited(family, steps);
     }
 }
 

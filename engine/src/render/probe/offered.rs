@@ -3,7 +3,7 @@
 
 use weir_model::mutation::Kind;
 use weir_model::plan::Atom;
-use weir_model::{Expr, NodeId, Symbol, Value};
+use weir_model::{Expr, Symbol, Value};
 
 use super::Common;
 use super::spent::Spent;
@@ -16,7 +16,7 @@ use crate::render::hubs::Hubs;
 use crate::render::program::{EdgeView, NodeView, Path, Version};
 use crate::render::queries::{Origin, Queries, Route};
 use crate::render::results::RowChange;
-use crate::render::walk::{Change, Parcel, Steps, Waiting, Walk, read_node};
+use crate::render::walk::{Change, Here, Parcel, Steps, Waiting, Walk, read_node};
 use crate::view::HalfEdge;
 
 /// A batch on offer to the families of all queries.
@@ -26,7 +26,9 @@ pub(super) struct Offered<'a> {
     pub(super) view: &'a [SharedBatch],
     pub(super) batch: &'a Batch,
     pub(super) located: &'a Located,
-    pub(super) kept: (&'a Dense, &'a Hubs),
+    /// What is kept of nodes that walks meet.
+    pub(super) dense: &'a Dense,
+    pub(super) hubs: &'a Hubs,
     pub(super) spent: &'a Spent,
 }
 
@@ -38,7 +40,7 @@ impl<'a> Offered<'a> {
         let mut edges: Vec<(Route, usize)> = Vec::new();
         let mut views: Vec<(Route, Time)> = Vec::new();
         // Most changes concern the family the last one did.
-        let mut current: Option<(u32, &Family)> = None;
+        let mut current: Option<&Family> = None;
         let mut row: Vec<Value> = Vec::new();
         for (index, id) in self.batch.ids.iter().enumerate() {
             let (segment, updates) = self.batch.node(index);
@@ -59,14 +61,15 @@ impl<'a> Offered<'a> {
             views.sort_unstable();
             views.dedup();
             let facts = self.located.facts(self.batch, index);
+            let here = Here { id: *id, facts: &facts };
             let mut seen = SeenEdges::default();
             let offers = edges.iter().map(|(route, place)| (*route, *place, 0));
             for (route, place, time) in offers.chain(views.iter().map(|(route, time)| (*route, 0, *time))) {
                 let family = match current {
-                    Some((number, family)) if number == route.family => family,
+                    Some(family) if family.number == route.family => family,
                     _ => {
                         let Some(family) = self.queries.family(route.family) else { continue };
-                        if let Some(before) = current.replace((route.family, family)) {
+                        if let Some(before) = current.replace(family) {
                             self.go_on(before, found, leaving, waiting);
                         }
                         row.clear();
@@ -80,29 +83,22 @@ impl<'a> Offered<'a> {
                 if !has_needs(&family.program.paths[path], &facts, one_time) {
                     continue;
                 }
-                let mut walk = self.begin((route.family, family), found, leaving, waiting);
+                let mut walk = self.begin(family, found, leaving, waiting);
                 match (family.program.paths[path].atom, route.from) {
-                    (Atom::Node(node), _) => change_of_view(&mut walk, path, node, *id, &facts, time, &mut row),
+                    (Atom::Node(node), _) => change_of_view(&mut walk, path, node, here, time, &mut row),
                     (Atom::Edge(edge), Origin::EdgeView) => {
-                        change_of_edges(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut seen, &mut row);
+                        change_of_edges(&mut walk, path, edge, here, (segment, updates), &mut seen, &mut row);
                     }
                     (Atom::Edge(edge), _) => {
                         let fact = &updates[place];
                         let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
                         let half = segment.half(fact);
-                        change_of_edge(
-                            &mut walk,
-                            change,
-                            edge,
-                            (*id, &facts),
-                            half,
-                            &family.program.edges[edge].conditions,
-                            &mut row,
-                        );
+                        let conditions = &family.program.edges[edge].conditions;
+                        change_of_edge(&mut walk, change, edge, here, half, conditions, &mut row);
                     }
                 }
                 let steps = walk.steps.taken();
-                self.spent.visited((route.family, family), steps);
+                self.spent.visited(family, steps);
             }
         }
         if let Some(last) = current {
@@ -111,7 +107,7 @@ impl<'a> Offered<'a> {
     }
 
     /// With what waits for a family.
-    fn go_on(&self, family: (u32, &'a Family), found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
+    fn go_on(&self, family: &'a Family, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
         let mut walk = self.begin(family, found, leaving, waiting);
         walk.go_on();
         let steps = walk.steps.taken();
@@ -123,34 +119,35 @@ impl<'a> Offered<'a> {
     /// Walks from the edges that begin or end to pass a sieve, one path after another.
     pub(super) fn walk_turns(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
         let mut row: Vec<Value> = Vec::new();
-        for (sieve, turns) in self.kept.0.turns() {
+        for (sieve, turns) in self.dense.turns() {
             for (number, path) in self.queries.routes.of_sieve(sieve) {
                 let (path, Some(family)) = (usize::from(*path), self.queries.family(*number)) else { continue };
                 let Atom::Edge(edge) = family.program.paths[path].atom else { continue };
                 row.clear();
                 row.resize(family.program.width, Value::Null);
-                let mut walk = self.begin((*number, family), found, leaving, waiting);
+                let mut walk = self.begin(family, found, leaving, waiting);
                 for of_node in turns.chunk_by(|a, b| a.node == b.node) {
                     let node = of_node[0].node;
-                    let (id, facts) = (self.batch.ids[node], self.located.facts(self.batch, node));
+                    let facts = self.located.facts(self.batch, node);
                     if !has_needs(&family.program.paths[path], &facts, None) {
                         continue;
                     }
+                    let here = Here { id: self.batch.ids[node], facts: &facts };
                     for turn in of_node {
                         let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
-                        change_of_edge(&mut walk, change, edge, (id, &facts), turn.half, &[], &mut row);
+                        change_of_edge(&mut walk, change, edge, here, turn.half, &[], &mut row);
                     }
                 }
                 walk.go_on();
                 let steps = walk.steps.taken();
-                self.spent.visited((*number, family), steps);
+                self.spent.visited(family, steps);
             }
         }
     }
 
     fn begin<'w>(
         &self,
-        (number, family): (u32, &'a Family),
+        family: &'a Family,
         results: &'w mut Vec<RowChange>,
         parcels: &'w mut Vec<Parcel>,
         waiting: &'w mut Waiting,
@@ -158,7 +155,6 @@ impl<'a> Offered<'a> {
         Walk {
             program: &family.program,
             family,
-            number,
             batches: self.view,
             newest: Some((self.batch, self.located)),
             everywhere: None,
@@ -167,8 +163,8 @@ impl<'a> Offered<'a> {
             results,
             parcels,
             waiting: std::slice::from_mut(waiting),
-            dense: Some(self.kept.0),
-            hubs: Some(self.kept.1),
+            dense: Some(self.dense),
+            hubs: Some(self.hubs),
             steps: Steps::of(family),
         }
     }
@@ -191,24 +187,24 @@ pub fn change_of_edge<'a>(
     walk: &mut Walk<'a, '_>,
     change: Change,
     edge: usize,
-    (id, facts): (NodeId, &Facts<'a>),
+    here: Here<'_, 'a>,
     half: HalfEdge,
     conditions: &[Expr],
     row: &mut [Value],
 ) {
     let view = &walk.program.edges[edge];
-    let other = half.other;
-    walk.put(edge, row, (id, other), half);
-    let both = [(id, other), (other, id)];
+    let (id, other) = (here.id, half.other);
+    walk.put(edge, row, [id, other], half);
+    let both = [[id, other], [other, id]];
     let ways = if view.directed || id == other { 1 } else { 2 };
-    for (source, target) in &both[..ways] {
+    for [source, target] in &both[..ways] {
         if view.source == view.target && source != target {
             continue;
         }
         row[view.source] = Value::Node(*source);
         row[view.target] = Value::Node(*target);
         if conditions.iter().all(|condition| walk.family.passes(condition, row)) {
-            walk.run(change, 0, row, Some((id, facts)));
+            walk.run(change, 0, row, Some(here));
         }
     }
 }
@@ -216,22 +212,22 @@ pub fn change_of_edge<'a>(
 /// Edges of which properties are read: each that came, went or has other properties, as it was and as it is.
 fn change_of_edges<'a>(
     walk: &mut Walk<'a, '_>,
-    (path, edge): (usize, usize),
-    id: NodeId,
+    path: usize,
+    edge: usize,
+    here: Here<'_, 'a>,
     updates: (&Segment, &[Fact]),
-    facts: &Facts<'a>,
     seen: &mut SeenEdges,
     row: &mut [Value],
 ) {
     let view = &walk.program.edges[edge];
     if !seen.is_of(view) {
-        *seen = SeenEdges::new(view, updates, facts);
+        *seen = SeenEdges::new(view, updates, here.facts);
     }
     for SeenEdge { half, time, was, is } in &seen.edges {
         for (values, diff) in [(was, -1), (is, 1)] {
             let Some(values) = values else { continue };
             view.reads.iter().zip(values).for_each(|((_, slot), value)| row[*slot].clone_from(value));
-            change_of_edge(walk, Change { path, time: *time, diff }, edge, (id, facts), *half, &view.conditions, row);
+            change_of_edge(walk, Change { path, time: *time, diff }, edge, here, *half, &view.conditions, row);
         }
     }
 }
@@ -303,29 +299,21 @@ fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Se
 }
 
 /// A node's local view before and after a tick; where they differ, what was goes and what is comes.
-fn change_of_view<'a>(
-    walk: &mut Walk<'a, '_>,
-    path: usize,
-    node: usize,
-    id: NodeId,
-    facts: &Facts<'a>,
-    time: Time,
-    row: &mut [Value],
-) {
+fn change_of_view<'a>(walk: &mut Walk<'a, '_>, path: usize, node: usize, here: Here<'_, 'a>, time: Time, row: &mut [Value]) {
     let program = walk.program;
     let view = &program.nodes[node];
-    row[view.slot] = Value::Node(id);
-    let was = read_node(node, facts, time.wrapping_sub(1), row, walk.family, walk.symbols);
+    row[view.slot] = Value::Node(here.id);
+    let was = read_node(node, here.facts, time.wrapping_sub(1), row, walk.family, walk.symbols);
     let old = was.then(|| row.to_vec());
-    let is = read_node(node, facts, time, row, walk.family, walk.symbols);
+    let is = read_node(node, here.facts, time, row, walk.family, walk.symbols);
     if let Some(mut old) = old {
         if is && seen(view, &old) == seen(view, row) {
             return;
         }
-        walk.run(Change { path, time, diff: -1 }, 0, &mut old, Some((id, facts)));
+        walk.run(Change { path, time, diff: -1 }, 0, &mut old, Some(here));
     }
     if is {
-        walk.run(Change { path, time, diff: 1 }, 0, row, Some((id, facts)));
+        walk.run(Change { path, time, diff: 1 }, 0, row, Some(here));
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::render::aside::Pace;
 use crate::render::family::Family;
+use crate::render::health::Health;
 use crate::render::queries::Queries;
 
 /// A family that a worker walks longer for of one batch is told.
@@ -66,14 +66,14 @@ impl Spent {
     }
 
     /// A family was visited, and so many steps were taken.
-    pub fn visited(&self, (number, family): (u32, &Family), steps: u64) {
+    pub fn visited(&self, family: &Family, steps: u64) {
         let visits = self.visits.get() + 1;
         self.visits.set(visits);
-        if self.last.replace(number) != number && visits > 1 {
+        if self.last.replace(family.number) != family.number && visits > 1 {
             self.is_mixed.set(true);
         }
         if visits >= VISITS_CALM || self.calm.get() < LOOKS_CALM || steps >= STEPS_MANY {
-            self.look((number, family), steps);
+            self.look(family, steps);
         }
     }
 
@@ -82,13 +82,13 @@ impl Spent {
         if self.visits.get() > 0
             && let Some(family) = queries.family(self.last.get())
         {
-            self.look((self.last.get(), family), 0);
+            self.look(family, 0);
         }
     }
 
     /// What has been spent since the last look was on this family. Where several were visited, and the last one in few steps, a
     /// long time may have been any other's, and is nobody's: better none is named than one that costs nothing.
-    fn look(&self, (number, family): (u32, &Family), steps: u64) {
+    fn look(&self, family: &Family, steps: u64) {
         let now = Instant::now();
         let since = now.saturating_duration_since(self.looked.replace(now));
         self.calm.set(if since >= LONG { -VISITS_WARY } else { self.calm.get() + 1 });
@@ -97,7 +97,7 @@ impl Spent {
             return;
         }
         let mut by_family = self.by_family.borrow_mut();
-        let spent = by_family.entry(number).or_default();
+        let spent = by_family.entry(family.number).or_default();
         *spent += since;
         if *spent >= BUSY {
             tell(family, *spent);
@@ -119,14 +119,14 @@ fn tell(family: &Family, spent: Duration) {
 }
 
 /// The queries of a family, each once, however often it has the pattern.
-fn at_work(family: &Family) -> Vec<&Arc<Pace>> {
+fn at_work(family: &Family) -> Vec<&Arc<Health>> {
     let mut seen = FxHashSet::default();
-    let paces = family.all().map(|member| &member.pace);
-    paces.filter(|pace| !pace.is_over() && seen.insert(Arc::as_ptr(pace))).collect()
+    let healths = family.all().map(|member| &member.health);
+    healths.filter(|health| !health.is_over() && seen.insert(Arc::as_ptr(health))).collect()
 }
 
-fn names(queries: &[&Arc<Pace>]) -> String {
-    let mut names: Vec<String> = queries.iter().take(NAMES_MAX).map(|pace| pace.called()).collect();
+fn names(queries: &[&Arc<Health>]) -> String {
+    let mut names: Vec<String> = queries.iter().take(NAMES_MAX).map(|health| health.called()).collect();
     if queries.len() > NAMES_MAX {
         names.push(format!("{} more", queries.len() - NAMES_MAX));
     }
@@ -142,12 +142,12 @@ mod tests {
     use crate::render::maintained::Maintained;
     use crate::symbols::Symbols;
 
-    fn family(text: &str, pace: &Arc<Pace>) -> Family {
+    fn family(number: u32, text: &str, health: &Arc<Health>) -> Family {
         let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).expect("it is read").plan;
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
         let source = &maintained.sources[0];
-        let mut family = Family::new(source.program.clone(), Vec::new());
-        family.insert(source.member((0, 0), 0, pace));
+        let mut family = Family::new(number, source.program.clone(), Vec::new());
+        family.insert(source.member((0, 0), 0, health));
         family
     }
 
@@ -160,41 +160,41 @@ mod tests {
     #[test]
     fn a_pattern_that_keeps_a_worker_busy_is_told_and_no_other_and_not_at_each_look() {
         let text = "MATCH (a:A) RETURN a.x AS x";
-        let pace = |name: &str| Arc::new(Pace::new(QueryId(NodeId::new(1, 2)), text.into(), IdScheme::Uuid).named(name));
-        let (cheap, costly) = (pace("cheap"), pace("costly"));
-        let (of_cheap, of_costly) = (family(text, &cheap), family(text, &costly));
+        let health = |name: &str| Arc::new(Health::new(QueryId(NodeId::new(1, 2)), text.into(), IdScheme::Uuid).named(name));
+        let (cheap, costly) = (health("cheap"), health("costly"));
+        let (of_cheap, of_costly) = (family(1, text, &cheap), family(2, text, &costly));
         let spent = Spent::new();
         let part = BUSY * 2 / 3;
         // Not in one batch.
         for _ in 0..3 {
             spent.begin();
             pass(&spent, part);
-            spent.visited((2, &of_costly), 1);
+            spent.visited(&of_costly, 1);
         }
         assert!(spent.by_family.borrow()[&2] < BUSY);
         spent.begin();
         for _ in 0..2 {
-            spent.visited((1, &of_cheap), 1);
+            spent.visited(&of_cheap, 1);
             pass(&spent, part);
-            spent.visited((2, &of_costly), 1);
+            spent.visited(&of_costly, 1);
         }
         assert!(spent.by_family.borrow()[&2] >= BUSY && spent.by_family.borrow()[&1] < BUSY);
         assert!(!costly.may_tell_busy(), "it has just been told");
         assert!(cheap.may_tell_busy(), "it has not been told");
-        assert_eq!((costly.called(), pace("").called()), ("costly".to_owned(), NodeId::new(1, 2).to_string()));
+        assert_eq!((costly.called(), health("").called()), ("costly".to_owned(), NodeId::new(1, 2).to_string()));
     }
 
     #[test]
     fn queries_are_counted_and_not_how_often_they_have_the_pattern() {
         let text = "MATCH (a:A) RETURN a.x AS x";
-        let pace = |name: &str| Arc::new(Pace::of_nobody(IdScheme::default()).named(name));
-        let paces = ["a", "b", "a", "c", "b", "a", "d", "e", "a"].map(|name| (name, pace(name)));
+        let health = |name: &str| Arc::new(Health::of_nobody(IdScheme::default()).named(name));
+        let healths = ["a", "b", "a", "c", "b", "a", "d", "e", "a"].map(|name| (name, health(name)));
         let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).expect("it is read").plan;
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
         let source = &maintained.sources[0];
-        let mut family = Family::new(source.program.clone(), Vec::new());
-        for (number, (name, _)) in (0..).zip(&paces) {
-            let query = (0..).zip(&paces).find(|(_, (other, _))| other == name).expect("it is one of them");
+        let mut family = Family::new(0, source.program.clone(), Vec::new());
+        for (number, (name, _)) in (0..).zip(&healths) {
+            let query = (0..).zip(&healths).find(|(_, (other, _))| other == name).expect("it is one of them");
             family.insert(source.member((query.0, number), 0, &query.1.1));
         }
         assert_eq!(names(&at_work(&family)), "a, b, c, 2 more");
@@ -203,20 +203,21 @@ mod tests {
 
     #[test]
     fn the_clock_is_not_looked_at_for_each_of_many_short_visits() {
-        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
-        let family = family("MATCH (a:A) RETURN a.x AS x", &pace);
+        let health = Arc::new(Health::of_nobody(IdScheme::default()));
+        let text = "MATCH (a:A) RETURN a.x AS x";
+        let (one, other) = (family(1, text, &health), family(3, text, &health));
         let spent = Spent::new();
         spent.begin();
         spent.calm.set(LOOKS_CALM);
         pass(&spent, BUSY);
-        (1..VISITS_CALM).for_each(|_| spent.visited((1, &family), 1));
+        (1..VISITS_CALM).for_each(|_| spent.visited(&one, 1));
         assert!(spent.by_family.borrow().is_empty());
-        spent.visited((1, &family), STEPS_MANY);
+        spent.visited(&one, STEPS_MANY);
         assert!(spent.by_family.borrow()[&1] >= BUSY, "a visit of many steps ends with a look");
         assert_eq!(spent.calm.get(), -VISITS_WARY, "and after a long one it is looked at each time");
         spent.calm.set(LOOKS_CALM);
         pass(&spent, BUSY);
-        spent.visited((3, &family), 1);
+        spent.visited(&other, 1);
         assert!(!spent.by_family.borrow().contains_key(&3));
         spent.end(&Queries::default());
         assert!(!spent.by_family.borrow().contains_key(&3), "its queries have gone");
@@ -224,21 +225,22 @@ mod tests {
 
     #[test]
     fn a_long_visit_is_not_put_down_to_those_that_come_behind_it() {
-        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
-        let family = family("MATCH (a:A) RETURN a.x AS x", &pace);
+        let health = Arc::new(Health::of_nobody(IdScheme::default()));
+        let text = "MATCH (a:A) RETURN a.x AS x";
+        let (one, other) = (family(1, text, &health), family(2, text, &health));
         let spent = Spent::new();
         spent.begin();
         spent.calm.set(LOOKS_CALM);
         pass(&spent, BUSY);
-        spent.visited((1, &family), 1);
-        (1..VISITS_CALM).for_each(|_| spent.visited((2, &family), 1));
+        spent.visited(&one, 1);
+        (1..VISITS_CALM).for_each(|_| spent.visited(&other, 1));
         assert!(spent.visits.get() == 0 && spent.by_family.borrow().is_empty(), "nobody knows whose it was");
         // From there on it is known, and also in what comes next.
         spent.begin();
-        (0..2 * LOOKS_CALM).for_each(|_| spent.visited((2, &family), 1));
+        (0..2 * LOOKS_CALM).for_each(|_| spent.visited(&other, 1));
         pass(&spent, BUSY);
-        spent.visited((1, &family), 1);
-        spent.visited((2, &family), 1);
+        spent.visited(&one, 1);
+        spent.visited(&other, 1);
         let by_family = spent.by_family.borrow();
         assert!(by_family[&1] >= BUSY && by_family[&2] < BUSY);
     }

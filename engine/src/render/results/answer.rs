@@ -6,10 +6,10 @@ use std::time::Instant;
 use weir_model::{Text, Tick};
 
 use super::counts::Counts;
-use super::{Baseline, Outlet, ResultBatch, ResultRow, RowChange};
+use super::{Baseline, Outlet, Reported, ResultBatch, ResultRow, RowChange};
 use crate::memory::at_most;
 use crate::render::Time;
-use crate::render::aside::Pace;
+use crate::render::health::Health;
 use crate::render::maintained::Maintained;
 use crate::sorter::Sorter;
 
@@ -19,7 +19,7 @@ const PARTS_OF_MEMORY: u64 = 8;
 
 /// From changes of rows to results.
 pub struct Answer {
-    pace: Arc<Pace>,
+    health: Arc<Health>,
     columns: Arc<[Text]>,
     pub(super) distinct: bool,
     /// Cancellations of earlier ticks are sent.
@@ -33,15 +33,10 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(
-        maintained: &Maintained,
-        pace: Arc<Pace>,
-        (cancellations_until, baseline): (Time, Baseline),
-        installed: Time,
-        out: Outlet,
-    ) -> Answer {
+    pub(super) fn new(maintained: &Maintained, health: Arc<Health>, reported: Reported, out: Outlet) -> Answer {
+        let Reported { cancellations_until, baseline, installed } = reported;
         Answer {
-            pace,
+            health,
             columns: maintained.columns.clone(),
             distinct: maintained.distinct,
             cancellations_until,
@@ -62,7 +57,7 @@ impl Answer {
         if let [change] = ready.as_slice() {
             let (time, mut rows) = (change.time, Vec::with_capacity(1));
             if !self.tick(&mut ready, &mut rows) {
-                return self.pace.ends_at(time);
+                return self.health.ends_at(time);
             }
             let found = (!rows.is_empty()).then(Instant::now);
             return self.send(rows, frontier, found);
@@ -86,7 +81,7 @@ impl Answer {
             };
             if !is_answered {
                 upper = tick[0].0;
-                self.pace.ends_at(upper);
+                self.health.ends_at(upper);
                 break;
             }
         }
@@ -116,7 +111,7 @@ impl Answer {
             // A row may be there many times.
             let count = (out.len() - before + gone.len()).saturating_add(diff.unsigned_abs() as usize);
             if count.saturating_mul(size_of::<ResultRow>()) > at_most(TICK_BYTES_MAX, PARTS_OF_MEMORY) {
-                self.pace.fail(&format!("{count} results and more come of one change"));
+                self.health.fail(&format!("{count} results and more come of one change"));
                 out.truncate(before);
                 return false;
             }

@@ -10,10 +10,11 @@ use weir_model::Tick;
 use super::answer::Answer;
 use super::at_rest::{AtRest, Baselined, FEW_WAITING, merge};
 use super::counts::Counts;
-use super::{Baseline, Outlet, ResultRow, RowChange};
+use super::{Baseline, Outlet, Reported, ResultRow, RowChange};
 use crate::memory::is_over_limit;
 use crate::render::Time;
-use crate::render::aside::{Aside, Asides, Pace};
+use crate::render::aside::{Aside, Asides};
+use crate::render::health::Health;
 use crate::render::maintained::Maintained;
 use crate::render::stages::Stages;
 
@@ -26,7 +27,7 @@ const MANY_AT_REST: usize = 1 << 20;
 /// What a query's results go through at its home worker.
 pub struct Gather {
     way: Way,
-    pace: Arc<Pace>,
+    health: Arc<Health>,
     /// Rows of ticks before this are the baseline.
     installed: Time,
     /// Whether the graph at rest has been looked through.
@@ -63,21 +64,20 @@ pub enum Rested {
 impl Gather {
     pub fn new(
         maintained: &Maintained,
-        pace: Arc<Pace>,
+        health: Arc<Health>,
         stages: Option<(Stages, Arc<Asides>)>,
-        (cancellations_until, baseline): (Time, Baseline),
-        installed: Time,
+        reported: Reported,
         out: Outlet,
     ) -> Gather {
-        let answer = Answer::new(maintained, pace.clone(), (cancellations_until, baseline), installed, out);
+        let answer = Answer::new(maintained, health.clone(), reported, out);
         let way = match stages {
             Some((stages, asides)) => Way::Aside(Aside::new(stages, answer, asides)),
             None => Way::Here(answer),
         };
         Gather {
             way,
-            pace,
-            installed,
+            health,
+            installed: reported.installed,
             looked_through: false,
             rested: false,
             first: Baselined::default(),
@@ -106,19 +106,19 @@ impl Gather {
             self.pending.append(changes);
         }
         if let Way::Aside(_) = &self.way {
-            self.pace.bound(self.pending.len(), false);
+            self.health.bound(self.pending.len(), false);
         }
     }
 
     /// Whether the query has ended by itself. Then what waits here has no answer, and what is kept for it goes.
     pub fn is_over(&mut self) -> bool {
-        if !self.pace.is_over() {
+        if !self.health.is_over() {
             return false;
         }
         let waiting = self.behind.iter().flatten().chain(&self.pending);
-        waiting.for_each(|change| self.pace.ends_at(change.time));
+        waiting.for_each(|change| self.health.ends_at(change.time));
         (self.pending, self.at_rest, self.first) = (Vec::new(), AtRest::default(), Baselined::default());
-        self.pace.caught_up(self.behind.drain(..).map(|changes| changes.len()).sum());
+        self.health.caught_up(self.behind.drain(..).map(|changes| changes.len()).sum());
         // Of the graph at rest nothing has an answer until all of it has, also where nothing of it has come here yet. Were the
         // outputs to get past it, it would never be told. This comes before it is said that the graph is looked through.
         let first = if self.rested || self.looked_through { Time::MAX } else { self.installed.saturating_sub(1) };
@@ -127,14 +127,14 @@ impl Gather {
                 answer.counts = Counts::default();
                 // Elsewhere than at home nothing is known of what was told.
                 if answer.out.results.is_some() {
-                    self.pace.ends_at(first);
+                    self.health.ends_at(first);
                     answer.out.backfill.done.store(true, Ordering::SeqCst);
                 }
             }
             Way::Aside(aside) => {
-                self.pace.ends_at(first);
+                self.health.ends_at(first);
                 aside.end();
-                self.pace.ends_at(aside.next_turn());
+                self.health.ends_at(aside.next_turn());
             }
         }
         true
@@ -144,7 +144,7 @@ impl Gather {
     pub fn hears_until(&mut self, frontier: Time) -> bool {
         let is_over = self.is_over();
         if is_over {
-            self.pace.ends_at(frontier);
+            self.health.ends_at(frontier);
         }
         is_over
     }
@@ -173,7 +173,7 @@ impl Gather {
         let answer = match &mut self.way {
             Way::Aside(_) => {
                 self.at_rest.push(changes);
-                return self.pace.bound(self.at_rest.count, true);
+                return self.health.bound(self.at_rest.count, true);
             }
             Way::Here(answer) => answer,
         };
@@ -196,7 +196,7 @@ impl Gather {
         }
         if self.first.count > MANY_AT_REST && is_over_limit() {
             let count = self.first.count;
-            self.pace.fail(&format!("{count} results and more come of the graph as it is, and memory.limit is reached"));
+            self.health.fail(&format!("{count} results and more come of the graph as it is, and memory.limit is reached"));
         }
     }
 
@@ -212,7 +212,7 @@ impl Gather {
             if !self.rested {
                 self.fall_behind(frontier);
                 let at_rest = std::mem::take(&mut self.at_rest).parts;
-                self.pace.caught_up(self.behind.iter().map(Vec::len).sum());
+                self.health.caught_up(self.behind.iter().map(Vec::len).sum());
                 aside.begin(at_rest, self.behind.drain(..), frontier.max(self.installed));
                 self.rested = true;
             }
@@ -249,7 +249,7 @@ impl Gather {
         {
             ready.append(&mut next);
         }
-        self.pace.caught_up(ready.len());
+        self.health.caught_up(ready.len());
         if let (Some(last), Way::Here(answer)) = (ready.last().map(|change| change.time), &mut self.way) {
             answer.answer(ready, last + 1);
         }
@@ -262,9 +262,9 @@ impl Gather {
         let later = self.pending.split_off(self.pending.partition_point(|change| change.time < frontier));
         let complete = std::mem::replace(&mut self.pending, later);
         if !complete.is_empty() {
-            self.pace.fell_behind(complete.len());
+            self.health.fell_behind(complete.len());
             self.behind.push_back(complete);
-            self.pace.bound_behind(is_over_limit);
+            self.health.bound_behind(is_over_limit);
         }
     }
 
@@ -297,7 +297,7 @@ impl Gather {
 
 impl Drop for Gather {
     fn drop(&mut self) {
-        self.pace.caught_up(self.behind.iter().map(Vec::len).sum());
+        self.health.caught_up(self.behind.iter().map(Vec::len).sum());
         if let Way::Aside(aside) = &self.way {
             aside.end();
         }
@@ -325,8 +325,9 @@ mod tests {
         let plan = compile_standing(text, StandingMode::DistinctId, &Options::default()).expect("it compiles").plan;
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
         let out = Outlet { results, inbox: Arc::default(), backfill: Arc::default() };
-        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
-        Gather::new(&maintained, pace, None, (Time::MAX, Baseline::Report), 2, out)
+        let health = Arc::new(Health::of_nobody(IdScheme::default()));
+        let reported = Reported { cancellations_until: Time::MAX, baseline: Baseline::Report, installed: 2 };
+        Gather::new(&maintained, health, None, reported, out)
     }
 
     /// Whether the graph counts as looked through, as others see it.
@@ -395,7 +396,7 @@ mod tests {
             assert!(waits(&late) > COUNT as usize * 4 / 5);
             let mut calls = 1;
             while late.rested(complete) != Rested::Yes {
-                assert_eq!(late.pace.waiting(), waits(&late), "others see how much waits");
+                assert_eq!(late.health.waiting(), waits(&late), "others see how much waits");
                 calls += 1;
                 if calls == 3 {
                     late.push(&mut after.to_vec());
@@ -403,7 +404,7 @@ mod tests {
                 assert!(!late.is_rested() && calls < 100);
             }
             assert!(calls > 4, "{calls}");
-            assert_eq!(late.pace.waiting(), 0);
+            assert_eq!(late.health.waiting(), 0);
             late.advance(end);
             let batches: Vec<ResultBatch> = results.try_iter().collect();
             assert!(
@@ -418,10 +419,10 @@ mod tests {
     #[test]
     fn one_that_ends_before_the_graph_at_rest_is_told_stays_before_all_of_it() {
         let ends = |gather: &Gather| {
-            gather.pace.ends_at(5);
-            gather.pace.fail("it costs too much");
+            gather.health.ends_at(5);
+            gather.health.fail("it costs too much");
         };
-        let answered = |gather: &Gather| gather.pace.answered(Tick(9));
+        let answered = |gather: &Gather| gather.health.answered(Tick(9));
         let (mut untold, results) = gather();
         ends(&untold);
         untold.advance(7);
@@ -446,17 +447,17 @@ mod tests {
     fn what_waits_for_a_query_that_ends_or_goes_waits_no_more() {
         for ends in [true, false] {
             let (mut gather, _results) = gather();
-            let pace = gather.pace.clone();
+            let health = gather.health.clone();
             gather.push(&mut changes(70).collect());
             gather.advance(5);
-            assert_eq!(pace.waiting(), 21);
+            assert_eq!(health.waiting(), 21);
             if ends {
-                pace.fail("it costs too much");
+                health.fail("it costs too much");
                 assert_eq!(gather.rested(5), Rested::Yes);
             } else {
                 drop(gather);
             }
-            assert_eq!(pace.waiting(), 0);
+            assert_eq!(health.waiting(), 0);
         }
     }
 }

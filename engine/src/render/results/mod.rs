@@ -30,7 +30,7 @@ pub use gather::{Gather, Rested};
 pub(super) use counts::{PARTS, part_of};
 
 use super::Time;
-use crate::inbox::Inbox;
+use crate::standing::Inbox;
 
 /// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +92,16 @@ pub enum Baseline {
     Report,
     /// They were reported in an earlier life of the process, or are held back since then; their end is still reported.
     Known,
+}
+
+/// Which results are reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Reported {
+    /// Cancellations of earlier ticks are.
+    pub cancellations_until: Time,
+    pub baseline: Baseline,
+    /// Rows of ticks before this are the baseline.
+    pub installed: Time,
 }
 
 /// Where results go, and what is seen of a query from outside.

@@ -7,13 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use weir_model::expression::{FailureKind, Subquery};
-use weir_model::plan::Name;
-use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, GraphFree, IdScheme, NodeId, Value};
+use weir_model::{Context, Failure, GraphFree, Value, forward_context};
 
 use super::Row;
 use crate::evaluate::weight_beside;
 use crate::memory::{at_most, is_over_limit};
-use crate::render::aside::Pace;
+use crate::render::health::Health;
 
 /// How much may be looked at for one row.
 pub const STEPS_MAX: u32 = 20_000_000;
@@ -33,7 +32,7 @@ const ROWS_BY_LOOK: u64 = 1024;
 
 /// The rows that were made during one tick, beyond one for each that went in.
 pub struct Made<'p> {
-    pace: &'p Pace,
+    health: &'p Health,
     count: Cell<u64>,
     most: Cell<u64>,
     bytes: Cell<usize>,
@@ -51,10 +50,10 @@ enum Stop {
 }
 
 impl<'p> Made<'p> {
-    pub fn new(pace: &'p Pace) -> Made<'p> {
+    pub fn new(health: &'p Health) -> Made<'p> {
         let (count, most, bytes) = (Cell::new(0), Cell::new(MADE_MAX), Cell::new(0));
         let bytes_max = at_most(MADE_BYTES_MAX, PARTS_OF_MEMORY);
-        Made { pace, count, most, bytes, bytes_max, stopped: Cell::new(None) }
+        Made { health, count, most, bytes, bytes_max, stopped: Cell::new(None) }
     }
 
     /// Another tick.
@@ -82,7 +81,7 @@ impl<'p> Made<'p> {
         let stop = match () {
             () if count > self.most.get() => Some(Stop::Rows),
             () if bytes > self.bytes_max => Some(Stop::Bytes),
-            () if looks && self.pace.is_over() => Some(Stop::NotWanted),
+            () if looks && self.health.is_over() => Some(Stop::NotWanted),
             () if looks && is_over_limit() => Some(Stop::Memory),
             () => None,
         };
@@ -118,15 +117,15 @@ impl<'p> Made<'p> {
 /// The context of expressions over rows, in which one row may only take so much.
 pub struct Bounded<'a> {
     base: &'a GraphFree,
-    pace: &'a Pace,
+    health: &'a Health,
     spent: Cell<usize>,
     /// Why something of the row has no value.
     failed: RefCell<Option<Failure>>,
 }
 
 impl<'a> Bounded<'a> {
-    pub fn new(base: &'a GraphFree, pace: &'a Pace) -> Bounded<'a> {
-        Bounded { base, pace, spent: Cell::new(0), failed: RefCell::default() }
+    pub fn new(base: &'a GraphFree, health: &'a Health) -> Bounded<'a> {
+        Bounded { base, health, spent: Cell::new(0), failed: RefCell::default() }
     }
 
     /// Another row.
@@ -145,52 +144,24 @@ impl<'a> Bounded<'a> {
         if diff > 0
             && let Some(failure) = self.failed.take().or_else(|| self.spend(0).err())
         {
-            self.pace.leave_out(Some(row), &failure);
+            self.health.leave_out(Some(row), &failure);
         }
     }
 }
 
 impl Context for Bounded<'_> {
+    forward_context!(self, self.base);
+
     fn spend(&self, steps: usize) -> Result<(), Failure> {
         self.spent.set(self.spent.get().saturating_add(steps));
         if self.spent.get() > STEPS_MAX as usize {
             let message = "The query looks at too many elements of lists; bound them";
             return Err(Failure::new(FailureKind::TimeLimit, message));
         }
-        if self.pace.is_over() {
+        if self.health.is_over() {
             return Err(Failure::new(FailureKind::Interrupted, "The query was cancelled"));
         }
         Ok(())
-    }
-    fn parameter(&self, index: u32) -> &Value {
-        self.base.parameter(index)
-    }
-    fn name(&self, name: Name) -> &str {
-        self.base.name(name)
-    }
-    fn property(&self, node: NodeId, key: Name) -> Value {
-        self.base.property(node, key)
-    }
-    fn property_by_text(&self, node: NodeId, key: &str) -> Value {
-        self.base.property_by_text(node, key)
-    }
-    fn has_label(&self, node: NodeId, label: Name) -> bool {
-        self.base.has_label(node, label)
-    }
-    fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
-        self.base.edge_property(edge, key)
-    }
-    fn full_node(&self, node: NodeId) -> FullNode {
-        self.base.full_node(node)
-    }
-    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
-        self.base.full_edge(edge)
-    }
-    fn degree(&self, node: NodeId) -> usize {
-        self.base.degree(node)
-    }
-    fn ids(&self) -> IdScheme {
-        self.base.ids()
     }
     fn now_millis(&self) -> i64 {
         self.base.now_millis()
@@ -208,16 +179,18 @@ impl Context for Bounded<'_> {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::IdScheme;
+
     use super::*;
 
     #[test]
     fn rows_of_one_tick_are_bounded_by_number_by_size_and_by_how_often_they_are_there() {
-        let pace = Pace::of_nobody(IdScheme::default());
+        let health = Health::of_nobody(IdScheme::default());
         let reason = |made: Made<'_>| made.too_many().unwrap_or_default();
-        let made = Made::new(&pace);
+        let made = Made::new(&health);
         assert!((0..MADE_MAX).all(|_| made.one(0).is_continue()) && made.one(0).is_break());
         assert!(reason(made).contains("10000000 rows"));
-        let made = Made::new(&pace);
+        let made = Made::new(&health);
         let path = Value::List((0..1000).map(Value::Integer).collect::<Vec<_>>().into());
         let row = Row::from_slice(&[path]);
         let found = [Row::default(), row.clone()];
@@ -225,9 +198,9 @@ mod tests {
         assert!((100_000..MADE_BYTES_MAX / 24_000 + 1).contains(&count), "{count}");
         assert!(reason(made).contains("4096 MiB"));
         // What a row shares with the one before it is there once.
-        let made = Made::new(&pace);
+        let made = Made::new(&health);
         assert!((0..count * 10).all(|_| made.beyond(&[row.clone(), row.clone()]).is_continue()));
-        let made = Made::new(&pace);
+        let made = Made::new(&health);
         assert_eq!((made.times(-3, 5), made.times(1 << 37, 1)), (Some(-15), Some(1 << 37)));
         assert_eq!((made.is_too_many(), made.times(1 << 19, 1 << 19), made.times(i64::MAX, 2)), (false, None, None));
         assert!(reason(made).contains("is there 274877906944 times"));

@@ -159,7 +159,7 @@ impl Build<'_> {
         }
         let out = layout(&needed);
         let (input, layout) = self.input(below, &needed | &slots_of(order.iter().map(|key| &key.expr)))?;
-        Ok((Stage::Top(Box::new(Top::new(input, layout, order, (skip, limit), out.clone()))), out))
+        Ok((Stage::Top(Box::new(Top::new(input, layout, order, skip, limit, out.clone()))), out))
     }
 
     /// The number after SKIP or LIMIT.

@@ -17,7 +17,7 @@ use super::each::{Each, Looking};
 use super::looks::Touched;
 use super::{Layout, Row, Stage, Turn, build, holds};
 use crate::evaluate::{Evaluator, Moved, Prepared, unwound};
-use crate::render::aside::Pace;
+use crate::render::health::Health;
 use crate::render::program::RenderError;
 use crate::symbols::Symbols;
 use crate::view::View;
@@ -161,9 +161,9 @@ impl Ladder {
 
 /// What stages work with, for one moment.
 fn in_turn<R>(prepared: &Prepared, scene: &Scene<'_>, act: impl FnOnce(&mut Turn) -> R) -> R {
-    let pace = Pace::of_nobody(scene.ids);
+    let health = Health::of_nobody(scene.ids);
     let base = GraphFree::rows(scene.ids, &prepared.plan.names);
-    let (context, made) = (Bounded::new(&base, &pace), Made::new(&pace));
+    let (context, made) = (Bounded::new(&base, &health), Made::new(&health));
     let mut evaluator = Evaluator::new(prepared, scene.symbols);
     let looking =
         Looking { view: scene.view, evaluator: &mut evaluator, watched: None, ids: scene.ids, open_cypher: scene.open_cypher };
@@ -176,7 +176,7 @@ fn in_turn<R>(prepared: &Prepared, scene: &Scene<'_>, act: impl FnOnce(&mut Turn
         looking,
         context: &context,
         made: &made,
-        pace: &pace,
+        health: &health,
         row: vec![Value::Null; prepared.plan.width.max(1)],
     })
 }
@@ -246,13 +246,13 @@ impl<'l> Deriving<'l, '_, '_, '_> {
             }
             Stage::Unit(width) => vec![(Row((0..*width).map(|_| Value::Null).collect()), Of::Nothing)],
             Stage::Filter { layout, condition, out, .. } => {
-                row_by_row((first, layout), turn, &limits, &mut |row, context, give| {
+                row_by_row(first, layout, turn, &limits, &mut |row, context, give| {
                     if holds(condition, row, context) {
                         give(out.collect(row));
                     }
                 })
             }
-            Stage::Project { layout, items, out, .. } => row_by_row((first, layout), turn, &limits, &mut |row, context, give| {
+            Stage::Project { layout, items, out, .. } => row_by_row(first, layout, turn, &limits, &mut |row, context, give| {
                 let values = items.iter().map(|(_, expr)| expr.evaluate(row, context)).collect::<Result<Vec<_>, _>>();
                 let Ok(values) = values else { return };
                 for ((slot, _), value) in items.iter().zip(values) {
@@ -261,7 +261,7 @@ impl<'l> Deriving<'l, '_, '_, '_> {
                 give(out.collect(row));
             }),
             Stage::Unwind { layout, list, into, out, .. } => {
-                row_by_row((first, layout), turn, &limits, &mut |row, context, give| {
+                row_by_row(first, layout, turn, &limits, &mut |row, context, give| {
                     let Ok(list) = list.evaluate(row, context) else { return };
                     for element in unwound(list) {
                         row[*into] = element;
@@ -269,7 +269,7 @@ impl<'l> Deriving<'l, '_, '_, '_> {
                     }
                 })
             }
-            Stage::Distinct { layout, out, .. } => distinct(first, (layout, out), turn),
+            Stage::Distinct { layout, out, .. } => distinct(first, layout, out, turn),
             Stage::Union(..) => {
                 let left = first.iter().zip(0..).map(|((row, _), number)| (row.clone(), Of::One(number)));
                 left.chain(input(1).iter().zip(0..).map(|((row, _), number)| (row.clone(), Of::Right(number)))).collect()
@@ -312,7 +312,7 @@ impl Limits<'_> {
 type Make<'m> = &'m mut dyn FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row));
 
 /// What comes of each row, as far as the limits go.
-fn row_by_row((rows, layout): (&Rows, &Layout), turn: &mut Turn, limits: &Limits<'_>, make: Make<'_>) -> Rows {
+fn row_by_row(rows: &Rows, layout: &Layout, turn: &mut Turn, limits: &Limits<'_>, make: Make<'_>) -> Rows {
     let mut found = Rows::new();
     for ((row, _), number) in rows.iter().zip(0..) {
         if limits.is_over(found.len()) {
@@ -327,7 +327,7 @@ fn row_by_row((rows, layout): (&Rows, &Layout), turn: &mut Turn, limits: &Limits
 }
 
 /// Each row once, in the order in which they first came.
-fn distinct(rows: &Rows, (layout, out): (&Layout, &Layout), turn: &mut Turn) -> Rows {
+fn distinct(rows: &Rows, layout: &Layout, out: &Layout, turn: &mut Turn) -> Rows {
     let mut numbers: FxHashMap<&Row, usize> = FxHashMap::default();
     let mut found: Vec<(&Row, Vec<u32>)> = Vec::new();
     for ((row, _), number) in rows.iter().zip(0..) {

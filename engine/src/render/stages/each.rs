@@ -17,9 +17,9 @@ use super::askers::Askers;
 use super::bounds::STEPS_MAX;
 use super::looks::{Looks, Mark};
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
-use crate::evaluate::{Environment, Evaluator, Limits, Moved, Sought, Watched, Which};
-use crate::render::aside::Pace;
-use crate::tracked::Tracked;
+use crate::evaluate::{Environment, Evaluator, Limits, Moved, Sought, Wanted, Watched, Which};
+use crate::render::health::Health;
+use crate::view::tracked::Tracked;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
 /// Of a row for which more was looked at it is only kept that it was much: then any change concerns it.
@@ -89,9 +89,9 @@ impl Seen {
 impl Looking<'_, '_> {
     /// Takes in that labels and properties of nodes have changed. Gives who is concerned of those who looked for nodes by a
     /// value.
-    pub fn follow(&mut self, changed: &[NodeId], now: i64, pace: &Pace) -> Moved {
+    pub fn follow(&mut self, changed: &[NodeId], now: i64, health: &Health) -> Moved {
         let Some(watched) = self.watched.filter(|_| !changed.is_empty()) else { return Moved::default() };
-        let environment = environment(self.view, (self.ids, self.open_cypher), Clock::at(now), pace);
+        let environment = environment(self.view, self.ids, self.open_cypher, Clock::at(now), health);
         let mut moved = Moved::default();
         self.evaluator.in_context(&environment, &mut |context| moved = watched.follow(self.view, context, changed));
         moved
@@ -99,8 +99,8 @@ impl Looking<'_, '_> {
 }
 
 /// In which a part is run over a row, or an expression over a node.
-fn environment<'e>(view: &'e dyn View, (ids, open_cypher): (IdScheme, bool), now: Clock<'e>, pace: &'e Pace) -> Environment<'e> {
-    let limits = Limits { steps_max: Some(STEPS_MAX), time_max: None, cancelled: Some(pace.over()), ..Limits::default() };
+fn environment<'e>(view: &'e dyn View, ids: IdScheme, open_cypher: bool, now: Clock<'e>, health: &'e Health) -> Environment<'e> {
+    let limits = Limits { steps_max: Some(STEPS_MAX), time_max: None, cancelled: Some(health.over()), ..Limits::default() };
     Environment { view, parameters: &[], ids, now, fresh_id: &NodeId::default, limits, open_cypher, recall: None }
 }
 
@@ -191,12 +191,12 @@ impl Each {
         let Looking { view, evaluator, watched, ids, open_cypher } = &mut turn.looking;
         let ordered = Ordered(*view);
         let tracked = Tracked::noting(&ordered, Looks::default());
-        let environment = environment(&tracked, (*ids, *open_cypher), Clock::watched(turn.now, &turn_at), turn.pace);
+        let environment = environment(&tracked, *ids, *open_cypher, Clock::watched(turn.now, &turn_at), turn.health);
         let (made, mut found) = (turn.made, Vec::new());
         let ran = evaluator.run_part(
             &self.inner,
             &turn.row,
-            (&self.out.0, self.in_full),
+            Wanted { slots: &self.out.0, in_full: self.in_full },
             &environment,
             &mut Mutations::default(),
             &mut |values| {
@@ -209,12 +209,12 @@ impl Each {
         let mut asked = watched.map(Watched::take_asked).unwrap_or_default();
         let left_out = evaluator.take_left_out();
         if let Err(failure) = ran {
-            turn.pace.leave_out(Some(row), &failure);
+            turn.health.leave_out(Some(row), &failure);
             found.clear();
         }
         // Of those that would come of the row.
         if let Some((times, failure)) = left_out {
-            turn.pace.leave_all_out(times, Some(row), &failure);
+            turn.health.leave_all_out(times, Some(row), &failure);
         }
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.

@@ -14,7 +14,7 @@ use weir_model::{NodeId, Symbol, Value};
 
 use crate::arrangement::{Fact, Segment};
 use crate::render::results::Row;
-use crate::tracked::Notes;
+use crate::view::tracked::Notes;
 
 #[derive(Clone, Copy, Hash, Debug)]
 enum Look {

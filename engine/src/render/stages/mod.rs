@@ -31,7 +31,7 @@ use self::bounds::{Bounded, Made};
 use self::looks::Touched;
 use self::timed::Timed;
 use super::Time;
-use super::aside::Pace;
+use super::health::Health;
 use super::maintained::{TOUCHED, is_clocked};
 use super::program::RenderError;
 use super::results::{Row, RowChange};
@@ -55,7 +55,7 @@ pub struct Outside {
     pub symbols: Arc<Symbols>,
     pub open_cypher: bool,
     pub alarm: Alarm,
-    pub pace: Arc<Pace>,
+    pub health: Arc<Health>,
 }
 
 /// The stages at work.
@@ -138,7 +138,7 @@ pub struct Turn<'t, 'p> {
     pub context: &'t Bounded<'t>,
     /// How many rows have been made.
     pub made: &'t Made<'t>,
-    pub pace: &'t Pace,
+    pub health: &'t Health,
     /// A row of the plan, to evaluate expressions over.
     pub row: Vec<Value>,
 }
@@ -178,8 +178,8 @@ impl Stages {
         self.outside.alarm.set(turn.map(|turn| Tick(turn).millis()));
     }
 
-    pub fn pace(&self) -> &Arc<Pace> {
-        &self.outside.pace
+    pub fn health(&self) -> &Arc<Health> {
+        &self.outside.health
     }
 
     /// Answers complete ticks in their order, all before `frontier`, or those until one after which it is enough. An error says
@@ -201,10 +201,10 @@ impl Stages {
         watched: &Watched,
     ) -> Result<Turned, String> {
         let mut turned = Turned { changes: Vec::new(), upper: frontier, taken: 0 };
-        let (prepared, symbols, pace) = (self.prepared.clone(), self.outside.symbols.clone(), self.outside.pace.clone());
+        let (prepared, symbols, health) = (self.prepared.clone(), self.outside.symbols.clone(), self.outside.health.clone());
         let mut evaluator = Evaluator::new(&prepared, &symbols).watching(watched);
-        let made = Made::new(&pace);
-        let context = Bounded::new(&self.context, &pace);
+        let made = Made::new(&health);
+        let context = Bounded::new(&self.context, &health);
         loop {
             let next = input.first().into_iter().chain(self.first).chain(self.next_turn()).min();
             let Some(time) = next.filter(|time| *time < frontier) else { return Ok(turned) };
@@ -226,7 +226,7 @@ impl Stages {
                 },
                 context: &context,
                 made: &made,
-                pace: &pace,
+                health: &health,
                 row: vec![Value::Null; prepared.plan.width.max(1)],
             };
             while let Some(change) = input.next_of(time) {
@@ -237,7 +237,7 @@ impl Stages {
                 }
             }
             turn.touched.settle();
-            turn.moved = turn.looking.follow(&turn.touched.own, turn.now, turn.pace);
+            turn.moved = turn.looking.follow(&turn.touched.own, turn.now, turn.health);
             turn.sources.iter_mut().for_each(consolidate);
             let mut rows = self.root.step(&mut turn);
             if let Some(reason) = made.too_many() {

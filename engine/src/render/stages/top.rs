@@ -55,7 +55,7 @@ pub struct Top {
 }
 
 impl Top {
-    pub fn new(input: Box<Stage>, layout: Layout, order: &[SortKey], (skip, limit): (usize, Option<usize>), out: Layout) -> Top {
+    pub fn new(input: Box<Stage>, layout: Layout, order: &[SortKey], skip: usize, limit: Option<usize>, out: Layout) -> Top {
         let most = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         Top {
             input,

@@ -191,7 +191,8 @@ pub fn look_ahead(loaded: Option<SharedBatch>, entries: &[Arc<Entry>], shard: Sh
 fn net_change(
     entries: &[Arc<Entry>],
     lower: Antichain<u64>,
-    (builder, joined): (&mut Builder, &mut Mutations),
+    builder: &mut Builder,
+    joined: &mut Mutations,
     shard: Shard,
     existing: &[SharedBatch],
 ) -> SharedBatch {
@@ -237,8 +238,7 @@ impl Writing {
 
     fn apply(&mut self, entries: &[Arc<Entry>]) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        let tools = (&mut self.builder, &mut self.joined);
-        let batch = net_change(entries, self.lower.clone(), tools, self.shard, &self.existing);
+        let batch = net_change(entries, self.lower.clone(), &mut self.builder, &mut self.joined, self.shard, &self.existing);
         self.indexes.iter_mut().for_each(|index| index.apply(&batch));
         self.writer.insert(batch, Some(first.first.0));
         self.lower = Antichain::from_elem(last.upper.0);

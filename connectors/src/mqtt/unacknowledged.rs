@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::access::ALIVE_SECONDS;
 use super::packet::{BYE, PING, Publish, acknowledge};
-use crate::keeper::Unacknowledged;
+use crate::keeper::Messages;
 
 struct Message {
     record: u64,
@@ -21,7 +21,7 @@ struct Message {
 
 /// As many as the broker lets be.
 #[derive(Default)]
-pub struct Waiting {
+pub struct Unacknowledged {
     /// Those that came on this connection, so that they can be acknowledged there, in that order; with so many of them that is
     /// being done.
     here: VecDeque<Message>,
@@ -31,7 +31,7 @@ pub struct Waiting {
     hasher: RandomState,
 }
 
-impl Waiting {
+impl Unacknowledged {
     /// A new connection. If the broker has forgotten the session, nothing of it comes again.
     pub fn connected(&mut self, kept: bool) {
         self.saying = 0;
@@ -58,7 +58,7 @@ impl Waiting {
     }
 }
 
-impl Unacknowledged for Waiting {
+impl Messages for Unacknowledged {
     const ALIVE: Duration = Duration::from_secs(ALIVE_SECONDS as u64 / 3);
 
     fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_not_acknowledged_and_comes_again_is_handed_on_once() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Unacknowledged::default();
         assert!(waiting.took(1, &message(1, false, "a")) && waiting.took(2, &message(2, false, "b")));
         waiting.connected(true);
         assert!(!waiting.took(3, &message(1, true, "a")));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_a_broker_has_forgotten_holds_up_no_acknowledgement() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Unacknowledged::default();
         assert!(waiting.took(1, &message(21, false, "a")) && waiting.took(2, &message(22, false, "b")));
         // It was restored from a state in which it had not heard of those before.
         waiting.connected(true);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_acknowledged_is_known_when_it_comes_again() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Unacknowledged::default();
         for number in 1..=4 {
             assert!(waiting.took(number.into(), &message(number, false, "a")));
         }

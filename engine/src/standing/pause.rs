@@ -16,13 +16,13 @@ use rustc_hash::FxHashMap;
 use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick, Value, codec};
 
+use super::held::only_wanted;
+use super::{StandingQuery, StandingState};
 use crate::command::Command;
 use crate::error::EngineError;
-use crate::handle::Graph;
-use crate::held::only_wanted;
+use crate::graph::Graph;
 use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};
-use crate::standing::{StandingQuery, StandingState};
 use crate::store::Delivered;
 use crate::store::reserved::PAUSED;
 

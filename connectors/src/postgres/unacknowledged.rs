@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::message::{bye, put};
-use crate::keeper::Unacknowledged;
+use crate::keeper::Messages;
 
 #[derive(Default)]
-pub struct Waiting {
+pub struct Unacknowledged {
     /// When everything up to this record is durable, the server need not keep what stands before this place of its log.
     transactions: VecDeque<(u64, u64)>,
     durable: u64,
@@ -20,7 +20,7 @@ pub struct Waiting {
     pub asked: bool,
 }
 
-impl Waiting {
+impl Unacknowledged {
     /// What is not durable comes again on the next connection.
     pub fn connected(&mut self) {
         self.transactions.clear();
@@ -56,7 +56,7 @@ impl Waiting {
     }
 }
 
-impl Unacknowledged for Waiting {
+impl Messages for Unacknowledged {
     const ALIVE: Duration = Duration::from_secs(10);
 
     fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_server_forgets_what_is_durable_and_not_more() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Unacknowledged::default();
         waiting.connected();
         // Before the first record nothing waits.
         waiting.ended(0, 10);

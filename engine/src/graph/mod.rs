@@ -18,7 +18,7 @@ use crate::arrangement::{Published, Snapshot};
 use crate::cause::Cause;
 use crate::checkpoint::Checkpoints;
 use crate::command::{Base, Command};
-use crate::commit::{Change, Committer};
+use crate::commit::{Begins, Change, Committer};
 use crate::engine::{GraphOptions, Parts, QueryLimits};
 use crate::error::EngineError;
 use crate::evaluate::{Limits, Prepared};
@@ -105,17 +105,9 @@ impl Graph {
         let mut published = Published::new(parts.workers.count());
         published.last_changes = loaded.last_changes;
         let published = Arc::new(published);
-        let begins = (base.upper, loaded.was_there);
+        let begins = Begins { next: base.upper, replaying: loaded.was_there, sources: loaded.sources };
         let (logged, expiry) = (loaded.checkpoints.logged().clone(), Arc::<Expiry>::default());
-        let committer = Committer::new(
-            id,
-            parts,
-            published.clone(),
-            logged,
-            begins,
-            loaded.sources,
-            (expiry.clone(), history.erasures().clone()),
-        );
+        let committer = Committer::new(id, parts, published.clone(), logged, begins, expiry.clone(), history.erasures().clone());
         let base = Arc::new(base);
         let kept = (!loaded.tail.is_empty()).then(|| base.clone());
         {
@@ -425,7 +417,7 @@ impl Graph {
         let begun = Instant::now();
         let is_behind = |state: &Arc<StandingState>| {
             let looks_through = !state.backfill.done.load(Ordering::Relaxed);
-            state.pace.holds_up(looks_through)
+            state.health.holds_up(looks_through)
         };
         while begun.elapsed() < STAGES_WAIT_MAX && self.standing().values().any(is_behind) {
             std::thread::sleep(Duration::from_millis(1));

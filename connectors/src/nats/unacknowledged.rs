@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use super::connection::put;
-use crate::keeper::Unacknowledged;
+use crate::keeper::Messages;
 
 /// What a consumer that weir makes waits for acknowledgements.
 pub const ACKNOWLEDGE_SECONDS: u64 = 30;
@@ -20,7 +20,7 @@ const KNOWN_MAX: usize = 20_000;
 const WORDS_MAX: usize = 1_000;
 
 #[derive(Default)]
-pub struct Waiting {
+pub struct Unacknowledged {
     /// Messages handed on: number of the record, place in the stream, where an answer is wanted. As many as the consumer lets be.
     messages: VecDeque<(u64, u64, String)>,
     /// Where it is to be said that one is done, which is being said of so many.
@@ -33,12 +33,12 @@ pub struct Waiting {
     order: VecDeque<u64>,
 }
 
-impl Waiting {
+impl Unacknowledged {
     /// Another consumer of the name, perhaps of another stream of its name, knows nothing of what was before: its messages are
     /// others, in the same places.
     pub fn connected(&mut self, consumer: &str) {
         if self.consumer != consumer {
-            *self = Waiting { consumer: consumer.to_owned(), ..Waiting::default() };
+            *self = Unacknowledged { consumer: consumer.to_owned(), ..Unacknowledged::default() };
         }
     }
 
@@ -60,7 +60,7 @@ impl Waiting {
     }
 }
 
-impl Unacknowledged for Waiting {
+impl Messages for Unacknowledged {
     const ALIVE: Duration = Duration::from_secs(ACKNOWLEDGE_SECONDS / 3);
 
     fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_message_that_comes_again_is_handed_on_once() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Unacknowledged::default();
         let acknowledged = |replies: &[&str]| {
             replies.iter().fold(Vec::new(), |all, reply| [all, format!("PUB {reply} 4\r\n+ACK\r\n").into_bytes()].concat())
         };
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn messages_of_another_consumer_are_not_those_that_were_known() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Unacknowledged::default();
         waiting.connected("then");
         assert!(waiting.took(1, 10, "a") && waiting.took(2, 11, "b"));
         assert!(!waiting.acknowledge(1).is_empty());

@@ -1,4 +1,4 @@
-//! An output that begins with a query: from results to the rows that go on.
+//! Enrichment: an output that begins with a query, from results to the rows that go on.
 //!
 //!     results ─ query ─> rows ─ … ─> destination
 //!                 └ failed ─> what the destination does with results that are refused
@@ -21,9 +21,11 @@ use weir_engine::{Cause, EngineError, Graph, QueryOptions};
 use weir_model::{IdScheme, Map, Position, Text, Tick, Value};
 
 use super::chain::Chain;
+use super::link::QueryLink;
+use super::running::{Batch, End};
 use super::side_by_side::{Halt, SideBySide};
 use super::taps::Taps;
-use super::{Batch, End, Link, QueryLink, Sent};
+use super::{Link, Sent};
 use crate::error::{chain, failure_text};
 
 /// Between tries of a query that could not run through no fault of its own.
@@ -36,7 +38,7 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 const TOGETHER_MAX: usize = 1024;
 
 /// The work of the output.
-pub struct Queries {
+pub struct Enrichment {
     asker: Asker,
     end: Option<End>,
     /// Where there is no destination, the last query reports.
@@ -81,14 +83,14 @@ pub struct Failed {
     pub reason: String,
 }
 
-impl Queries {
-    pub fn new(asker: Asker, end: Option<End>, progress: Option<Delivered>) -> Queries {
+impl Enrichment {
+    pub fn new(asker: Asker, end: Option<End>, progress: Option<Delivered>) -> Enrichment {
         let beside = SideBySide::new(&asker.name, asker.link.threads());
-        Queries { asker, end, progress, beside }
+        Enrichment { asker, end, progress, beside }
     }
 }
 
-impl Work for Queries {
+impl Work for Enrichment {
     type Item = Batch;
 
     fn take(&mut self, (mut batch, mut upper): Batch, more: &Receiver<Batch>) -> bool {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use weir_model::{NodeId, Symbol, Tick, Value};
 
 use crate::arrangement::Snapshot;
-use crate::handle::Graph;
+use crate::graph::Graph;
 use crate::history::Recall;
 use crate::index::Question;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};

@@ -4,7 +4,13 @@
 //! has been delivered is noted per output and logged with the ticks that follow; after a restart the ticks since then
 //! are replayed, and what comes of them is what was not delivered, no more and no less.
 //!
-//!     gather (render/results) -> inbox -> next -> durable? -> first -> pauses -> held -> hand_out (api) -> lane -> output -> delivery -> set_delivered -> log
+//!     render/results (Gather) ─> inbox ─> next ─> durable? ─> first ─> pauses ─> held
+//!     api/standing (hand_out) ─> api/outputs (Lane, output)
+//!     connectors/delivery (Delivery) ─> set_delivered ─> log
+
+mod inbox;
+mod held;
+mod pause;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,14 +21,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::lock::lock;
 use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 
+use self::held::Held;
+pub use self::inbox::Inbox;
+pub use self::pause::Paused;
+use self::pause::{First, Pauses};
 use crate::command::{Command, Install};
 use crate::error::EngineError;
-use crate::handle::{DURABLE_PATIENCE, Graph};
-use crate::held::Held;
-use crate::inbox::Inbox;
-use crate::latency::Latency;
-use crate::pause::{First, Pauses};
-use crate::render::aside::{LeftOut, Pace};
+use crate::graph::{DURABLE_PATIENCE, Graph};
+use crate::latency::{Found, Latency};
+use crate::render::health::{Health, LeftOut};
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
@@ -88,7 +95,7 @@ const PROGRESS_LOOK_DOUBLED_MAX: u32 = 6;
 pub struct StandingState {
     pub inbox: Arc<Inbox>,
     pub backfill: Arc<Backfill>,
-    pub pace: Arc<Pace>,
+    pub health: Arc<Health>,
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
     /// The tick of `BEGUN`, as long as the store knows of it.
@@ -137,14 +144,14 @@ impl Recovered {
 }
 
 impl StandingState {
-    fn new(standing: &Standing, recovered: Recovered, pace: Pace) -> StandingState {
+    fn new(standing: &Standing, recovered: Recovered, health: Health) -> StandingState {
         let holds = recovered.holds(standing);
         let Recovered { begun, pauses, held } = recovered;
         let first = begun.filter(|begun| begun.is_awaited).map(|begun| First::new(begun.tick));
         StandingState {
             inbox: Arc::default(),
             backfill: Arc::default(),
-            pace: Arc::new(pace),
+            health: Arc::new(health),
             delivered: Mutex::default(),
             begun: Mutex::new(begun.map(|begun| begun.tick)),
             has_first: AtomicBool::new(first.is_some()),
@@ -220,9 +227,9 @@ impl Graph {
         let (sender, results) = crossbeam_channel::unbounded();
         let recovered = self.recovered_of(&standing);
         let cancellations_until = recovered.cancellations_until(&standing);
-        let pace = Pace::new(standing.id, standing.plan.source.as_str().into(), self.ids());
-        let pace = pace.named(name).among(&self.parts().asides, maintained.staged.is_some());
-        let state = Arc::new(StandingState::new(&standing, recovered, pace));
+        let health = Health::new(standing.id, standing.plan.source.as_str().into(), self.ids());
+        let health = health.named(name).among(&self.parts().asides, maintained.staged.is_some());
+        let state = Arc::new(StandingState::new(&standing, recovered, health));
         let columns = maintained.columns.clone();
         if maintained.clocked && standing.start != Start::Resume {
             // What turned since the last commit had turned before the query was there.
@@ -253,7 +260,7 @@ impl Graph {
                 inbox: state.inbox.clone(),
                 backfill: state.backfill.clone(),
                 asides: self.parts().asides.clone(),
-                pace: state.pace.clone(),
+                health: state.health.clone(),
                 alarms: self.parts().alarms.clone(),
             })));
             (number, installed)
@@ -486,11 +493,12 @@ impl StandingQuery {
 
     /// Notes how long the results of a batch, which is durable, have taken.
     fn measure(&self, batch: &ResultBatch) {
-        let Some(found) = batch.found else { return };
+        let Some(at) = batch.found else { return };
         let ticks = batch.rows.iter().map(|row| row.tick).filter(|tick| *tick >= self.installed);
         let durable = |upper| self.graph.parts().log.durable_at(self.graph.id(), upper);
         let has_outputs = self.state.delivered_by_outputs().is_some();
-        self.state.latency.ready((&self.graph.committer().commits, ticks), (found, durable), batch.upper, has_outputs);
+        let results = Found { ticks, upper: batch.upper, at };
+        self.state.latency.ready(results, &self.graph.committer().commits, durable, has_outputs);
     }
 
     /// How long results have taken so far.
@@ -507,7 +515,7 @@ impl StandingQuery {
         if !self.state.backfill.done.load(Ordering::SeqCst) {
             return Tick::ZERO;
         }
-        self.state.pace.answered(self.graph.published().answered(home(self.number)))
+        self.state.health.answered(self.graph.published().answered(home(self.number)))
     }
 
     /// How many nodes of the graph at rest have been looked at, and of about how many. None once it has been looked through.
@@ -519,19 +527,19 @@ impl StandingQuery {
 
     /// Why it has ended by itself: it cost too much, and has no results from there on.
     pub fn failure(&self) -> Option<&str> {
-        self.state.pace.failure()
+        self.state.health.failure()
     }
 
     /// While what was committed has not been answered: up to where its results are there, and how many changes of rows wait for
     /// it. There are none where it waits for its worker, which is at work for this query or another: what their patterns cost all
     /// of them wait for. Then it is the first commit without an answer, not the end of the last one with, which may be long ago.
     pub fn behind(&self) -> Option<(Tick, usize)> {
-        let pace = &self.state.pace;
-        if let Some(behind) = pace.falls_behind() {
+        let health = &self.state.health;
+        if let Some(behind) = health.falls_behind() {
             return Some(behind);
         }
         let answered = self.answered();
-        if answered == Tick::ZERO || pace.is_over() {
+        if answered == Tick::ZERO || health.is_over() {
             return None;
         }
         Some((self.graph.committer().commits.first_from(answered)?, 0))
@@ -539,7 +547,7 @@ impl StandingQuery {
 
     /// Rows that are not in its answer because too much would have to be looked at for them.
     pub fn left_out(&self) -> Option<LeftOut> {
-        self.state.pace.left_out()
+        self.state.health.left_out()
     }
 
     /// Results that were found and not yet taken: with `next`, or by the slowest of those that whoever takes them hands them to.
@@ -603,14 +611,15 @@ impl StandingQuery {
         self.delivered(FOLLOWED)
     }
 
-    /// Those who follow the query may ask for the results of a tick and later ones, also after a crash, once that is in the log;
-    /// `at_once` it is when this returns. `rows` as in `set_delivered`.
-    pub fn keep_followed(&self, from: Tick, note: Position, (rows, at_once): (bool, bool)) -> Result<(), EngineError> {
-        if at_once {
-            return self.put_output(FOLLOWED, from, note);
-        }
+    /// Those who follow the query may ask for the results of a tick and later ones, also after a crash, once that is in the log.
+    /// `rows` as in `set_delivered`.
+    pub fn keep_followed(&self, from: Tick, note: Position, rows: bool) {
         self.set_delivered(FOLLOWED, from, note, rows);
-        Ok(())
+    }
+
+    /// The same; durable when this returns.
+    pub fn keep_followed_now(&self, from: Tick, note: Position) -> Result<(), EngineError> {
+        self.put_output(FOLLOWED, from, note)
     }
 
     /// Nobody follows the query any more.

@@ -1,4 +1,4 @@
-//! Asked: the answer of a standing query at one moment, as an ad-hoc query that compares as the mode does.
+//! The answer of a standing query at one moment, as an ad-hoc query that compares as the mode does.
 
 use weir_model::Plan;
 

@@ -1,4 +1,4 @@
-//! Asked: what a pattern asks of the nodes at the other ends of the edges of a hub.
+//! Neighbour: what a pattern asks of the nodes at the other ends of the edges of a hub.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -10,12 +10,12 @@ use crate::arrangement::{Fact, Facts, Segment, edge_ranges};
 use crate::render::Time;
 use crate::render::family::Family;
 use crate::render::program::{Move, Program};
-use crate::render::walk::read_node;
+use crate::render::walk::{Here, read_node};
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
 
 /// What a pattern asks of the nodes a crossing leads to.
-pub(super) struct Asked {
+pub(super) struct NeighbourTest {
     node: usize,
     /// The edge that is crossed, as they see it.
     pub(super) back: Edges,
@@ -58,8 +58,8 @@ impl Edges {
     }
 }
 
-impl Asked {
-    pub(super) fn new(program: &Program, edge: usize, to: usize) -> Option<Asked> {
+impl NeighbourTest {
+    pub(super) fn new(program: &Program, edge: usize, to: usize) -> Option<NeighbourTest> {
         let node = program.nodes.iter().position(|node| node.slot == to)?;
         let seen = |edge: usize| {
             let view = &program.edges[edge];
@@ -82,7 +82,7 @@ impl Asked {
             edges
         };
         let others = (0..program.edges.len()).filter(at_node).map(other).collect();
-        Some(Asked { node, back, others })
+        Some(NeighbourTest { node, back, others })
     }
 
     /// Another number when members have come to the family that let more of these nodes through.
@@ -121,14 +121,8 @@ impl Asked {
     }
 
     /// Whether a node has at a tick what is asked of it.
-    pub(super) fn is_met(
-        &self,
-        (family, symbols): (&Family, &Symbols),
-        (id, facts): (NodeId, &Facts<'_>),
-        at: Time,
-        row: &mut Vec<Value>,
-    ) -> bool {
-        self.others.iter().all(|edges| edges.are_met(facts, at)) && self.looks(family, symbols, (id, facts), at, row)
+    pub(super) fn is_met(&self, family: &Family, symbols: &Symbols, here: Here<'_, '_>, at: Time, row: &mut Vec<Value>) -> bool {
+        self.others.iter().all(|edges| edges.are_met(here.facts, at)) && self.looks(family, symbols, here, at, row)
     }
 
     /// Whether its local view is one that the pattern asks for.
@@ -136,7 +130,7 @@ impl Asked {
         &self,
         family: &Family,
         symbols: &Symbols,
-        (id, facts): (NodeId, &Facts<'_>),
+        Here { id, facts }: Here<'_, '_>,
         at: Time,
         row: &mut Vec<Value>,
     ) -> bool {
@@ -148,15 +142,17 @@ impl Asked {
     /// Whether a node of a batch may have it at any tick of it, each part at its own.
     pub(super) fn may_be_met(
         &self,
-        (family, symbols): (&Family, &Symbols),
-        (id, facts): (NodeId, &Facts<'_>),
-        ((segment, updates), last): ((&Segment, &[Fact]), Time),
+        family: &Family,
+        symbols: &Symbols,
+        here: Here<'_, '_>,
+        (segment, updates): (&Segment, &[Fact]),
+        last: Time,
         row: &mut Vec<Value>,
     ) -> bool {
         let local =
             segment.tags(updates).filter(|(tag, _)| self.local(&family.program, *tag)).map(|(_, fact)| segment.time(fact));
-        self.others.iter().all(|edges| edges.may_be_met(facts))
-            && std::iter::once(last).chain(local).any(|at| self.looks(family, symbols, (id, facts), at, row))
+        self.others.iter().all(|edges| edges.may_be_met(here.facts))
+            && std::iter::once(last).chain(local).any(|at| self.looks(family, symbols, here, at, row))
     }
 
     /// The edges that a hub would be at the other end of, among those of a node at a tick.

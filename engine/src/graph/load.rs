@@ -137,7 +137,7 @@ impl Graph {
         let count = self.inner.parts.workers.count();
         let shard = |index| {
             memory::holds_graph();
-            crate::graph::look_ahead(base.shards.get(index).cloned(), &tail, Shard { index, count })
+            crate::shard::look_ahead(base.shards.get(index).cloned(), &tail, Shard { index, count })
         };
         let shards = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..count)

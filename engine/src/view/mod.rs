@@ -3,10 +3,14 @@
 //!
 //! Every id names a node: one that was never written has no labels, properties or edges.
 
+pub(crate) mod overlay;
+pub(crate) mod tracked;
+pub(crate) mod live;
+
 use weir_model::{NodeId, Symbol, Value};
 
+use self::live::Live;
 use crate::index::Question;
-use crate::live::Live;
 
 /// One half of an edge as seen from a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,4 +1,4 @@
-//! Asked: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it
+//! Lookups: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it
 //! got.
 
 use std::ops::ControlFlow;
@@ -13,8 +13,8 @@ use super::staged::{Staged, Worked};
 use super::watching::{Watching, edge_fact};
 use super::{Made, Origin, Reached, TRIES_MAX};
 use crate::error::EngineError;
-use crate::evaluate::{Environment, Evaluator, Limits, node_of};
-use crate::handle::Graph;
+use crate::evaluate::{Environment, Evaluator, Limits, Wanted, node_of};
+use crate::graph::Graph;
 use crate::history::{Change, Changed};
 use crate::render::Row;
 use crate::render::stages::derive::{Asks, Of, What};
@@ -97,7 +97,8 @@ impl Graph {
         let (environment, mut ignored) = (self.environment(staged, view, at), Mutations::default());
         let mut evaluator = Evaluator::new(staged.prepared(), self.symbols());
         let mut go_on = |_: &[Value]| ControlFlow::Continue(());
-        let run = evaluator.run_part(asks.inner(), &argument, (&[], false), &environment, &mut ignored, &mut go_on);
+        let nothing = Wanted { slots: &[], in_full: false };
+        let run = evaluator.run_part(asks.inner(), &argument, nothing, &environment, &mut ignored, &mut go_on);
         let left_out = || evaluator.take_left_out().map(|(_, failure)| failure);
         run.err().or_else(left_out).filter(|_| !staged.is_late())
     }
@@ -124,6 +125,7 @@ impl Graph {
         let slots: Vec<usize> = level.slots.iter().chain([&slot]).map(|slot| slot.0 as usize).collect();
         // At the root nodes and edges are given in full.
         let in_full = at == worked.root() && matches!(staged.plan().root, Operator::Subquery { .. });
+        let wanted = Wanted { slots: &slots, in_full };
         let (environment, mut ignored) = (self.environment(staged, view, worked.at), Mutations::default());
         let mut evaluator = Evaluator::new(staged.prepared(), self.symbols());
         let mut is = vec![false; level.rows.len()];
@@ -144,7 +146,7 @@ impl Graph {
                 ControlFlow::Continue(())
             };
             // What has no value has no rows.
-            let _ = evaluator.run_part(asks.inner(), &of_row, (&slots, in_full), &environment, &mut ignored, &mut take);
+            let _ = evaluator.run_part(asks.inner(), &of_row, wanted, &environment, &mut ignored, &mut take);
         }
         Some(is)
     }
@@ -340,11 +342,12 @@ impl<'p> Telling<'_, 'p> {
     }
 
     fn rows(&self, operator: &Operator, argument: &[Value]) -> Vec<Vec<Value>> {
-        let all: Vec<usize> = (0..argument.len()).collect();
+        let slots: Vec<usize> = (0..argument.len()).collect();
+        let all = Wanted { slots: &slots, in_full: false };
         let (mut rows, mut ignored) = (Vec::new(), Mutations::default());
         let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
         // What has no value has no rows.
-        let _ = evaluator.run_part(operator, argument, (&all, false), self.environment, &mut ignored, &mut |row| {
+        let _ = evaluator.run_part(operator, argument, all, self.environment, &mut ignored, &mut |row| {
             rows.push(row.to_vec());
             if rows.len() < ROWS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });

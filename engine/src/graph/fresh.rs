@@ -4,6 +4,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use weir_model::random::{STEP, mix};
 use weir_model::{IdScheme, NodeId};
 
 /// Random ones, of the form the scheme gives them.
@@ -18,10 +19,7 @@ impl FreshIds {
     }
 
     fn random(&self) -> u64 {
-        let mut z = self.state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        mix(self.state.fetch_add(STEP, Ordering::Relaxed))
     }
 
     pub fn next(&self, ids: IdScheme) -> NodeId {

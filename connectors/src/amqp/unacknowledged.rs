@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::connection::HEARTBEAT_SECONDS;
 use super::frame::{self, ACK, HEARTBEAT, Method};
-use crate::keeper::Unacknowledged;
+use crate::keeper::Messages;
 
 /// Of this connection: the numbers of the record and of the message. As many as were asked for.
 #[derive(Default)]
-pub struct Waiting(VecDeque<(u64, u64)>);
+pub struct Unacknowledged(VecDeque<(u64, u64)>);
 
-impl Waiting {
+impl Unacknowledged {
     /// What came before on another connection cannot be acknowledged any more, and comes again.
     pub fn connected(&mut self) {
         self.0.clear();
@@ -23,7 +23,7 @@ impl Waiting {
     }
 }
 
-impl Unacknowledged for Waiting {
+impl Messages for Unacknowledged {
     const ALIVE: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2);
 
     /// One word for all of them: they are in order.

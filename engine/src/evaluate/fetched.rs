@@ -1,4 +1,4 @@
-//! Kept: what procedures brought from outside of the graph, for the attempts after the first.
+//! Fetched: what procedures brought from outside of the graph, kept for the attempts after the first.
 //!
 //! A query that lost its race is evaluated again, in the end with the graph locked. A web server is not asked again for that,
 //! least of all while everybody waits: the rows it gave are given again.
@@ -14,7 +14,7 @@ use weir_model::{Failure, Text, Value};
 use super::limits::Budget;
 
 #[derive(Default)]
-pub struct Kept {
+pub struct Fetched {
     /// By procedure and arguments.
     calls: RefCell<FxHashMap<(Text, Vec<Value>), Rows>>,
     closed: Cell<bool>,
@@ -27,7 +27,7 @@ struct Rows {
     complete: bool,
 }
 
-impl Kept {
+impl Fetched {
     /// From here on nothing is brought from outside any more.
     pub fn close(&self) {
         self.closed.set(true);
@@ -84,14 +84,14 @@ mod tests {
     use super::*;
 
     /// The rows given when so many are wanted, and whether anything was fetched for them.
-    fn given(kept: &Kept, wanted: usize) -> Result<(Vec<i64>, bool), Failure> {
-        let (limits, mut rows, mut fetched) = (Limits::NONE, Vec::new(), false);
+    fn given(fetched: &Fetched, wanted: usize) -> Result<(Vec<i64>, bool), Failure> {
+        let (limits, mut rows, mut is_asked) = (Limits::NONE, Vec::new(), false);
         let mut each = |row: &[Value]| {
             rows.extend(row.iter().filter_map(|value| if let Value::Integer(n) = value { Some(*n) } else { None }));
             Ok(if rows.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
-        kept.give(&Budget::new(&limits), (Text::new("load"), vec![Value::text("x")]), &mut each, |each| {
-            fetched = true;
+        fetched.give(&Budget::new(&limits), (Text::new("load"), vec![Value::text("x")]), &mut each, |each| {
+            is_asked = true;
             for n in 0..4 {
                 if each(&[Value::Integer(n)])?.is_break() {
                     break;
@@ -99,26 +99,26 @@ mod tests {
             }
             Ok(())
         })?;
-        Ok((rows, fetched))
+        Ok((rows, is_asked))
     }
 
     #[test]
     fn what_was_fetched_is_given_again() {
-        let kept = Kept::default();
-        assert_eq!(given(&kept, 2), Ok((vec![0, 1], true)));
-        assert_eq!(given(&kept, 2), Ok((vec![0, 1], false)));
-        assert_eq!(given(&kept, 9), Ok((vec![0, 1, 2, 3], true)));
-        kept.close();
-        assert_eq!(given(&kept, 9), Ok((vec![0, 1, 2, 3], false)));
+        let fetched = Fetched::default();
+        assert_eq!(given(&fetched, 2), Ok((vec![0, 1], true)));
+        assert_eq!(given(&fetched, 2), Ok((vec![0, 1], false)));
+        assert_eq!(given(&fetched, 9), Ok((vec![0, 1, 2, 3], true)));
+        fetched.close();
+        assert_eq!(given(&fetched, 9), Ok((vec![0, 1, 2, 3], false)));
     }
 
     #[test]
     fn nothing_more_is_fetched_once_it_is_closed() {
-        let kept = Kept::default();
-        given(&kept, 2).expect("fetched");
-        kept.close();
-        assert_eq!(given(&kept, 2), Ok((vec![0, 1], false)));
-        let failure = given(&kept, 3).expect_err("there is no third");
+        let fetched = Fetched::default();
+        given(&fetched, 2).expect("fetched");
+        fetched.close();
+        assert_eq!(given(&fetched, 2), Ok((vec![0, 1], false)));
+        let failure = given(&fetched, 3).expect_err("there is no third");
         assert!(failure.message.contains("run it again"), "{failure}");
     }
 }

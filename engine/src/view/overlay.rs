@@ -341,7 +341,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
     use crate::reference::ReferenceGraph;
-    use crate::tracked::Tracked;
+    use crate::view::tracked::Tracked;
 
     fn random_node(random: &mut Random) -> NodeId {
         NodeId::new(0, random.below(5))

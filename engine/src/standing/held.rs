@@ -16,12 +16,12 @@ use rustc_hash::FxHashMap;
 use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick};
 
+use super::pause::{decode_row, encode_row, take};
+use super::{StandingQuery, StandingState};
 use crate::error::EngineError;
-use crate::handle::Graph;
-use crate::pause::{decode_row, encode_row, take};
+use crate::graph::Graph;
 use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};
-use crate::standing::{StandingQuery, StandingState};
 use crate::store::Delivered;
 use crate::store::reserved::HELD;
 

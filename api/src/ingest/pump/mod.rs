@@ -1,0 +1,384 @@
+//! How the records of one stream travel: two threads, so that reading and decoding go on while the graph is changed. Here are
+//! their lives and what they share; what each does stands in `read` and in `commit`.
+//!
+//!     source ─ next ─> Frames ─ decode, transform ─> Batch ──(bounded)──> evaluate and commit, with the position
+//!       ^                                                                        │
+//!       └─────────────────────── durable(position) <── positions committed ──────┘
+//!
+//! Where nothing comes for a while both threads go, if the source can call when something does; what they knew stays behind
+//! (`Resting`), and the call starts them again. Thousands of streams that have nothing to do are then thousands of values.
+//!
+//! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before it has
+//! had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load, for
+//! which they are given a moment to gather; but not more than take effect in a moment (`BatchSize`), since a pause or an end
+//! comes between two of them.
+//!
+//! Records that are undone or transformed may become far larger than what was read. As many as may be held at once are a batch
+//! then, and the rest are others. Between them the source stands where it stood before all of them, as it says nothing else:
+//! after a kill there they come again. So less is read at once where records are large.
+
+mod read;
+mod commit;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use weir_connectors::bell::Call;
+use weir_connectors::decode::Decoder;
+use weir_connectors::{ConnectorError, Frames, Limits, RecordStream, SourceContext};
+use weir_engine::store::StoreError;
+use weir_engine::{Engine, EngineError};
+use weir_model::{Position, Tick, Value};
+
+use self::read::Watched;
+use super::stream::BUG;
+use super::{Status, Stream};
+use crate::error::chain;
+
+/// Decoded batches waiting for the committing thread.
+const BATCHES_WAITING_MAX: usize = 4;
+
+/// A batch is to take effect within about this time.
+const BATCH_TIME: Duration = Duration::from_millis(100);
+/// Records of the first batches, of which nobody knows yet how long they take.
+const BATCH_RECORDS_FIRST: usize = 1;
+
+/// For so long nothing comes before the threads of a stream go. Where they cannot it is asked again later and later.
+const QUIET_TIME: Duration = Duration::from_secs(1);
+const QUIET_TIME_MAX: Duration = Duration::from_secs(64);
+
+/// Between two tries of what the workers or the log were late for, longer and longer. Each has waited for them itself.
+const LATE_PAUSE: Duration = Duration::from_millis(100);
+const LATE_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// How much of a failed record is shown.
+const SAMPLE_CHARACTERS_MAX: usize = 256;
+
+struct Batch {
+    records: Vec<Value>,
+    /// The number of each record in the stream.
+    numbers: Vec<u64>,
+    /// Where the source stood after it; before it where the rest of what was read is still to come.
+    position: Position,
+    ends: bool,
+    received: Instant,
+    /// What was read, also what came to nothing.
+    record_count: usize,
+    byte_count: usize,
+    /// Which records have come to nothing,
+    lost: Vec<Lost>,
+    /// and what all were, for those that are to be told of records that failed.
+    raw: Option<Arc<Frames>>,
+}
+
+/// A record that could not be decoded, or not transformed; then it has a value.
+struct Lost {
+    number: u64,
+    reason: String,
+    sample: String,
+    decoded: Option<Value>,
+}
+
+impl Lost {
+    fn shown(&self) -> String {
+        let Lost { number, reason, sample, .. } = self;
+        format!("record {number}: {reason}: {sample}")
+    }
+}
+
+/// How many records a batch may have. It grows while batches are quick, up to what sources give at once, and shrinks with the
+/// first that is not.
+struct BatchSize(AtomicUsize);
+
+impl Default for BatchSize {
+    fn default() -> BatchSize {
+        BatchSize(AtomicUsize::new(BATCH_RECORDS_FIRST))
+    }
+}
+
+impl BatchSize {
+    fn limits(&self) -> Limits {
+        Limits { records_max: self.0.load(Ordering::Relaxed), ..Limits::default() }
+    }
+
+    /// So many records have taken so long.
+    fn learn(&self, records: usize, took: Duration) {
+        if records == 0 {
+            return;
+        }
+        let fit = records as f64 * BATCH_TIME.as_secs_f64() / took.as_secs_f64().max(1e-9);
+        let now = self.0.load(Ordering::Relaxed);
+        // Twice as many at most: one quick record says little of a thousand.
+        let next = (fit as usize).clamp(1, 2 * now).min(Limits::default().records_max);
+        self.0.store(next, Ordering::Relaxed);
+    }
+}
+
+/// What the two threads of a stream tell each other.
+#[derive(Default)]
+struct Shared {
+    /// Positions committed and perhaps not yet durable, in order.
+    positions: Mutex<VecDeque<(Tick, Position)>>,
+    batch_size: BatchSize,
+    /// The committing thread has ended.
+    over: AtomicBool,
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+}
+
+/// Says that the committing thread ends, in whichever way: whoever reads would learn it only with the next batch otherwise, and
+/// perhaps none comes.
+struct Over<'a> {
+    stream: &'a Stream,
+    shared: &'a Shared,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.shared.over.store(true, Ordering::Release);
+        self.stream.tell_in_pause();
+    }
+}
+
+/// Why a stream failed.
+struct Failed {
+    reason: String,
+    /// It may work when it begins again.
+    passing: bool,
+}
+
+impl From<ConnectorError> for Failed {
+    fn from(error: ConnectorError) -> Failed {
+        Failed { reason: chain(&error), passing: error.retryable() }
+    }
+}
+
+impl From<EngineError> for Failed {
+    fn from(error: EngineError) -> Failed {
+        Failed::for_good(chain(&error))
+    }
+}
+
+impl Failed {
+    fn for_good(reason: String) -> Failed {
+        Failed { reason, passing: false }
+    }
+}
+
+/// What a stream is while it has no threads. Everything it has read is durable, and its source knows.
+pub struct Resting {
+    source: RecordStream,
+    decoder: Arc<dyn Decoder>,
+    /// That of the last batch.
+    position: Position,
+}
+
+/// Runs a stream until it is exhausted, fails, is stopped, or rests; it may have rested before.
+pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut rested: Option<Resting>) {
+    let mut restarts = stream.errors.restarts();
+    let mut quiet_time = QUIET_TIME;
+    loop {
+        match attempt(stream, context, rested.take(), quiet_time) {
+            Ok((Ended::Exhausted, _)) => stream.end(Status::Completed, None),
+            Ok((Ended::Quiet, Some(resting))) => match stream.rest_until_called(resting, engine, context) {
+                None => return,
+                awake => {
+                    rested = awake;
+                    quiet_time = (quiet_time * 2).min(QUIET_TIME_MAX);
+                    continue;
+                }
+            },
+            Ok((Ended::Stopped | Ended::Quiet, _)) => return,
+            Err(Failed { reason, passing }) => {
+                let pause = if passing { restarts.next() } else { None };
+                if let Some(pause) = pause {
+                    tracing::warn!(ingest = stream.name, "the stream failed and begins again in {pause:?}: {reason}");
+                    stream.note_trouble(Some(reason));
+                    if stream.wait_unless_stopping(pause) {
+                        continue;
+                    }
+                    return;
+                }
+                tracing::error!(ingest = stream.name, "the stream failed: {reason}");
+                stream.end(Status::Failed, Some(reason));
+            }
+        }
+        break;
+    }
+    stream.store_end(engine);
+}
+
+/// From opening the source, or from where it rested, to its end; where it is quiet, with what stays behind.
+fn attempt(
+    stream: &Stream,
+    context: &SourceContext,
+    rested: Option<Resting>,
+    quiet_time: Duration,
+) -> Result<(Ended, Option<Resting>), Failed> {
+    let shared = &Shared::default();
+    let mut opened = rested;
+    let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
+    std::thread::scope(|scope| {
+        let named = weir_connectors::thread::named("commit", &stream.name);
+        // The receiver goes when the thread does, or whoever sends would wait for ever.
+        let committer = named.spawn_scoped(scope, move || {
+            let _over = Over { stream, shared };
+            commit::commit(stream, context, receiver, shared)
+        });
+        let read = match &committer {
+            Ok(_) => read::read(stream, context, &mut opened, quiet_time, sender, shared),
+            Err(error) => Err(Failed::for_good(format!("no thread could be started: {error}"))),
+        };
+        // The committing thread ends when there is nothing more to come.
+        let commit = committer.map(|thread| thread.join());
+        // Whatever has failed, what was committed before has had its effect: a source that does not hear of it gives it again.
+        let told = opened.iter_mut().try_for_each(|at| Watched::new(stream, shared, &mut at.source).acknowledge().map(|_| ()));
+        // What that thread says counts for more.
+        let all = match commit {
+            Ok(Ok(commit)) => commit?,
+            Ok(Err(_)) => return Err(Failed::for_good(BUG.to_owned())),
+            Err(_) => false,
+        };
+        let ended = read?;
+        told?;
+        if !all {
+            // The source may be at its end; the stream is not.
+            return Ok((Ended::Stopped, None));
+        }
+        if matches!(ended, Ended::Quiet) {
+            return Ok((ended, opened));
+        }
+        drop(opened);
+        // Whoever sees the stream as completed may count on reading all of it.
+        let visible = in_time(stream, || stream.graph.wait_visible().map(Some))?;
+        Ok((if visible.is_some() { ended } else { Ended::Stopped }, None))
+    })
+}
+
+enum Ended {
+    Exhausted,
+    Stopped,
+    /// Nothing comes, and nothing is under way.
+    Quiet,
+}
+
+impl Resting {
+    /// See `Source::rest`.
+    pub fn rest(&mut self, call: Call) -> bool {
+        self.source.rest(call)
+    }
+
+    /// See `Source::trouble`.
+    pub fn trouble(&self) -> Option<String> {
+        self.source.trouble()
+    }
+
+    /// See `Source::lag`.
+    pub fn lag(&mut self) -> Option<u64> {
+        self.source.lag()
+    }
+}
+
+/// Tries again where the workers or the log are late, which may pass: a disk was slow, the machine was suspended. What fails so
+/// has not happened. None where `attempt` says so, or the stream is to end.
+fn in_time<T>(stream: &Stream, mut attempt: impl FnMut() -> Result<Option<T>, EngineError>) -> Result<Option<T>, EngineError> {
+    let mut pause = LATE_PAUSE;
+    loop {
+        match attempt() {
+            Err(error @ (EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. }))) => {
+                tracing::warn!(ingest = stream.name, "the stream waits, and tries again in {pause:?}: {error}");
+                stream.note_late(Some(format!("waits: {error}")));
+            }
+            done => {
+                stream.note_late(None);
+                return done;
+            }
+        }
+        if !stream.wait_unless_stopping(pause) {
+            return Ok(None);
+        }
+        pause = (pause * 2).min(LATE_PAUSE_MAX);
+    }
+}
+
+fn sample(record: &Value) -> String {
+    record.shown().chars().take(SAMPLE_CHARACTERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::tests::stream;
+    use super::*;
+
+    #[test]
+    fn what_the_workers_or_the_log_are_late_for_is_tried_again() {
+        let (_engine, stream) = stream();
+        let shown = || stream.lock().message();
+        let mut tries = 0;
+        let done = in_time(&stream, || {
+            tries += 1;
+            match tries {
+                1 => Err(EngineError::WorkersStuck),
+                2 => {
+                    assert!(shown().is_some_and(|message| message.starts_with("waits: the graph's workers")));
+                    let (graph, tick, patience) = (stream.graph.id(), Tick(1), Duration::from_secs(60));
+                    Err(StoreError::TooSlow { graph, tick, patience }.into())
+                }
+                _ => {
+                    assert!(shown().is_some_and(|message| message.ends_with("the disk is very slow or stuck")));
+                    Ok(Some(7))
+                }
+            }
+        });
+        assert!(matches!(done, Ok(Some(7))));
+        assert_eq!((tries, shown(), stream.status()), (3, None, Status::Running));
+
+        let mut tries = 0;
+        let happened = in_time(&stream, || -> Result<Option<()>, EngineError> {
+            tries += 1;
+            let error = Box::new(EngineError::WorkersStuck);
+            Err(EngineError::Unconfirmed { upper: Tick(7), rows: Vec::new(), error })
+        });
+        assert!(matches!(happened, Err(EngineError::Unconfirmed { .. })));
+        assert_eq!(tries, 1, "it would be made twice");
+
+        stream.stop();
+        let stopped = in_time(&stream, || -> Result<Option<()>, EngineError> { Err(EngineError::WorkersStuck) });
+        assert!(matches!(stopped, Ok(None)));
+    }
+
+    #[test]
+    fn batches_are_as_large_as_their_query_is_quick() {
+        let batch_size = BatchSize::default();
+        let size = || batch_size.limits().records_max;
+        let run = |each: Duration| {
+            let records = size();
+            batch_size.learn(records, each * records as u32);
+        };
+        (0..5).for_each(|_| run(Duration::from_micros(5)));
+        assert_eq!(size(), 32);
+        run(Duration::from_millis(20));
+        assert_eq!(size(), 5);
+        run(Duration::from_secs(3));
+        assert_eq!(size(), 1);
+        (0..20).for_each(|_| run(Duration::from_micros(5)));
+        assert_eq!(size(), Limits::default().records_max);
+        // As soon as it is slow.
+        run(Duration::from_micros(400));
+        assert_eq!(size(), 250);
+        // What comes one by one says how long one takes.
+        batch_size.learn(1, Duration::from_micros(5));
+        assert_eq!(size(), 500);
+        batch_size.learn(0, Duration::from_secs(9));
+        assert_eq!(size(), 500);
+        batch_size.learn(1, Duration::ZERO);
+        assert_eq!(size(), 1000);
+    }
+}

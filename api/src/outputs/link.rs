@@ -1,0 +1,268 @@
+//! Link: an output that has been checked and compiled, with everything it needs, and not yet opened.
+
+use std::sync::Arc;
+
+use weir_connectors::{DestinationConfig, Envelope, Generation, HostPolicy, RecordSchema, secret};
+use weir_cypher_compiler::{Options, compile, unknown_parameter};
+use weir_engine::{Graph, Prepared};
+use weir_model::{Plan, Text};
+
+use super::letters;
+use super::taps::Shown;
+use crate::error::{ApiError, both};
+use crate::ingest::{check_no_command, refused};
+use crate::procedures::Procedures;
+use crate::wire::letters::Refusals;
+use crate::wire::standing::{CypherOutput, DestinationOutput, Output, Workflow};
+
+/// An output that has been checked and compiled, and not yet opened.
+pub enum Link {
+    Query(QueryLink),
+    Destination(DestinationLink),
+}
+
+pub struct DestinationLink {
+    pub(super) config: Arc<dyn DestinationConfig>,
+    pub(super) refusals: Refusals,
+    /// What letters to each of its dead letters' destinations are written by, where that is a schema.
+    pub(super) letter_schemas: Vec<Option<Arc<RecordSchema>>>,
+    pub(super) hosts: HostPolicy,
+    pub(super) form: Form,
+    pub(super) shown: Shown,
+}
+
+/// How results are written at the end.
+#[derive(Clone)]
+pub struct Form {
+    pub(super) envelope: Envelope,
+    pub(super) generation: Generation,
+    pub(super) positive_only: bool,
+    /// With a newline behind each.
+    pub(super) lines: bool,
+    /// What they are written by; text otherwise.
+    pub(super) schema: Option<Arc<RecordSchema>>,
+}
+
+impl Form {
+    /// Fetches what the format needs.
+    fn of(config: &dyn DestinationConfig, generation: Generation, procedures: &Procedures) -> Result<Form, ApiError> {
+        let (mut envelope, mut positive_only) = (config.envelope(generation), config.positive_only());
+        let schema = config.format().map(|format| format.schema(config.subject(), procedures.files(), procedures.hosts()));
+        let schema = schema.transpose().map_err(refused)?.flatten();
+        let lines = schema.is_none() && config.is_line(generation);
+        if schema.is_some() && generation == Generation::V1 {
+            // Records of v1 have no room for whether it is a match.
+            (envelope, positive_only) = (Envelope::Bare, true);
+        }
+        Ok(Form { envelope, generation, positive_only, lines, schema })
+    }
+}
+
+pub struct QueryLink {
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) structure: Envelope,
+    pub(super) positive_only: bool,
+    /// Whose queries are given ids as texts.
+    pub(super) generation: Generation,
+    /// Who listens behind the queries hears its rows.
+    pub(super) enriches: bool,
+    pub(super) retries: bool,
+    /// So many results at a time, where it only reads.
+    parallelism: usize,
+    pub(super) next: Option<Box<Link>>,
+}
+
+impl Link {
+    /// Finds everything that is wrong with an output before anything is kept of it. One that is not new is taken also where a new
+    /// one is refused for what its queries call: an earlier version took it, and if it could not be opened, its results would
+    /// wait for ever, and the log with them.
+    pub fn prepare(output: &Output, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Link, ApiError> {
+        match output {
+            Output::Destination(DestinationOutput { config, refusals }) => {
+                config.check().map_err(refused)?;
+                let schemas = refusals.boxes().iter().map(|to| letters::schema(to, procedures.files(), procedures.hosts()));
+                let letter_schemas = schemas.collect::<Result<_, _>>().map_err(refused)?;
+                let form = Form::of(&**config, Generation::V1, procedures)?;
+                let shown = Shown { envelope: form.envelope, positive_only: form.positive_only };
+                let (config, refusals, hosts) = (config.clone(), refusals.clone(), procedures.hosts().clone());
+                Ok(Link::Destination(DestinationLink { config, refusals, letter_schemas, hosts, form, shown }))
+            }
+            Output::CypherQuery(cypher) => {
+                Ok(Link::Query(QueryLink::prepare(cypher, Generation::V1, graph, procedures, is_new)?))
+            }
+            Output::Workflow(workflow) => Link::of_workflow(workflow, graph, procedures, is_new),
+        }
+    }
+
+    /// One destination of a workflow, behind its query if there is one.
+    fn of_workflow(workflow: &Workflow, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Link, ApiError> {
+        let first = workflow.enrichment.as_ref().map(|cypher| {
+            let own = CypherOutput { structure: workflow.structure, and_then: None, ..cypher.clone() };
+            QueryLink::prepare(&own, Generation::V2, graph, procedures, is_new)
+        });
+        let (first, mut end) = both(first.transpose(), Link::at_the_end(workflow, graph, procedures, is_new))?;
+        let Some(mut first) = first else {
+            if let Link::Query(query) = &mut end {
+                (query.positive_only, query.enriches) = (workflow.only_positive, false);
+            }
+            return Ok(end);
+        };
+        (first.positive_only, first.enriches) = (workflow.only_positive, true);
+        first.next = Some(Box::new(end));
+        Ok(Link::Query(first))
+    }
+
+    /// The destination of a workflow.
+    fn at_the_end(workflow: &Workflow, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Link, ApiError> {
+        let mut end = match &*workflow.destination {
+            Output::CypherQuery(cypher) => {
+                let cypher = CypherOutput { structure: workflow.envelope(), ..cypher.clone() };
+                Link::Query(QueryLink::prepare(&cypher, Generation::V2, graph, procedures, is_new)?)
+            }
+            other => Link::prepare(other, graph, procedures, is_new)?,
+        };
+        if let Link::Destination(DestinationLink { config, form, shown, .. }) = &mut end {
+            // All destinations of a workflow are listened to together, whatever form each of them has.
+            *shown = Shown { envelope: workflow.structure, positive_only: workflow.only_positive };
+            *form = Form::of(&**config, Generation::V2, procedures)?;
+            // One in the notation of v1 may ask for nothing but the data.
+            if form.envelope != Envelope::Bare && !config.takes_whole() {
+                form.envelope = match (form.envelope, workflow.envelope()) {
+                    (Envelope::WithTick, Envelope::WithMetadata) => Envelope::WithTick,
+                    (_, of_workflow) => of_workflow,
+                };
+            }
+            form.positive_only |= workflow.only_positive;
+        }
+        Ok(end)
+    }
+
+    /// Whether it begins with a query that changes the graph.
+    pub fn writes(&self) -> bool {
+        matches!(self, Link::Query(query) if query.prepared.writes())
+    }
+
+    pub(super) fn destination(&self) -> Option<&DestinationLink> {
+        match self {
+            Link::Destination(link) => Some(link),
+            Link::Query(query) => query.next.as_ref()?.destination(),
+        }
+    }
+}
+
+impl QueryLink {
+    /// How many results may be asked about at a time. Where one of the queries writes it is one after another, so that their
+    /// effects have the order of the results.
+    pub(super) fn threads(&self) -> usize {
+        let behind = match self.next.as_deref() {
+            Some(Link::Query(next)) => next.threads(),
+            _ => usize::MAX,
+        };
+        if self.prepared.writes() { 1 } else { self.parallelism.min(behind) }
+    }
+
+    fn prepare(
+        cypher: &CypherOutput,
+        generation: Generation,
+        graph: &Graph,
+        procedures: &Arc<Procedures>,
+        is_new: bool,
+    ) -> Result<QueryLink, ApiError> {
+        let next = || {
+            let next = cypher.and_then.as_deref().map(|next| match next {
+                Output::CypherQuery(next) => QueryLink::prepare(next, generation, graph, procedures, is_new).map(Link::Query),
+                other => Link::prepare(other, graph, procedures, is_new),
+            });
+            next.transpose()
+        };
+        let plan = QueryLink::plan(cypher, graph, procedures, is_new);
+        let (plan, next) = match generation {
+            // Clients of v1 are told the first that is wrong.
+            Generation::V1 => (plan?, next()?),
+            Generation::V2 => both(plan, next())?,
+        };
+        let prepared = graph.prepare(plan);
+        Ok(QueryLink {
+            prepared,
+            structure: cypher.structure,
+            positive_only: false,
+            generation,
+            enriches: next.is_some(),
+            retries: cypher.should_retry,
+            parallelism: usize::try_from(cypher.parallelism).unwrap_or(1),
+            next: next.map(Box::new),
+        })
+    }
+
+    /// Its own query alone.
+    fn plan(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Plan, ApiError> {
+        let options = procedures.options(graph, vec![Text::new(&cypher.parameter)]);
+        let runs_as = is_new.then_some("the query of an output");
+        let plan = compile(&cypher.query, &Options { runs_as, ..options })?;
+        if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
+            let hint = format!("a result is in `${}`", cypher.parameter);
+            return Err(vec![unknown_parameter(&cypher.query, other).with_hint(Some(hint))].into());
+        }
+        if is_new {
+            check_no_command(&plan, "an output")?;
+        }
+        if plan.facts.scans && !cypher.allow_all_node_scan {
+            return Err(ApiError::bad(format!(
+                "Cypher query may contain full node scan; re-write without possible full node scan, or pass allowAllNodeScan true. \
+                 The provided query was: {}",
+                cypher.query
+            )));
+        }
+        Ok(plan)
+    }
+}
+
+/// Whether the values are there that an output refers to.
+pub fn check_secrets(output: &Output) -> Result<(), ApiError> {
+    match output {
+        Output::Destination(DestinationOutput { config, refusals }) => {
+            let all = std::iter::once(config).chain(refusals.boxes().iter().map(|letters| &letters.config));
+            all.into_iter().try_for_each(|config| secret::check(|| config.stored()).map_err(refused))
+        }
+        Output::CypherQuery(cypher) => cypher.and_then.as_deref().map_or(Ok(()), check_secrets),
+        Output::Workflow(workflow) => check_secrets(&workflow.destination),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+    use weir_connectors::FilePolicy;
+    use weir_engine::store::InMemory;
+    use weir_engine::{Engine, Options as EngineOptions};
+
+    use super::*;
+    use crate::wire::v2;
+
+    /// An earlier version took it, and nobody would take the results that wait for it.
+    #[test]
+    fn an_output_that_is_there_is_taken_whatever_its_query_calls() {
+        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
+        let engine = engine.expect("an engine in memory");
+        let (graph, hosts) = (engine.default_graph(), HostPolicy::default());
+        let procedures = Procedures::new(FilePolicy::default(), hosts, usize::MAX);
+        let of_v1 = |body: Json| Output::decode(&body).expect("an output");
+        let of_v2 = |mut body: Json| {
+            body["name"] = "o".into();
+            let (_, mut parts) = v2::standing::decode_workflow(&body).expect("a workflow");
+            parts.remove(0).1
+        };
+        for text in ["CALL standing.wiretap({name: 'x'}) YIELD data RETURN data", "CREATE INDEX FOR (n:A) ON (n.x)"] {
+            let query = json!({"type": "CypherQuery", "query": text});
+            for output in [
+                of_v1(query.clone()),
+                of_v1(json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": query})),
+                of_v2(json!({"resultEnrichment": {"query": text}, "destinations": [{"type": "Drop"}]})),
+                of_v2(json!({"destinations": [query]})),
+            ] {
+                let is_taken = |is_new| Link::prepare(&output, &graph, &procedures, is_new).is_ok();
+                assert!(is_taken(false) && !is_taken(true), "{text}");
+            }
+        }
+    }
+}

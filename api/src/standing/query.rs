@@ -1,0 +1,285 @@
+//! One standing query as it runs: what it is in the engine, its outputs, and how far it is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime};
+
+use weir_cypher_compiler::StandingPlan;
+use weir_engine::{Graph, RESULTS_WAITING_MAX, Row, StandingQuery, Start};
+use weir_model::lock::{lock, read, write};
+use weir_model::{IdScheme, QueryId, Text, Tick};
+
+use super::DROP_PATIENCE;
+use super::check::compiled;
+use super::follow::Tail;
+use super::replace::Successor;
+use super::stored::Definition;
+use super::watch::Watch;
+use crate::error::ApiError;
+use crate::meter::Meter;
+use crate::outputs::{Figures, Lane, Opened, RunningOutput, TapPoints};
+use crate::wire::standing::{Mode, Output, StandingSettings};
+
+pub struct Query {
+    pub name: String,
+    pub id: QueryId,
+    pub(super) graph: Graph,
+    pub(super) settings: Mutex<StandingSettings>,
+    pub(super) installed: RwLock<Arc<StandingQuery>>,
+    /// What shall take its place, while it catches up.
+    pub(super) successor: Mutex<Option<Arc<Successor>>>,
+    /// Results before this tick are handed out; `HOLD` while it is not known, `u64::MAX` where all are.
+    pub(super) until: AtomicU64,
+    /// Everything before this tick has been handed out.
+    pub(super) handed_out: AtomicU64,
+    outputs: RwLock<Vec<Arc<Lane>>>,
+    /// Results that wait for the slowest of them, as the engine was told.
+    pub(super) weighed: Mutex<usize>,
+    /// How often the definition of an output was replaced, where it was.
+    pub(super) changes: Mutex<BTreeMap<String, u64>>,
+    /// For those who follow the results.
+    pub tail: Arc<Tail>,
+    pub(super) meter: Meter,
+    pub(super) hash: AtomicU64,
+    pub(super) cancellations: AtomicU64,
+    pub(super) started: SystemTime,
+    pub(super) clock: Instant,
+    pub(super) stop: AtomicBool,
+    /// None while it rests.
+    pub(super) thread: Mutex<Option<JoinHandle<()>>>,
+    pub(super) watch: Arc<Watch>,
+}
+
+impl Query {
+    /// Of what was installed, whose first results are of this tick or later ones. It has no outputs yet, and has not begun.
+    pub(super) fn new(
+        graph: &Graph,
+        definition: &Definition<'_>,
+        installed: StandingQuery,
+        begins: Tick,
+        watch: Arc<Watch>,
+    ) -> Query {
+        let tail = Arc::new(Tail::new(begins, definition.installation, installed.followed()));
+        Query {
+            name: definition.name.to_owned(),
+            id: definition.id,
+            graph: graph.clone(),
+            settings: Mutex::new(definition.settings.clone()),
+            installed: RwLock::new(Arc::new(installed)),
+            successor: Mutex::default(),
+            until: AtomicU64::new(u64::MAX),
+            handed_out: AtomicU64::new(0),
+            outputs: RwLock::default(),
+            weighed: Mutex::default(),
+            changes: Mutex::new(definition.changes.clone()),
+            tail,
+            meter: Meter::default(),
+            hash: AtomicU64::new(0),
+            cancellations: AtomicU64::new(0),
+            started: SystemTime::now(),
+            clock: Instant::now(),
+            stop: AtomicBool::new(false),
+            thread: Mutex::default(),
+            watch,
+        }
+    }
+
+    /// Of one that begins as of a moment, what was there then is no news.
+    pub(super) fn sum_up(&self, start: Start, then: Vec<(Row, i64)>) -> Result<(), ApiError> {
+        if start == Start::Summed {
+            self.installed().take_off(then);
+            self.installed().keep_sum()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn settings(&self) -> StandingSettings {
+        lock(&self.settings).clone()
+    }
+
+    pub fn pattern(&self) -> String {
+        lock(&self.settings).pattern.query.clone()
+    }
+
+    pub fn mode(&self) -> Mode {
+        lock(&self.settings).pattern.mode
+    }
+
+    pub fn result_count(&self) -> u64 {
+        self.meter.count()
+    }
+
+    /// How ids are shown.
+    pub fn ids(&self) -> IdScheme {
+        self.graph.ids()
+    }
+
+    /// Found, and not taken by every output yet.
+    pub fn waiting(&self) -> usize {
+        self.installed().waiting()
+    }
+
+    /// The outputs that run.
+    pub fn outputs(&self) -> Vec<Arc<RunningOutput>> {
+        self.lanes().iter().filter_map(|lane| lane.running()).collect()
+    }
+
+    /// How each output is, and whether ingest waits for it.
+    pub fn figures(&self) -> Vec<(Figures, bool)> {
+        let figures: Vec<Figures> = self.lanes().iter().map(|lane| Figures::of(lane)).collect();
+        let most = figures.iter().map(|figures| figures.behind).max().unwrap_or(0);
+        let holds = most > 0 && self.waiting() > RESULTS_WAITING_MAX;
+        figures
+            .into_iter()
+            .map(|figures| (holds && figures.behind == most, figures))
+            .map(|(holds, figures)| (figures, holds))
+            .collect()
+    }
+
+    pub(super) fn lanes(&self) -> Vec<Arc<Lane>> {
+        read(&self.outputs).clone()
+    }
+
+    /// Where one listens to the output of that name.
+    pub fn tap_points(&self, name: &str) -> Option<Arc<TapPoints>> {
+        self.lanes().into_iter().find(|lane| lane.name == name).map(|lane| lane.tap_points.clone())
+    }
+
+    /// What the definition says of an output.
+    pub fn output_settings(&self, name: &str) -> Option<Output> {
+        self.settings().outputs.into_iter().find(|(other, _)| other == name).map(|(_, output)| output)
+    }
+
+    /// As it was compiled when it was installed.
+    pub fn compiled(&self) -> Result<StandingPlan, ApiError> {
+        compiled(&self.graph, &mut self.settings().pattern)
+    }
+
+    /// As the engine has it: another one when it has been replaced.
+    pub fn installed(&self) -> Arc<StandingQuery> {
+        read(&self.installed).clone()
+    }
+
+    /// One that begins as of a moment has looked through the graph.
+    pub(super) fn check_begun(&self) -> Result<(), ApiError> {
+        match self.installed().is_summed() {
+            true => Err(ApiError::bad(format!("The standing query '{}' is still looking through the graph", self.name))),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn has_handed_out(&self, until: Tick) -> bool {
+        self.handed_out.load(Ordering::SeqCst) >= until.0
+    }
+
+    pub fn cancellation_count(&self) -> u64 {
+        self.cancellations.load(Ordering::Relaxed)
+    }
+
+    pub fn results_per_second(&self) -> f64 {
+        self.meter.recent()
+    }
+
+    /// Starts outputs of a new query, storing first where their destinations stand. A crash then finds where to go on, however
+    /// soon it comes: what is stored as installed has all of them.
+    pub(super) fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
+        for (name, output) in &opened {
+            let frontier = self.frontier(name);
+            if let Some((from, _)) = self.installed().delivered(&frontier) {
+                self.installed().put_output(&frontier, from, output.position())?;
+            }
+        }
+        self.start_all(opened)
+    }
+
+    pub(super) fn start_all(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
+        // All lanes before the first output: with that, results are handed out to those there are.
+        let lanes: Vec<_> = opened.iter().map(|(name, _)| self.add_lane(name)).collect();
+        lanes.iter().zip(opened).try_for_each(|(lane, (_, output))| self.start_output(lane, output))
+    }
+
+    pub(super) fn add_lane(&self, name: &str) -> Arc<Lane> {
+        let lane = Arc::new(Lane::new(name));
+        lane.goes_on_from(self.begins_at(name));
+        write(&self.outputs).push(lane.clone());
+        lane
+    }
+
+    /// The name under which the engine knows how far an output has delivered.
+    pub(super) fn frontier(&self, output: &str) -> Text {
+        frontier(output, lock(&self.changes).get(output).copied())
+    }
+
+    /// The first tick of which an output gets results.
+    pub(super) fn begins_at(&self, output: &str) -> Tick {
+        self.installed().delivered(&self.frontier(output)).map(|(tick, _)| tick).unwrap_or_default()
+    }
+
+    /// Lets an output take the results of its lane, from where the one before it stood.
+    pub(super) fn start_output(self: &Arc<Self>, lane: &Arc<Lane>, opened: Opened) -> Result<(), ApiError> {
+        let frontier = self.frontier(&lane.name);
+        let from = self.begins_at(&lane.name);
+        lane.goes_on_from(from);
+        let (query, of) = (Arc::downgrade(self), Arc::downgrade(lane));
+        let turn = lane.begin();
+        let progress = Box::new(move |upper, position, rows| {
+            if let (Some(query), Some(lane)) = (query.upgrade(), of.upgrade()) {
+                lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
+            }
+        });
+        let (chain_max, tap_points) = (self.watch.chain_max, lane.tap_points.clone());
+        lane.start(opened.run((&self.name, &lane.name), &self.graph, (chain_max, tap_points), from, progress)?);
+        if lane.has_left() {
+            self.rouse();
+        }
+        Ok(())
+    }
+
+    pub(super) fn close_output(&self, name: &str) {
+        let removed = {
+            let mut outputs = write(&self.outputs);
+            outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
+        };
+        if let Some(lane) = removed {
+            self.weigh();
+            lane.end(lane.end_by(DROP_PATIENCE));
+        }
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Its thread takes no more results.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.installed().rouse();
+    }
+
+    /// Ends the thread, then the outputs, each `by` then.
+    pub(super) fn end(&self, by: impl Fn(&Lane) -> Instant) {
+        self.stop();
+        // What goes to rest at this moment needs the lock.
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
+        }
+        self.tail.close();
+        let lanes = std::mem::take(&mut *write(&self.outputs));
+        // All of them count from now on, not from the end of the one before.
+        let deadlines: Vec<Instant> = lanes.iter().map(|lane| by(lane)).collect();
+        for (lane, deadline) in lanes.iter().zip(&deadlines) {
+            // Those that are late end together, not one after another.
+            let now = Instant::now();
+            lanes.iter().zip(&deadlines).filter(|(_, by)| **by <= now).for_each(|(late, _)| late.give_up());
+            lane.end(*deadline);
+        }
+    }
+}
+
+/// Each definition of an output has a frontier and a position of its own: those of one never meet the destination of another.
+pub(super) fn frontier(output: &str, changes: Option<u64>) -> Text {
+    changes.map_or_else(|| Text::new(output), |count| Text::new(format!("{output}\0{count}")))
+}
