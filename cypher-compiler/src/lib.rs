@@ -29,6 +29,8 @@ pub use needs::{Needs, needs};
 pub use standing::{StandingMode, StandingPlan, compile_asked, compile_standing, valueless};
 use std::borrow::Cow;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 use weir_model::{IdScheme, Plan, Procedure, Text};
 
 /// What the text does not say.
@@ -52,7 +54,7 @@ pub struct Options {
 pub fn compile(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
     let (_, mut draft) = bound(text, options)?;
     rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
-    let mut plan = lower::lower(text, draft);
+    let mut plan = lower::lower(text, draft, lower::orders::Lists::Lead);
     lower::unseen::leave_out_edges(&mut plan);
     Ok(plan)
 }
@@ -134,16 +136,38 @@ pub fn begins_with_call(text: &str) -> bool {
 /// The error for a parameter that the text uses and the caller does not give. Whether that is an error is the caller's choice:
 /// ingest queries know their parameters, an ad-hoc query comes with its own.
 pub fn unknown_parameter(text: &str, name: &str) -> Diagnostic {
-    use lexer::TokenKind;
-    let tokens = lexer::lex(text).tokens;
-    let is_name = |kind: &TokenKind| match kind {
-        TokenKind::Word(word) | TokenKind::Quoted(word) => word == name,
-        TokenKind::Integer(n) => n.to_string() == name,
-        _ => false,
-    };
-    let found = tokens.windows(2).find(|pair| pair[0].kind == TokenKind::Symbol("$") && is_name(&pair[1].kind));
-    let span = found.map_or(error::Span::default(), |pair| pair[0].span);
+    unknown_in(text, &parameter_places(text), name)
+}
+
+/// As `unknown_parameter`, for several: one for each, but no more than are told of any text. Where there are none the text is
+/// not looked at.
+pub fn unknown_parameters<'a>(text: &str, names: impl IntoIterator<Item = &'a Text>) -> Vec<Diagnostic> {
+    let names: Vec<&Text> = names.into_iter().take(error::ERROR_COUNT_MAX).collect();
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let places = parameter_places(text);
+    names.into_iter().map(|name| unknown_in(text, &places, name)).collect()
+}
+
+fn unknown_in(text: &str, places: &FxHashMap<Text, error::Span>, name: &str) -> Diagnostic {
+    let span = places.get(name).copied().unwrap_or_default();
     Diagnostic::compile(text, span, Code::MissingParameter, format!("Unknown parameter `{name}`"))
+}
+
+/// Where each parameter stands first.
+fn parameter_places(text: &str) -> FxHashMap<Text, error::Span> {
+    use lexer::TokenKind;
+    let mut places = FxHashMap::default();
+    for pair in lexer::lex(text).tokens.windows(2).filter(|pair| pair[0].kind == TokenKind::Symbol("$")) {
+        let name = match &pair[1].kind {
+            TokenKind::Word(word) | TokenKind::Quoted(word) => word.clone(),
+            TokenKind::Integer(n) => Text::from(n.to_string()),
+            _ => continue,
+        };
+        places.entry(name).or_insert(pair[0].span);
+    }
+    places
 }
 
 /// Reads the text without binding names: whether it is Cypher at all.

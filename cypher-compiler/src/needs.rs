@@ -90,7 +90,12 @@ impl Finder<'_> {
         walk::expressions_mut(operator, &mut |expr| self.expression(expr));
         walk::patterns_mut(operator, &mut |pattern| {
             for step in pattern.steps.iter().chain(pattern.orders.iter().flatten()) {
-                if let Step::Seek { id, .. } = step {
+                let ids: Vec<&Expr> = match step {
+                    Step::Seek { id, .. } => vec![id],
+                    Step::SeekEach { ids, .. } => ids.iter().map(|lookup| &lookup.value).collect(),
+                    _ => Vec::new(),
+                };
+                for id in ids {
                     let mut named = id.clone();
                     walk::rewrite(&mut named, &mut |part| {
                         if let Some(parameter) = as_parameter(part, &self.aliases) {
@@ -164,6 +169,7 @@ mod tests {
 
     #[test]
     fn fields_of_parameters_are_found_under_other_names_too() {
+        check("MATCH (n) WHERE id(n) IN $ids RETURN n", "ids: all", &["$ids"]);
         check("RETURN $that.a + $that.b.c + $other AS x", "other: all, that: a b.c", &[]);
         check("RETURN $that.b.c AS x, $that.b AS y", "that: b", &[]);
         check(

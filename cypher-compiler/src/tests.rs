@@ -89,8 +89,6 @@ fn anchors() {
     check_steps("MATCH (n) WHERE id(n) = 5 RETURN n", "seek 0 by 5");
     check_steps("MATCH (n) WHERE 5 = strId(n) RETURN n", "seek 0 by 5");
     check_steps("MATCH (n) WHERE n.x = 1 AND id(n) IN [$p] RETURN n", "seek 0 by $p");
-    check_steps("MATCH (n) WHERE id(n) IN [1, 2] RETURN n", "scan 0");
-    check_steps("MATCH (n) WHERE id(n) = 1 OR id(n) = 2 RETURN n", "scan 0");
     check_steps("MATCH (n) WHERE NOT id(n) = 1 RETURN n", "scan 0");
     check_steps("MATCH (n) WHERE id(n) = id(n) RETURN n", "scan 0");
     check_steps("MATCH (n), (m) WHERE id(n) = m.foo AND id(m) = 5 RETURN n", "seek 1 by 5; seek 0 by #1.foo");
@@ -105,6 +103,35 @@ fn anchors() {
         "MATCH (n), (m) WHERE id(n) = m.x AND id(m) = 1 AND id(n) = 2 AND n.x < m.x RETURN n",
         "seek 0 by 2; seek 1 by 1; test 0; seek 0 by #1.x",
     );
+}
+
+#[test]
+fn lists_of_ids_lead_to_nodes() {
+    check_steps("MATCH (n) WHERE id(n) IN [1, 2] RETURN n", "seek each 0 by id(#0) IN [1, 2]");
+    check_steps("MATCH (n) WHERE id(n) = 1 OR 2 = id(n) RETURN n", "seek each 0 by id(#0) = 1 or id(#0) = 2");
+    check_steps("MATCH (n) WHERE strId(n) IN $that OR id(n) = 2 RETURN n", "seek each 0 by strId(#0) IN $that or id(#0) = 2");
+    check_steps("MATCH (n) WHERE elementId(n) = $that RETURN n", "seek each 0 by elementId(#0) = $that");
+    check_steps("MATCH (a)-->(b:B:C) WHERE id(a) IN $that RETURN b.x", "seek each 0 by id(#0) IN $that; expand edge 0 from 0");
+    check_steps("OPTIONAL MATCH (n) WHERE id(n) IN $that RETURN n", "seek each 0 by id(#0) IN $that");
+    check_steps("UNWIND $that AS l MATCH (n) WHERE id(n) IN l RETURN n", "seek each 0 by id(#1) IN #0");
+    // Nothing leads to a node that is there, and an anchor leads to one node.
+    check_steps("MATCH (n) WHERE id(n) = 1 MATCH (n) WHERE id(n) IN $that RETURN n", "bound 0 / seek 0 by 1");
+    check_steps("MATCH (n) WHERE id(n) IN $that AND id(n) = 1 RETURN n", "seek 0 by 1");
+    // These hold for nodes that are not in the list, or it is another for each node, or each time.
+    check_steps("MATCH (n) WHERE NOT id(n) IN $that RETURN n", "scan 0");
+    check_steps("MATCH (n) WHERE id(n) IN $that OR n.x = 1 RETURN n", "scan 0");
+    check_steps("MATCH (n) WHERE id(n) IN n.ids RETURN n", "scan 0");
+    check_steps("MATCH (n) WHERE id(n) IN [1, toInteger(rand() * 9)] RETURN n", "scan 0");
+    check_facts("MATCH (n) WHERE id(n) IN $that SET n.x = 1", "reads writes");
+}
+
+/// What is maintained is as it was: it looks nodes up by what it files of them.
+#[test]
+fn lists_of_ids_are_conditions_to_standing_queries() {
+    let text = "MATCH (a:A) OPTIONAL MATCH (b) WHERE id(b) IN a.ids RETURN b.x AS x";
+    let standing = crate::compile_standing(text, crate::StandingMode::AnyQuery, &options()).expect(text);
+    assert!(!explain_plan(&standing.plan).contains("seek each"), "{}", explain_plan(&standing.plan));
+    assert!(compiled(text).contains("seek each"), "{}", compiled(text));
 }
 
 #[test]
@@ -604,6 +631,56 @@ fn hints_and_unknown_parameters() {
     );
     let error = unknown_parameter("RETURN $p", "p");
     assert_eq!(error.to_string(), "CompileError at 1.8 Unknown parameter `p`\n\nRETURN $p\n       ^");
+    let names = ["q", "1", "p", "gone"].map(Text::new);
+    let errors = unknown_parameters("RETURN $p, $`q`, $1, $q, '$gone'", &names);
+    let told: Vec<_> = errors.iter().map(|error| (error.offset, error.message.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            (11, "Unknown parameter `q`"),
+            (17, "Unknown parameter `1`"),
+            (7, "Unknown parameter `p`"),
+            (0, "Unknown parameter `gone`")
+        ]
+    );
+    assert!(unknown_parameters("RETURN $p", &names[..0]).is_empty());
+}
+
+#[test]
+fn names_are_numbered_as_they_come_and_those_known_beforehand_first() {
+    let options = Options { parameters: ["b", "a", "b"].map(Text::new).into(), ..Options::default() };
+    let plan = compile("MATCH (n) WHERE id(n) = $c RETURN $b, $a, $d, $c, n.y, n.x, n.y AS z", &options).expect("compiles");
+    assert_eq!(plan.parameters, ["b", "a", "b", "c", "d"]);
+    assert_eq!(plan.names, ["y", "x"]);
+    let columns: Vec<_> = plan.columns.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(columns, ["$b", "$a", "$d", "$c", "n.y", "n.x", "z"]);
+}
+
+/// Programs write their data into texts. Each of these takes well under a second, and half a minute where each name is looked
+/// for among all the others.
+#[test]
+fn texts_with_very_many_names_are_compiled_soon() {
+    let listed = |count: usize, each: &dyn Fn(usize) -> String| (0..count).map(each).collect::<Vec<_>>().join(", ");
+    let parameters = listed(100_000, &|n| format!("$p{n}"));
+    let columns = |count: usize| listed(count, &|n| format!("{n} AS column{n}"));
+    let union = format!("RETURN {0} UNION ALL RETURN {0}", columns(40_000));
+    for (what, text, compiles) in [
+        ("parameters", format!("RETURN size([{parameters}])"), true),
+        ("properties", format!("MATCH (n) WHERE id(n) = 1 RETURN size([{}])", listed(100_000, &|n| format!("n.p{n}"))), true),
+        ("columns", format!("RETURN {}", columns(100_000)), true),
+        ("a union", union, true),
+        ("stars", format!("WITH {} {} RETURN *", columns(10_000), "WITH * ".repeat(50)), true),
+        ("columns of one name", format!("RETURN {}, 1 AS column7", columns(100_000)), false),
+        ("unknown variables", format!("WITH {} RETURN [{}]", columns(5000), listed(5000, &|n| format!("gone{n}"))), false),
+    ] {
+        let began = std::time::Instant::now();
+        assert_eq!(compile(&text, &options()).is_ok(), compiles, "{what}");
+        assert!(began.elapsed().as_secs() < 5, "{what} took {:?}", began.elapsed());
+    }
+    let names: Vec<Text> = (0..100_000).map(|n| Text::new(format!("p{n}"))).collect();
+    let began = std::time::Instant::now();
+    assert_eq!(unknown_parameters(&parameters, &names).len(), error::ERROR_COUNT_MAX);
+    assert!(began.elapsed().as_secs() < 5, "unknown parameters took {:?}", began.elapsed());
 }
 
 #[test]

@@ -448,6 +448,8 @@ const SUMS_AND_WINDOWS: &[&str] = &[
     "MATCH (n) RETURN n.x AS x, sum(DISTINCT n.f) AS s, avg(DISTINCT n.f) AS a, stDev(DISTINCT n.f) AS d, count(DISTINCT n.f) AS c",
     "MATCH (n)-[:r]->(m) RETURN n.x AS x, sum(m.f + n.z) AS s, stDevP(m.f) AS p",
     "MATCH (n) UNWIND [n.f, n.z, -n.f] AS v RETURN sum(v) AS s, avg(v) AS a",
+    "MATCH (n) RETURN n.x AS x, percentileCont(n.f, 0.4) AS c, percentileDisc(n.f, 0.9) AS d",
+    "MATCH (n)-[:r]->(m) UNWIND [n.f, m.z] AS v RETURN percentileDisc(DISTINCT v, 0.3) AS d, percentileCont(DISTINCT v, 0.7) AS c",
     "MATCH (n) WITH n.x AS x, sum(n.f) AS s RETURN sum(s) AS t, count(s) AS c",
     "MATCH (n)-[:r]->(m) RETURN n.x AS x, m.z AS z ORDER BY x, z SKIP 3 LIMIT 4",
     "MATCH (n)-[:r]->(m) RETURN m.z AS z ORDER BY z DESC SKIP 2",
@@ -487,6 +489,44 @@ fn numbers(random: &mut Random, graph: &Graph, out: &mut Mutations) {
 fn sums_and_windows_are_the_same_whatever_came_and_went() {
     for seed in [88172645463325252, 4101842887655102017] {
         run((SUMS_AND_WINDOWS, numbers, false, ALL_HUBS), seed, 400, &[(1, 1), (1, 50), (2, 7), (3, 1000)]);
+    }
+}
+
+/// Patterns of so many relationships that they are visited in one order: chains, one with a branch, a ring.
+fn long_patterns() -> Vec<String> {
+    let hops = |count: usize| "-[:r]->()".repeat(count - 1) + "-[:r]->";
+    vec![
+        format!("MATCH (a){}(z) RETURN id(a) AS a, id(z) AS z", hops(9)),
+        format!("MATCH (a:A){}(z) WHERE a.x < z.x RETURN id(a) AS a, z.x AS x", hops(8)),
+        format!("MATCH (a){}(m:A){}(z) RETURN id(a) AS a, m.x AS x, id(z) AS z", hops(4), hops(4)),
+        format!("MATCH (a){}(m){}(z), (m)-[:s]->(t){}(u) RETURN id(m) AS m, t.x AS x", hops(3), hops(3), hops(2)),
+        format!("MATCH (a){}(a) RETURN id(a) AS a", hops(9)),
+        format!("MATCH (a:A){}-[:r]-(z) RETURN id(a) AS a, id(z) AS z", "-[:r]-()".repeat(7)),
+    ]
+}
+
+/// Changes of a ring, most of which is there.
+fn around_a_ring(random: &mut Random, graph: &Graph, out: &mut Mutations) {
+    const COUNT: u64 = 9;
+    let symbol = |name: &str| graph.symbols().intern(name);
+    for _ in 0..=random.below(2) {
+        let number = random.below(COUNT);
+        let (one, next) = (node(number), node((number + 1) % COUNT));
+        match random.below(8) {
+            0 => out.set_label(one, symbol("A"), random.below(2) == 0),
+            1 => out.set_property(one, symbol("x"), &Value::Integer(random.below(3) as i64)),
+            2 => out.set_edge(one, symbol("s"), node(random.below(COUNT)), 0, random.below(3) > 0),
+            _ => out.set_edge(one, symbol("r"), next, 0, random.below(6) > 0),
+        }
+    }
+}
+
+#[test]
+fn long_patterns_are_found_from_each_of_their_parts() {
+    let queries = long_patterns();
+    let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+    for (seed, hubs) in [(88172645463325252, ALL_HUBS), (4101842887655102017, HubBounds::default())] {
+        run((&queries, around_a_ring, false, hubs), seed, 160, &[(1, 1), (1, 40), (3, 7)]);
     }
 }
 

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_cypher_compiler::{Options as CompileOptions, compile};
+use weir_cypher_compiler::{Options as CompileOptions, compile, compile_plainly};
+use weir_engine::evaluate::Profile;
 use weir_engine::store::InMemory;
 use weir_engine::{Engine, EngineError, Graph, GraphOptions, Options, QueryOptions};
 use weir_model::Value;
@@ -318,4 +319,105 @@ fn how_a_merge_inside_foreach_looks_for_nodes_is_told() {
         ["node 0 among those with :P; node 0 among those with :Q"]
     );
     assert!(ways("FOREACH (x IN [1] | CREATE (n:P {name: x}))").is_empty());
+}
+
+/// A list of ids leads to the nodes that it names, each once; no other is looked at.
+#[test]
+fn a_list_of_ids_looks_at_the_nodes_that_it_names() {
+    let engine = engine();
+    let graph = graph(&engine);
+    rows(&graph, "UNWIND range(1, 1000) AS i MATCH (n) WHERE id(n) = idFrom('q', i) SET n:Q");
+    let collected = "MATCH (m) WHERE id(m) = idFrom('q', 7) WITH collect(strId(m)) AS ids \
+                     MATCH (n:Q) WHERE strId(n) IN ids RETURN strId(n)";
+    for (text, named) in [
+        ("MATCH (n:Q) WHERE id(n) IN [idFrom('q', 1), idFrom('q', 2), idFrom('q', 1), null, 'no id', 3] RETURN strId(n)", 2),
+        ("MATCH (n:Q) WHERE id(n) = idFrom('q', 1) OR id(n) = idFrom('q', 2) RETURN strId(n)", 2),
+        ("MATCH (n:Q) WHERE id(n) IN [x IN range(1, 50) | idFrom('q', x)] RETURN strId(n)", 50),
+        (collected, 1),
+        ("MATCH (n:Q) WHERE id(n) IN [] RETURN strId(n)", 0),
+    ] {
+        let query = graph.prepare(compile(text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{}", problems[0])));
+        let profile = Profile::new(&query.plan);
+        let (mut found, mut facts) = (0, 0);
+        let options = QueryOptions { profile: Some(&profile), ..QueryOptions::default() };
+        graph
+            .query(&query, &[], options, &mut |_| {
+                found += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        query.plan.root.each_below(&mut |operator| facts += profile.of(operator).facts);
+        // One fact each: that it has the label.
+        assert_eq!((found, facts), (named, named), "{text}");
+    }
+}
+
+/// What leads to nodes by a list of their ids answers as the condition does that is asked of every node.
+#[test]
+fn a_list_of_ids_is_the_condition_that_it_was() {
+    let engine = engine();
+    for (name, open_cypher) in [("streaming", false), ("cypher", true)] {
+        let graph = engine.create_graph(name, GraphOptions { open_cypher }).unwrap();
+        rows(&graph, "UNWIND range(1, 4) AS i MATCH (n) WHERE id(n) = idFrom('q', i) SET n:Q, n.i = i");
+        rows(&graph, "MATCH (a), (b) WHERE id(a) = idFrom('q', 1) AND id(b) = idFrom('q', 2) CREATE (a)-[:R]->(b)");
+        // It has an edge alone.
+        rows(&graph, "MATCH (a), (b) WHERE id(a) = idFrom('q', 2) AND id(b) = idFrom('q', 8) CREATE (a)-[:R]->(b)");
+        let asked = |text: &str, is_plain: bool| {
+            let compile = if is_plain { compile_plainly } else { compile };
+            let plan = compile(text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
+            let mut rows = Vec::new();
+            graph.query(&graph.prepare(plan), &[], QueryOptions::default(), &mut |row| {
+                rows.push(format!("{row:?}"));
+                ControlFlow::Continue(())
+            })?;
+            rows.sort();
+            Ok::<_, EngineError>(rows)
+        };
+        for (text, count) in [
+            (
+                "MATCH (n) WHERE id(n) IN [idFrom('q', 1), idFrom('q', 9), null, idFrom('q', 1), 'x', 1.5, [1], idFrom('q', 8)] RETURN n.i",
+                Some(2),
+            ),
+            ("MATCH (n) WHERE NOT id(n) IN [idFrom('q', 1), idFrom('q', 2)] RETURN n.i", Some(3)),
+            ("WITH null AS l MATCH (n) WHERE id(n) IN l RETURN n.i", Some(0)),
+            (
+                "WITH [idFrom('q', 1), idFrom('q', 2)] AS l, 5 AS x MATCH (n)-[:R]->(m) WHERE id(m) IN l OR id(m) = x RETURN n.i, m.i",
+                Some(1),
+            ),
+            (
+                "UNWIND [1, 2, 2, 4] AS x OPTIONAL MATCH (n) WHERE id(n) IN [idFrom('q', x), idFrom('q', x + 1)] AND n.i < 4 RETURN x, n.i",
+                Some(7),
+            ),
+            ("MATCH (n) MATCH (n) WHERE id(n) IN [idFrom('q', 1), idFrom('q', 3)] RETURN n.i", Some(2)),
+            ("MATCH (a:Q), (b:Q) WHERE id(b) IN [id(a), idFrom('q', 1)] RETURN a.i, b.i", Some(7)),
+            (
+                "MATCH (a:Q) RETURN a.i, EXISTS { MATCH (a)-[:R]->(b) WHERE id(b) IN [idFrom('q', a.i + 1), idFrom('q', 7)] } AS e, \
+                 COUNT { MATCH (b) WHERE id(b) IN [idFrom('q', a.i), idFrom('q', a.i)] } AS c",
+                Some(4),
+            ),
+            ("MATCH (a:Q) RETURN a.i, [(b)-[:R]->(a) WHERE id(b) IN [idFrom('q', 1), idFrom('q', 2)] | b.i] AS l", Some(4)),
+            (
+                "MATCH (n) WHERE id(n) = idFrom('q', 1) WITH strId(n) AS s MATCH (m) WHERE strId(m) IN [s, toUpper(s), s] RETURN m.i",
+                Some(1),
+            ),
+            // A text in a list of several is no id.
+            (
+                "MATCH (n) WHERE id(n) = idFrom('q', 1) WITH strId(n) AS s MATCH (m) WHERE id(m) IN [s, idFrom('q', 2)] RETURN m.i",
+                Some(1),
+            ),
+            // What fails does so where there is a node to ask.
+            ("WITH {l: 5} AS m MATCH (n) WHERE id(n) IN m.l RETURN n.i", None),
+            ("WITH {l: 5} AS m MATCH (n:Nope) WHERE id(n) IN m.l RETURN n.i", Some(0)),
+            ("WITH 0 AS zero MATCH (n) WHERE id(n) IN [1 / zero, idFrom('q', 1)] RETURN n.i", None),
+            ("WITH 0 AS zero MATCH (n) WHERE id(n) = idFrom('q', 1) OR id(n) = 1 / zero RETURN n.i", None),
+        ] {
+            let (found, expected) = (asked(text, false).ok(), asked(text, true).ok());
+            assert_eq!(found, expected, "{name}: {text}");
+            assert_eq!(found.map(|rows| rows.len()), count, "{name}: {text}");
+        }
+        // A node that the query itself has deleted is not there.
+        let deleted = "MATCH (n) WHERE id(n) = idFrom('q', 3) DETACH DELETE n
+            WITH count(*) AS c MATCH (m) WHERE id(m) IN [idFrom('q', 3), idFrom('q', 4)] RETURN m.i";
+        assert_eq!(rows(&graph, deleted), [[Value::Integer(4)]], "{name}");
+    }
 }

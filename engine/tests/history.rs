@@ -50,6 +50,14 @@ fn dump(view: &dyn View, symbols: u32) -> String {
             halves.sort();
             by_kind.sort();
             assert_eq!(halves, by_kind);
+            let mut first = Vec::new();
+            let all = view.edges_while(id, direction, &[], &mut |half| {
+                first.push(half);
+                first.len() < 2
+            });
+            first.sort();
+            let some = || first.len() == 2 && first.iter().all(|half| halves.contains(half));
+            assert!(if all { first == halves } else { some() }, "{id:?} {direction:?}: {first:?} of {halves:?}");
             let others: BTreeSet<NodeId> = halves.iter().map(|half| half.other).collect();
             for other in others.into_iter().chain([id]) {
                 let kinds: Vec<Symbol> = (0..symbols).map(Symbol).collect();

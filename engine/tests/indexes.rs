@@ -413,6 +413,25 @@ fn of_merges_that_race_for_a_value_one_makes_it() {
     assert_eq!(counts, [[values_apart().len() as i64, 4, 4].map(Value::Integer)]);
 }
 
+/// That a node of a list is not there is read, too: of those who race to make it one does.
+#[test]
+fn of_those_who_find_no_node_of_a_list_one_makes_it() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    let graph = engine.default_graph();
+    let text = "OPTIONAL MATCH (n) WHERE id(n) IN [idFrom('race', $that), idFrom('none')] WITH count(n) AS found WHERE found = 0
+        MATCH (m) WHERE id(m) = idFrom('race', $that) SET m.there = true CREATE (:Made)";
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let graph = graph.clone();
+            scope.spawn(move || {
+                let query = prepare_with(&graph, text);
+                (0..50).for_each(|value| drop(run_with(&graph, &query, Value::Integer(value)).unwrap()));
+            });
+        }
+    });
+    assert_eq!(run(&graph, "MATCH (m:Made) RETURN count(m)").unwrap(), [[Value::Integer(50)]]);
+}
+
 /// The cheaper end: few with the one label, many with the other; an index where there is one.
 #[test]
 fn patterns_begin_where_it_is_cheapest() {
@@ -443,6 +462,10 @@ fn patterns_begin_where_it_is_cheapest() {
     run(&graph, "CREATE LOOKUP INDEX FOR (n:Few)").unwrap();
     assert_eq!(way("MATCH (n:Few) RETURN n"), "node 0 by the index index_Few of :Few");
     assert_eq!(way("MATCH (n) RETURN n"), "node 0 among all");
+    let listed = "id(a) IN [idFrom(1), idFrom(2)]";
+    assert_eq!(way(&format!("MATCH (a) WHERE {listed} RETURN a")), "node 0 by ids, at most 2");
+    let text = format!("MATCH (a:Many)-[:r]->(b:Few) WHERE {listed} RETURN a");
+    assert_eq!(way(&text), "order 1 of 2, node 0 by ids, at most 2");
 }
 
 #[test]

@@ -96,9 +96,7 @@ impl Accumulator {
                 }
             }
             State::Percentile { values, .. } => {
-                if number(value).is_none() {
-                    return Err(mismatch("Number", value, "percentile of values"));
-                }
+                percentile_number(value)?;
                 values.push(value.clone());
             }
         }
@@ -120,7 +118,10 @@ impl Accumulator {
             State::Extreme { best, .. } => best,
             State::Collect(values) => Value::list(values),
             State::Deviation { spread, population } => Value::Float(spread.deviation(population)),
-            State::Percentile { values, fraction, continuous } => percentile(values, fraction.unwrap_or(0.0), continuous),
+            State::Percentile { mut values, fraction, continuous } => {
+                values.sort_by(Value::order_fully);
+                percentile(values.len(), fraction.unwrap_or(0.0), continuous, |at| values[at].clone())
+            }
         })
     }
 }
@@ -133,8 +134,14 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-fn percentile_fraction(value: &Value) -> Result<f64, Failure> {
-    let fraction = number(value).ok_or_else(|| mismatch("Number", value, "percentile of values"))?;
+/// What a percentile takes: a number.
+pub fn percentile_number(value: &Value) -> Result<f64, Failure> {
+    number(value).ok_or_else(|| mismatch("Number", value, "percentile of values"))
+}
+
+/// Which part of the values is to lie below a percentile.
+pub fn percentile_fraction(value: &Value) -> Result<f64, Failure> {
+    let fraction = percentile_number(value)?;
     if (0.0..=1.0).contains(&fraction) {
         return Ok(fraction);
     }
@@ -142,19 +149,20 @@ fn percentile_fraction(value: &Value) -> Result<f64, Failure> {
     Err(Failure::new(FailureKind::OutOfRange, message))
 }
 
-fn percentile(mut values: Vec<Value>, fraction: f64, continuous: bool) -> Value {
-    values.sort_by(Value::order_fully);
-    let Some(last) = values.len().checked_sub(1) else { return Value::Null };
+/// The percentile of so many numbers, which are asked for by their place in the order of `Value::order_fully`.
+pub fn percentile(count: usize, fraction: f64, continuous: bool, mut value_at: impl FnMut(usize) -> Value) -> Value {
+    let Some(last) = count.checked_sub(1) else { return Value::Null };
     let at = fraction * last as f64;
     if !continuous {
-        return values.swap_remove(((at + 0.5).floor() as usize).min(last));
+        return value_at(((at + 0.5).floor() as usize).min(last));
     }
     if last == 0 {
-        return values.swap_remove(0);
+        return value_at(0);
     }
     let below = (at.floor() as usize).min(last);
     let above = (below + 1).min(last);
-    let (low, high) = (number(&values[below]).unwrap_or(f64::NAN), number(&values[above]).unwrap_or(f64::NAN));
+    let mut number_at = |at: usize| number(&value_at(at)).unwrap_or(f64::NAN);
+    let (low, high) = (number_at(below), number_at(above));
     let share = at - below as f64;
     let distance = high - low;
     Value::Float(if share == 0.0 {
@@ -273,7 +281,10 @@ mod tests {
 
     #[test]
     fn percentiles_between_values_that_are_very_far_apart() {
-        let run = |fraction: f64, values: [f64; 2]| percentile(values.map(Value::Float).to_vec(), fraction, true);
+        let run = |fraction: f64, mut values: [f64; 2]| {
+            values.sort_by(f64::total_cmp);
+            percentile(values.len(), fraction, true, |at| Value::Float(values[at]))
+        };
         assert_eq!(run(0.5, [-f64::MAX, f64::MAX]), Value::Float(0.0));
         let (large, half) = (2f64.powi(1023), 2f64.powi(1022));
         assert_eq!(run(0.25, [large, -large]), Value::Float(-half));

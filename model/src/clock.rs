@@ -7,6 +7,7 @@ use std::cell::Cell;
 
 use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Subquery};
 use crate::forward_context;
+use crate::membership::Lists;
 use crate::value::Value;
 
 /// The last moment that a tick can be of.
@@ -146,6 +147,9 @@ impl Context for At<'_> {
     }
     fn release(&self, bytes: usize) {
         self.context.release(bytes);
+    }
+    fn lists(&self) -> Option<&Lists> {
+        self.context.lists()
     }
 }
 

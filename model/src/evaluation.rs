@@ -15,6 +15,7 @@ use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Quantifier}
 use crate::extent::{self, Holding, Parts};
 use crate::id::NodeId;
 use crate::java_regex;
+use crate::membership;
 use crate::plan::Slot;
 use crate::temporal;
 use crate::value::Value;
@@ -66,12 +67,10 @@ impl Expr {
                 let (left, held) = left.hold(row, context)?;
                 let right = right.look(row, context)?;
                 drop(held);
-                match (operator, &*right) {
-                    (Binary::Add, right) => extent::check_sum(&left, right, context)?,
-                    (Binary::In, Value::List(items)) => context.spend(items.len() / 4)?,
-                    _ => {}
+                if *operator == Binary::Add {
+                    extent::check_sum(&left, &right, context)?;
                 }
-                binary(*operator, &left, &right, context)?
+                binary(*operator, &left, right, context)?
             }
             Expr::List(items) => {
                 let (mut list, mut parts) = (Vec::with_capacity(items.len()), Parts::new(context));
@@ -111,6 +110,14 @@ impl Expr {
                 let mut held = Holding::new(context);
                 let first = initial.evaluate(row, context)?;
                 held.add(&first)?;
+                if let Value::List(first) = &first
+                    && let Some(added) = only_added(step, *total)
+                    && !items.is_empty()
+                {
+                    // It counts as part of what is made.
+                    held.clear();
+                    return gathered(first, added, *slot, items, &mut inner, context).map(Cow::Owned);
+                }
                 put(&mut inner, *total, first);
                 for item in items {
                     context.spend(1)?;
@@ -171,7 +178,8 @@ fn decide(terms: &[Expr], decisive: bool, row: &[Value], context: &dyn Context) 
     Ok(result)
 }
 
-fn binary(operator: Binary, x: &Value, y: &Value, context: &dyn Context) -> Result<Value, Failure> {
+fn binary(operator: Binary, x: &Value, right: Cow<'_, Value>, context: &dyn Context) -> Result<Value, Failure> {
+    let y = &*right;
     let boolean = |answer: Option<bool>| answer.map_or(Value::Null, Value::Boolean);
     let compared = |holds: fn(Ordering) -> bool| match x.compare(y) {
         Some(order) => Value::Boolean(holds(order)),
@@ -192,7 +200,7 @@ fn binary(operator: Binary, x: &Value, y: &Value, context: &dyn Context) -> Resu
         Binary::Divide => arithmetic::divide(x, y)?,
         Binary::Modulo => arithmetic::modulo(x, y)?,
         Binary::Power => arithmetic::power(x, y)?,
-        Binary::In => boolean(contained(x, y)?),
+        Binary::In => boolean(membership::contained(x, right, context)?),
         Binary::StartsWith => of_texts(x, y, |x, y| x.starts_with(y)),
         Binary::EndsWith => of_texts(x, y, |x, y| x.ends_with(y)),
         Binary::Contains => of_texts(x, y, |x, y| x.contains(y)),
@@ -216,23 +224,6 @@ fn of_texts(x: &Value, y: &Value, holds: fn(&str, &str) -> bool) -> Value {
         (Value::Text(x), Value::Text(y)) => Value::Boolean(holds(x, y)),
         _ => Value::Null,
     }
-}
-
-fn contained(x: &Value, list: &Value) -> Result<Option<bool>, Failure> {
-    let items = match list {
-        Value::Null => return Ok(None),
-        Value::List(items) => items,
-        other => return Err(mismatch("List(Anything)", other, "list containment")),
-    };
-    let mut result = Some(false);
-    for item in items.iter() {
-        match x.equals(item) {
-            Some(true) => return Ok(Some(true)),
-            Some(false) => {}
-            None => result = None,
-        }
-    }
-    Ok(result)
 }
 
 /// The node in a slot, which is what is asked for properties most.
@@ -409,6 +400,52 @@ fn comprehension(
         values.push(value);
     }
     Ok(Value::list(values))
+}
+
+/// What `reduce(total = …, … | total + e)` adds, if that is made without the total. A subquery sees the whole row.
+fn only_added(step: &Expr, total: Slot) -> Option<&Expr> {
+    fn mentions(expr: &Expr, slot: Slot) -> bool {
+        match expr {
+            Expr::Slot(other) => *other == slot,
+            Expr::Subquery(_) => true,
+            _ => expr.children().into_iter().any(|child| mentions(child, slot)),
+        }
+    }
+    let Expr::Binary { operator: Binary::Add, left, right } = step else { return None };
+    (matches!(**left, Expr::Slot(slot) if slot == total) && !mentions(right, total)).then_some(&**right)
+}
+
+/// `reduce` of a list to which something is added for each item: it grows in place, where a sum would copy it each time.
+fn gathered(
+    first: &[Value],
+    added: &Expr,
+    slot: Slot,
+    items: &[Value],
+    inner: &mut Vec<Value>,
+    context: &dyn Context,
+) -> Result<Value, Failure> {
+    let (mut values, mut parts, mut is_null) = (Vec::new(), Parts::new(context), false);
+    let mut add = |more: &[Value]| -> Result<(), Failure> {
+        context.spend(more.len() / 8)?;
+        for value in more {
+            parts.add(value)?;
+            values.push(value.clone());
+        }
+        Ok(())
+    };
+    add(first)?;
+    for item in items {
+        context.spend(1)?;
+        put(inner, slot, item.clone());
+        match &*added.look(inner, context)? {
+            // With null it is null and stays so; what would be added after it can still fail.
+            Value::Null => is_null = true,
+            _ if is_null => {}
+            Value::List(more) => add(more)?,
+            one => add(std::slice::from_ref(one))?,
+        }
+    }
+    Ok(if is_null { Value::Null } else { Value::list(values) })
 }
 
 fn quantifier(
@@ -603,6 +640,53 @@ mod tests {
         check(decided(Quantifier::None, &[1, 0]), Value::Boolean(false));
         check(decided(Quantifier::All, &[2, 0]), Value::Boolean(false));
         check(decided(Quantifier::Single, &[1, 1, 0]), Value::Boolean(false));
+    }
+
+    #[test]
+    fn a_list_that_is_added_to_grows_in_place() {
+        use Value::{Integer, Null};
+        let list = |items: &[Value]| Value::list(items.to_vec());
+        let reduce = |initial: &Value, items: &Value, step: Expr| Expr::Reduce {
+            total: Slot(2),
+            initial: literal(initial.clone()),
+            slot: Slot(1),
+            list: literal(items.clone()),
+            step: Box::new(step),
+        };
+        let add = |right: Expr| Expr::Binary { operator: Binary::Add, left: slot(2), right: Box::new(right) };
+        let itself = || *slot(1);
+        // The same answer, of a list that is copied each time.
+        let plainly = |step: Expr| Expr::Case { branches: Vec::new(), otherwise: Box::new(step) };
+        let inverse = Expr::Binary { operator: Binary::Divide, left: literal(Integer(1)), right: slot(1) };
+        let doubled = Expr::List(vec![itself(), itself()]);
+        let initials = [list(&[]), list(&[Integer(7), Value::text("x")]), Null, Integer(1), Value::text("t")];
+        let items = [
+            list(&[]),
+            list(&[Integer(1), Value::text("x"), list(&[Integer(2), Null]), list(&[])]),
+            list(&[Integer(1), Null, Integer(2)]),
+            list(&[Null, Integer(0)]),
+            Value::list(vec![Integer(1); 3_000]),
+            Null,
+        ];
+        let mut seen = [0; 3];
+        for (initial, items) in initials.iter().flat_map(|initial| items.iter().map(move |items| (initial, items))) {
+            for added in [itself(), inverse.clone(), doubled.clone(), Expr::Literal(Null), *slot(2)] {
+                let grown = run(reduce(initial, items, add(added.clone())));
+                assert_eq!(grown, run(reduce(initial, items, plainly(add(added.clone())))), "{initial:?} {items:?} {added:?}");
+                match grown {
+                    Ok(Value::List(_)) => seen[0] += 1,
+                    Ok(_) => seen[1] += 1,
+                    Err(_) => seen[2] += 1,
+                }
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 5), "lists, others, failures: {seen:?}");
+
+        let context = Counting::new(64 << 20);
+        let many = Value::list((0..4_000).map(Integer).collect());
+        assert_eq!(reduce(&list(&[]), &many, add(itself())).evaluate(&[], &context), Ok(many));
+        // Copied each time it takes a million.
+        assert_eq!(context.spent.get(), 4_000);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::extent;
 use crate::id::{EdgeKey, IdScheme, NodeId};
+use crate::membership::Lists;
 use crate::plan::{Name, Operator, Slot};
 use crate::value::{FullEdge, FullNode, Text, Value};
 
@@ -234,6 +235,10 @@ pub trait Context {
         Ok(())
     }
     fn release(&self, _bytes: usize) {}
+    /// The lists that rows before this one were looked for in; none where each is searched.
+    fn lists(&self) -> Option<&Lists> {
+        None
+    }
     /// Who waits for conditions to turn as time passes; mostly nobody.
     fn turns(&self) -> Option<&Cell<i64>> {
         None
@@ -342,17 +347,18 @@ pub struct GraphFree {
     room: usize,
     /// None where what is made is kept.
     now_millis: Option<i64>,
+    lists: Lists,
 }
 
 impl GraphFree {
     /// For constants, which are kept for as long as their plan.
     pub fn constants(ids: IdScheme) -> GraphFree {
-        GraphFree { ids, names: Vec::new(), room: 64 << 10, now_millis: None }
+        GraphFree { ids, names: Vec::new(), room: 64 << 10, now_millis: None, lists: Lists::default() }
     }
 
     /// For rows of a plan with these names.
     pub fn rows(ids: IdScheme, names: &[Text]) -> GraphFree {
-        GraphFree { ids, names: names.to_vec(), room: extent::ROOM, now_millis: None }
+        GraphFree { ids, names: names.to_vec(), room: extent::ROOM, now_millis: None, lists: Lists::default() }
     }
 
     /// The same at a moment, in milliseconds since 1970.
@@ -400,5 +406,8 @@ impl Context for GraphFree {
     }
     fn room(&self) -> usize {
         self.room
+    }
+    fn lists(&self) -> Option<&Lists> {
+        Some(&self.lists)
     }
 }

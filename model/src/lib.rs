@@ -26,6 +26,7 @@ mod slots;
 mod parameter_keys;
 pub mod expression;
 mod evaluation;
+pub mod membership;
 pub mod aggregate;
 pub mod clock;
 pub mod mutation;

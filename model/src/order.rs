@@ -57,6 +57,27 @@ impl Value {
         })
     }
 
+    /// The same for any two values, neither of them null, of which `equals` says anything but false.
+    pub(crate) fn equality_hash(&self) -> u64 {
+        use Value::*;
+        let mut hasher = FxHasher::default();
+        match self {
+            // Those of one length can be null to one another, whatever else is in them.
+            List(items) => (tag(self), items.len()).hash(&mut hasher),
+            Map(map) => (tag(self), map.len()).hash(&mut hasher),
+            Integer(n) => n.hash(&mut hasher),
+            Float(x) if *x as i64 as f64 == *x => (*x as i64).hash(&mut hasher),
+            Bytes(bytes) => bytes[..].hash(&mut hasher),
+            Id(id) => id.to_bytes()[..].hash(&mut hasher),
+            Node(id) => id.hash(&mut hasher),
+            FullNode(node) => node.id.hash(&mut hasher),
+            Edge(key) => key.hash(&mut hasher),
+            FullEdge(edge) => edge.key.hash(&mut hasher),
+            other => other.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+
     /// What `<`, `<=`, `>`, `>=` ask. None where there is no answer: null for most, false when a NaN is the reason
     /// (`is_nan`).
     pub fn compare(&self, other: &Value) -> Option<Ordering> {

@@ -113,7 +113,9 @@ impl Asking<'_> {
         for step in [steps].into_iter().chain(other).flatten() {
             match step {
                 Step::Seek { id, .. } => self.expression(id),
-                Step::Scan { lookups, .. } => self.expressions(lookups.iter().flat_map(|lookup| [&lookup.of, &lookup.value])),
+                Step::SeekEach { ids: lookups, .. } | Step::Scan { lookups, .. } => {
+                    self.expressions(lookups.iter().flat_map(|lookup| [&lookup.of, &lookup.value]));
+                }
                 Step::Bound { .. } | Step::Ends { .. } | Step::Expand { .. } | Step::Test { .. } => {}
             }
         }

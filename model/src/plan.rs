@@ -338,6 +338,9 @@ pub enum Step {
     /// The node with this id: the value of an expression over the input row and what earlier steps bound. Where the node has been
     /// visited, a check.
     Seek { node: usize, id: Expr },
+    /// Each node that one of `ids` names, once, if a scan would come by it. `met` is the condition on the node, of those in
+    /// `PatternNode::conditions`, that asks for nothing else. It stays there for whoever gets to the node otherwise.
+    SeekEach { node: usize, ids: Vec<Lookup>, met: Option<usize> },
     /// Every node that can fit: fewer where an index, or what an earlier scan of the same run kept, answers one of the lookups.
     Scan { node: usize, lookups: Vec<Lookup> },
     /// The node is one end of the edge, which the input row holds, and then the other.

@@ -532,6 +532,29 @@ fn bodies_made_to_take_long_are_refused_soon() {
     assert_eq!(answer.expect(200).json()["results"], json!([[200_000]]));
 }
 
+/// Each takes a moment, and minutes where each parameter is looked for among all the others, or in the whole text.
+#[test]
+fn queries_with_very_many_parameters_are_answered_soon() {
+    let weir = start(&[]);
+    let names: Vec<String> = (0..80_000).map(|n| format!("p{n}")).collect();
+    let text = format!("RETURN size([${}])", names.join(",$"));
+    let send = |given: &[String]| {
+        let given: serde_json::Map<String, Json> = given.iter().map(|name| (name.clone(), json!(1))).collect();
+        let began = Instant::now();
+        let answer = weir.post(CYPHER, &json!({"text": text, "parameters": given}));
+        assert!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
+        answer
+    };
+    assert_eq!(send(&names).expect(200).json()["results"], json!([[80_000]]));
+    let told = send(&[]).expect(400).json();
+    assert_eq!(told.as_array().map(Vec::len), Some(50), "as of all errors of a text");
+    let second = "CompileError at 1.18 Unknown parameter `p1`";
+    assert!(told[1].as_str().is_some_and(|error| error.starts_with(second)), "{}", told[1]);
+    let told = send(&names[..names.len() - 1]).expect(400).json();
+    assert_eq!(told.as_array().map(Vec::len), Some(1));
+    assert!(told[0].as_str().is_some_and(|error| error.contains("Unknown parameter `p79999`")), "{}", told[0]);
+}
+
 #[test]
 fn the_texts_of_queries_that_stay_are_bounded_too_but_not_at_a_restart() {
     let home = Home::new();

@@ -1,6 +1,6 @@
 //! Cypher over HTTP: tables, and the nodes and edges of the graph view.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use tokio::task::block_in_place;
 use warp::http::StatusCode;
 use weir_cypher_compiler::{
     Needs, Options, Wanted, begins_with_call, compile, draw_standing, explain, explain_noted, explain_operator, needs,
-    unknown_parameter, wanted,
+    unknown_parameters, wanted,
 };
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{EngineError, Graph, QueryOptions, Ways, Write, Written};
@@ -230,21 +230,23 @@ pub fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Arc<Compi
     let get = || app.queries.plans.get(graph, &body.text, &given, compile);
     // What is long is kept from the threads that serve connections.
     let compiled = if body.text.len() > plans::TEXT_BYTES_MAX { block_in_place(get) } else { get() }?;
-    let names = &compiled.prepared.plan.parameters;
-    let unknown = names.iter().filter(|name| body.parameters.iter().all(|(given, _)| given != *name));
-    let unknown: Vec<_> = unknown.map(|name| unknown_parameter(&body.text, name)).collect();
-    if !unknown.is_empty() {
-        return Err(unknown.into());
+    let (names, given) = (&compiled.prepared.plan.parameters, by_name(body));
+    let values: Option<Vec<Value>> = names.iter().map(|name| given.get(name.as_str()).copied().cloned()).collect();
+    match values {
+        Some(values) => Ok((compiled, values)),
+        None => Err(unknown_parameters(&body.text, names.iter().filter(|name| !given.contains_key(name.as_str()))).into()),
     }
-    let parameters = values(&compiled.prepared.plan, body);
-    Ok((compiled, parameters))
 }
 
 /// Of the parameters in the order of the plan; null for those that are not given.
 fn values(plan: &Plan, body: &QueryBody) -> Vec<Value> {
-    let value =
-        |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map_or(Value::Null, |(_, value)| value.clone());
-    plan.parameters.iter().map(value).collect()
+    let given = by_name(body);
+    plan.parameters.iter().map(|name| given.get(name.as_str()).copied().cloned().unwrap_or_default()).collect()
+}
+
+/// Tens of thousands may be given, and as many be asked for.
+fn by_name(body: &QueryBody) -> HashMap<&str, &Value> {
+    body.parameters.iter().map(|(name, value)| (name.as_str(), value)).collect()
 }
 
 fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {

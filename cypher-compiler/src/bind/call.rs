@@ -9,7 +9,7 @@ use weir_model::{Expr, Procedure, Text, Value};
 use super::scope::Scope;
 use super::{Binder, Holds, types};
 use crate::ast::{Clause, ClauseKind, Expression, Imports, Name, Projection, Query, Yield};
-use crate::error::{Code, Span, nearest};
+use crate::error::{Code, Span};
 use crate::procedures;
 
 /// What the first clause of a query sees.
@@ -108,7 +108,7 @@ impl Binder<'_> {
             }
             None => {
                 let known = procedures::names(self.options);
-                let hint = nearest(&name.text, known.iter().map(String::as_str));
+                let hint = self.alike(&name.text, known.iter().map(String::as_str));
                 let message = format!("Failed to resolve procedure `{}`", name.text);
                 self.error_with_hint(name.span, Code::ProcedureNotFound, message, hint);
                 None

@@ -1,6 +1,9 @@
 //! Draft: a plan in the making. The operators are those of the plan; beside them stands what later stages need to know
 //! of each slot.
 
+use std::ops::Deref;
+
+use rustc_hash::FxHashMap;
 use weir_model::expression::SubqueryKind;
 use weir_model::plan::{Name, Operator, Slot};
 use weir_model::{Expr, Text};
@@ -35,19 +38,54 @@ pub struct Draft {
     pub root: Operator,
     pub columns: Vec<(Text, Slot)>,
     pub slots: Vec<SlotInfo>,
-    pub names: Vec<Text>,
-    pub parameters: Vec<Text>,
+    pub names: Numbered,
+    pub parameters: Numbered,
+}
+
+/// Names in the order in which they were met, each with its number. Programs write texts with tens of thousands of them: none is
+/// looked for among all the others.
+#[derive(Debug, Default)]
+pub struct Numbered {
+    all: Vec<Text>,
+    numbers: FxHashMap<Text, u32>,
+}
+
+impl Numbered {
+    /// The number of a name, a new one if it was not met before.
+    fn of(&mut self, text: &str) -> u32 {
+        match self.numbers.get(text) {
+            Some(number) => *number,
+            None => self.add(Text::new(text)),
+        }
+    }
+
+    /// A name that was met before keeps the number it has.
+    fn add(&mut self, name: Text) -> u32 {
+        let number = self.all.len() as u32;
+        self.all.push(name.clone());
+        *self.numbers.entry(name).or_insert(number)
+    }
+
+    pub fn into_all(self) -> Vec<Text> {
+        self.all
+    }
+}
+
+impl Deref for Numbered {
+    type Target = [Text];
+
+    fn deref(&self) -> &[Text] {
+        &self.all
+    }
 }
 
 impl Draft {
     pub fn new(options: &Options) -> Draft {
-        Draft {
-            root: Operator::Unit,
-            columns: Vec::new(),
-            slots: Vec::new(),
-            names: Vec::new(),
-            parameters: options.parameters.clone(),
+        let mut parameters = Numbered::default();
+        for name in &options.parameters {
+            parameters.add(name.clone());
         }
+        Draft { root: Operator::Unit, columns: Vec::new(), slots: Vec::new(), names: Numbered::default(), parameters }
     }
 
     pub fn new_slot(&mut self, name: &str, holds: Holds) -> Slot {
@@ -75,11 +113,11 @@ impl Draft {
     }
 
     pub fn name(&mut self, text: &str) -> Name {
-        Name(index_of(&mut self.names, text))
+        Name(self.names.of(text))
     }
 
     pub fn parameter(&mut self, text: &str) -> u32 {
-        index_of(&mut self.parameters, text)
+        self.parameters.of(text)
     }
 
     /// What the value of an expression can be.
@@ -142,12 +180,4 @@ fn is_plain_function(name: &str) -> bool {
         "degree",
     ]
     .contains(&name.to_ascii_lowercase().as_str())
-}
-
-fn index_of(names: &mut Vec<Text>, text: &str) -> u32 {
-    let at = names.iter().position(|name| name == text).unwrap_or_else(|| {
-        names.push(Text::new(text));
-        names.len() - 1
-    });
-    at as u32
 }

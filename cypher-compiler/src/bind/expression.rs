@@ -7,7 +7,7 @@ use weir_model::{Expr, Text, Value};
 use super::draft::Holds;
 use super::{Binder, aggregate};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name};
-use crate::error::{Code, Span, nearest};
+use crate::error::{Code, Span};
 use crate::functions;
 use crate::rewrite::fold;
 
@@ -308,7 +308,7 @@ impl Binder<'_> {
     /// A call of a function of the table.
     pub fn resolve(&mut self, name: &str, arguments: Vec<Expr>, span: Span) -> Expr {
         let Some(function) = functions::find(name) else {
-            let hint = nearest(name, functions::all().map(|f| f.name).chain(aggregate::NAMES.iter().map(|(name, _)| *name)));
+            let hint = self.alike(name, functions::all().map(|f| f.name).chain(aggregate::NAMES.iter().map(|(name, _)| *name)));
             self.error_with_hint(span, Code::UnknownFunction, format!("Failed to resolve function `{name}`"), hint);
             return Expr::Literal(Value::Null);
         };

@@ -18,12 +18,14 @@ mod update;
 #[cfg(test)]
 mod call_tests;
 
+use std::collections::{HashMap, HashSet};
+
 use weir_model::Text;
 use weir_model::plan::{Operator, Slot};
 
 use crate::Options;
 use crate::ast::{Clause, ClauseKind, Query};
-use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX, Span};
+use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX, Span, nearest};
 pub use draft::{Draft, Holds};
 pub use pattern::{is_shortest, is_true};
 use scope::Scope;
@@ -88,6 +90,11 @@ impl<'a> Binder<'a> {
         }
     }
 
+    /// `did you mean …?`, for an error that is told. To find out takes a look at each of the names, and is in vain for others.
+    fn alike<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+        if self.errors.len() < ERROR_COUNT_MAX { nearest(name, known) } else { None }
+    }
+
     fn not_yet(&mut self, span: Span, what: &str) {
         self.error(span, Code::Unsupported, format!("{what} is not supported in this version"));
     }
@@ -143,26 +150,19 @@ impl<'a> Binder<'a> {
             let distinct = (!all).then(|| shared.iter().map(|(_, slot)| *slot).collect());
             root = Operator::Union { left: Box::new(root), right: Box::new(right), distinct };
         }
-        for (name, slot) in &shared {
-            let plain = |columns: &Vec<(Text, Slot)>| {
-                columns.iter().all(|(column, from)| column != name || self.draft.holds(*from) == Holds::Plain)
-            };
-            if sides.iter().all(plain) {
-                self.draft.slots[slot.0 as usize].holds = Holds::Plain;
-            }
+        let not_plain = sides.iter().flatten().filter(|(_, from)| self.draft.holds(*from) != Holds::Plain);
+        let not_plain: HashSet<&str> = not_plain.map(|(name, _)| name.as_str()).collect();
+        for (_, slot) in shared.iter().filter(|(name, _)| !not_plain.contains(name.as_str())) {
+            self.draft.slots[slot.0 as usize].holds = Holds::Plain;
         }
         (root, shared)
     }
 
     /// Copies each column into the shared slot of the same name.
     fn copies(&self, shared: &[(Text, Slot)], columns: &[(Text, Slot)]) -> Vec<(Slot, weir_model::Expr)> {
-        shared
-            .iter()
-            .filter_map(|(name, to)| {
-                let (_, from) = columns.iter().find(|(column, _)| column == name)?;
-                Some((*to, weir_model::Expr::Slot(*from)))
-            })
-            .collect()
+        // The first of two columns of one name, which is an error, as everywhere.
+        let slots: HashMap<&str, Slot> = columns.iter().rev().map(|(name, slot)| (name.as_str(), *slot)).collect();
+        shared.iter().filter_map(|(name, to)| Some((*to, weir_model::Expr::Slot(*slots.get(name.as_str())?)))).collect()
     }
 
     /// One query between UNIONs: its operators and its columns.

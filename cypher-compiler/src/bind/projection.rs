@@ -49,7 +49,7 @@ impl Keys {
 
 impl Binder<'_> {
     pub fn return_clause(&mut self, input: Operator, projection: &Projection, span: Span) -> (Operator, Vec<(Text, Slot)>) {
-        if projection.star && self.scope.all().is_empty() {
+        if projection.star && self.scope.len() == 0 {
             self.error(span, Code::NoVariablesInScope, "RETURN * is not allowed when there are no variables in scope");
         }
         self.project(input, projection, None)
@@ -156,18 +156,17 @@ impl Binder<'_> {
             let bound = self.item(item);
             items.push(bound);
         }
-        for (i, item) in items.iter().enumerate() {
-            if items[..i].iter().any(|other| other.name == item.name) {
-                let first = projection.items.first().map_or(item.span, |item| item.expression.span);
-                self.error(first, Code::ColumnNameConflict, "Multiple result columns with the same name are not supported");
-                break;
-            }
+        let mut names: HashSet<&str> = HashSet::with_capacity(items.len());
+        if let Some(item) = items.iter().find(|item| !names.insert(&item.name)) {
+            let first = projection.items.first().map_or(item.span, |item| item.expression.span);
+            self.error(first, Code::ColumnNameConflict, "Multiple result columns with the same name are not supported");
         }
         let before = self.scope.len();
-        for item in &items {
+        // What `*` stands for is in the scope already.
+        let starred = items.len() - projection.items.len();
+        for item in &items[starred..] {
             self.scope.insert(&item.name, item.slot);
         }
-        let starred = items.len() - projection.items.len();
         let ordered = if projection.order.is_empty() { &[] } else { projection.items.as_slice() };
         let mut said: HashMap<String, usize> = HashMap::new();
         for (place, item) in ordered.iter().enumerate().filter(|(_, item)| item.expression.as_variable().is_none()) {
@@ -296,21 +295,13 @@ fn compute<'a>(input: Operator, items: impl Iterator<Item = &'a BoundItem>) -> O
 }
 
 fn group(input: Operator, items: &[BoundItem], aggregates: Vec<(Slot, Aggregate)>) -> Operator {
-    let mut keys: Vec<(Slot, Expr)> = Vec::new();
-    for item in items.iter().filter(|item| !item.aggregates) {
-        if !keys.iter().any(|(slot, _)| *slot == item.slot) {
-            keys.push((item.slot, item.expr.clone()));
-        }
-    }
+    let mut seen: HashSet<Slot> = HashSet::new();
+    let keys = items.iter().filter(|item| !item.aggregates && seen.insert(item.slot));
+    let keys: Vec<(Slot, Expr)> = keys.map(|item| (item.slot, item.expr.clone())).collect();
     compute(Operator::Aggregate { input: Box::new(input), keys, aggregates }, items.iter().filter(|item| item.aggregates))
 }
 
 fn unique(slots: impl Iterator<Item = Slot>) -> Vec<Slot> {
-    let mut all: Vec<Slot> = Vec::new();
-    for slot in slots {
-        if !all.contains(&slot) {
-            all.push(slot);
-        }
-    }
-    all
+    let mut seen: HashSet<Slot> = HashSet::new();
+    slots.filter(|slot| seen.insert(*slot)).collect()
 }

@@ -15,6 +15,7 @@ use weir_model::{Aggregate, Expr, Text, Value};
 pub use self::drawing::{Drawn, Words, draw_standing, names_of_slots};
 use crate::bind::Draft;
 use crate::error::Diagnostic;
+use crate::lower::orders::Lists;
 use crate::{Options, bind, bound, lower, rewrite};
 
 /// Every stage of the compilation of `text`.
@@ -27,7 +28,7 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Vec<Diagnostic>>
     })
     .map_err(|broken| vec![broken.diagnostic(text)])?;
     let slots = slot_labels(&draft);
-    let plan = lower::lower(text, draft);
+    let plan = lower::lower(text, draft, Lists::Lead);
     let _ = write!(out, "== plan\n{}", Printer::of_plan(&plan, slots).plan(&plan));
     Ok(out)
 }
@@ -318,13 +319,13 @@ impl<'a> Printer<'a> {
     }
 
     fn steps(&self, steps: &[Step]) -> String {
+        let lookup =
+            |lookup: &Lookup| format!("{} {} {}", self.expr(&lookup.of), symbol(lookup.operator), self.expr(&lookup.value));
         let step = |step: &Step| match step {
             Step::Bound { node } => format!("bound {node}"),
             Step::Seek { node, id } => format!("seek {node} by {}", self.expr(id)),
+            Step::SeekEach { node, ids, .. } => format!("seek each {node} by {}", joined(ids.iter().map(lookup), " or ")),
             Step::Scan { node, lookups } => {
-                let lookup = |lookup: &Lookup| {
-                    format!("{} {} {}", self.expr(&lookup.of), symbol(lookup.operator), self.expr(&lookup.value))
-                };
                 let lookups = joined(lookups.iter().map(lookup), ", ");
                 format!("scan {node}{}{lookups}", if lookups.is_empty() { "" } else { " by " })
             }

@@ -159,7 +159,8 @@ impl Finder<'_> {
                     self.facts.scans = true;
                     self.facts.reads = true;
                 }
-                Step::Expand { .. } | Step::Ends { .. } => self.facts.reads = true,
+                // Whether there is anything of a node that a list names is asked.
+                Step::SeekEach { .. } | Step::Expand { .. } | Step::Ends { .. } => self.facts.reads = true,
             }
         }
         for node in &pattern.nodes {

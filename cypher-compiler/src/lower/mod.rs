@@ -1,6 +1,7 @@
 //! Draft to plan: every pattern gets the orders in which it can be visited, and the query its facts.
 //!
-//! Owns the choice of anchors: a condition `id(n) = e` becomes a `Seek` as soon as its `e` is known, and disappears.
+//! Owns the choice of anchors: a condition `id(n) = e` becomes a `Seek` as soon as its `e` is known, and disappears. One that
+//! names several, `id(n) IN e` or an OR of such, is where a pattern begins that would be scanned for, by `SeekEach`.
 
 pub mod anchors;
 pub mod facts;
@@ -12,14 +13,15 @@ pub mod unseen;
 use weir_model::plan::Pattern;
 use weir_model::{IdScheme, Plan, Text};
 
+use self::orders::Lists;
 use crate::bind::Draft;
 use crate::walk;
 
-pub fn lower(text: &str, mut draft: Draft) -> Plan {
+pub fn lower(text: &str, mut draft: Draft, lists: Lists) -> Plan {
     // A pattern that is maintained is begun at whatever changes, along the paths it has: all its conditions stay.
     let mut order = |pattern: &mut Pattern| {
         if pattern.delta.is_empty() {
-            orders::order(pattern);
+            orders::order(pattern, lists);
         }
     };
     walk::operators_mut(&mut draft.root, &mut |operator| walk::patterns_mut(operator, &mut order));
@@ -39,8 +41,8 @@ fn finish(text: &str, draft: Draft) -> Plan {
         root: draft.root,
         columns: draft.columns,
         width: draft.slots.len(),
-        names: draft.names,
-        parameters: draft.parameters,
+        names: draft.names.into_all(),
+        parameters: draft.parameters.into_all(),
         facts,
         source: Text::new(text),
     }

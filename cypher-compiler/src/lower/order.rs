@@ -33,9 +33,11 @@ pub struct Order<'a> {
     layout: Rc<Layout>,
     visited: Vec<bool>,
     crossed: Vec<bool>,
-    /// Edges that touch what has been visited, the one to cross first on top. Some have been crossed since, and some weigh more
-    /// by now.
-    leading: BinaryHeap<(usize, Reverse<usize>)>,
+    /// Edges that touch what has been visited, the one to cross first on top: by weight, turn and number. Some have been crossed
+    /// since, and some weigh more by now.
+    leading: BinaryHeap<(usize, Reverse<u32>, Reverse<usize>)>,
+    /// At how many edges from where the visit began each node was reached, if all sides of that take turns.
+    distance: Option<Vec<usize>>,
     /// How much of what each condition mentions has not been visited.
     missing: Vec<usize>,
     /// Conditions of which nothing is missing any more, until they are tested.
@@ -87,11 +89,20 @@ impl<'a> Order<'a> {
             visited: vec![false; pattern.nodes.len()],
             crossed: vec![false; pattern.edges.len()],
             leading: BinaryHeap::new(),
+            distance: None,
             testable: (0..missing.len()).filter(|condition| missing[*condition] == 0).collect(),
             settled: vec![false; missing.len()],
             missing,
             steps: Vec::new(),
         }
+    }
+
+    /// Of edges that are as good as one another, those come first that lie nearer to where the visit begins, so that no side of
+    /// it is gone through in vain where another ends at once. Each time a side goes twice as far as before: sides are changed
+    /// seldom.
+    pub fn on_all_sides(mut self) -> Order<'a> {
+        self.distance = Some(vec![0; self.visited.len()]);
+        self
     }
 
     pub fn visited(&self, node: usize) -> bool {
@@ -105,9 +116,11 @@ impl<'a> Order<'a> {
         }
         let layout = self.layout.clone();
         self.found(&layout.conditions_of_nodes[node]);
+        let distance = self.distance.as_ref().map_or(0, |distance| distance[node]);
+        let turn = usize::BITS - distance.leading_zeros();
         for edge in &layout.edges_at[node] {
             if let Some(weight) = self.weight(*edge) {
-                self.leading.push((weight, Reverse(*edge)));
+                self.leading.push((weight, Reverse(turn), Reverse(*edge)));
             }
         }
     }
@@ -138,8 +151,13 @@ impl<'a> Order<'a> {
 
     /// Visits nodes otherwise than over an edge.
     pub fn enter(&mut self, step: Step) {
-        if let Step::Bound { node } | Step::Seek { node, .. } | Step::Scan { node, .. } | Step::Ends { node, .. } = step {
-            self.given(node);
+        match step {
+            Step::Bound { node }
+            | Step::Seek { node, .. }
+            | Step::SeekEach { node, .. }
+            | Step::Scan { node, .. }
+            | Step::Ends { node, .. } => self.given(node),
+            Step::Expand { .. } | Step::Test { .. } => {}
         }
         self.steps.push(step);
     }
@@ -179,7 +197,7 @@ impl<'a> Order<'a> {
     /// touches what has been visited.
     pub fn expand(&mut self) -> bool {
         let mut best = None;
-        while let Some((weight, Reverse(edge))) = self.leading.pop() {
+        while let Some((weight, _, Reverse(edge))) = self.leading.pop() {
             if self.weight(edge) == Some(weight) {
                 best = Some(edge);
                 break;
@@ -187,7 +205,13 @@ impl<'a> Order<'a> {
         }
         let Some(edge) = best.or_else(|| self.search()) else { return false };
         let graph_edge = &self.pattern.edges[edge];
-        let from = if self.visited[graph_edge.source] { graph_edge.source } else { graph_edge.target };
+        let (source, target) = (graph_edge.source, graph_edge.target);
+        let (from, to) = if self.visited[source] { (source, target) } else { (target, source) };
+        if let Some(distance) = &mut self.distance
+            && !self.visited[to]
+        {
+            distance[to] = distance[from] + 1;
+        }
         self.given_edge(edge);
         self.steps.push(Step::Expand { edge, from });
         true
@@ -219,9 +243,10 @@ impl<'a> Order<'a> {
         self.pattern.nodes[node].labels.len() + self.pattern.nodes[node].conditions.len()
     }
 
-    /// Where to scan: a part without an anchor before one whose anchor may become known by visiting another part, smaller
-    /// parts first, and in a part the most restricted node, the first written among equals.
-    pub fn best_start(&self, anchored: &dyn Fn(usize) -> bool) -> Option<usize> {
+    /// Where to begin: a part without an anchor before one whose anchor may become known by visiting another part, smaller
+    /// parts first, and in a part the most restricted node, the first written among equals. In a part without an anchor a node
+    /// that is named by a list of ids comes first; in others it could change which node an anchor enters.
+    pub fn best_start(&self, anchored: &dyn Fn(usize) -> bool, listed: &dyn Fn(usize) -> bool) -> Option<usize> {
         if self.visited.iter().all(|visited| *visited) {
             return None;
         }
@@ -232,9 +257,10 @@ impl<'a> Order<'a> {
             *waits |= anchored(node);
             *size += 1;
         }
-        (0..parts.len())
-            .filter(|node| !self.visited[*node])
-            .min_by_key(|node| (about[parts[*node]], Reverse(self.restrictions(*node)), *node))
+        (0..parts.len()).filter(|node| !self.visited[*node]).min_by_key(|node| {
+            let (waits, size) = about[parts[*node]];
+            (waits, size, waits || !listed(*node), Reverse(self.restrictions(*node)), *node)
+        })
     }
 
     /// For each node whether one of those is anchored that can be visited from it by edges, a shortest chain not among them.

@@ -41,6 +41,15 @@ enum Origin {
     Edge,
 }
 
+/// What becomes of conditions that name a node by a list of ids.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lists {
+    /// A pattern is entered by them.
+    Lead,
+    /// They are conditions like others: what is maintained files nodes by what it scans for.
+    AreTested,
+}
+
 enum Found {
     /// The steps, and the anchors by which they enter the graph.
     Whole(Vec<Step>, Vec<Origin>),
@@ -49,13 +58,13 @@ enum Found {
 }
 
 /// Bound nodes, then anchors as soon as their values are known, then edges from what has been visited, and where all of that
-/// is at its end, a scan of a node of the smallest part that is left.
-pub fn order(pattern: &mut Pattern) {
+/// is at its end, the nodes that a list of ids names or a scan of a node, of the smallest part that is left.
+pub fn order(pattern: &mut Pattern, lists: Lists) {
     let anchors = anchors(pattern);
     let mut whole: Vec<(Vec<Step>, Vec<Origin>)> = Vec::new();
     let mut waiting: Vec<Vec<usize>> = vec![Vec::new()];
     while let Some(starts) = waiting.pop() {
-        match visit(pattern, &anchors, &starts) {
+        match visit(pattern, &anchors, lists, &starts) {
             Found::Whole(steps, used) => whole.push((steps, used)),
             Found::Choice(choices) => {
                 let room = ORDERS_MAX.saturating_sub(whole.len() + waiting.len()).max(1);
@@ -74,7 +83,7 @@ pub fn order(pattern: &mut Pattern) {
     remove_conditions(pattern, &anchors);
 }
 
-fn visit(pattern: &Pattern, anchors: &[Anchor], starts: &[usize]) -> Found {
+fn visit(pattern: &Pattern, anchors: &[Anchor], lists: Lists, starts: &[usize]) -> Found {
     let mut used = Used::default();
     let mut order = Order::new(pattern);
     for anchor in anchors {
@@ -89,14 +98,21 @@ fn visit(pattern: &Pattern, anchors: &[Anchor], starts: &[usize]) -> Found {
     loop {
         advance(&mut order, anchors, &mut used);
         let anchored = |node| anchors.iter().any(|anchor| anchor.node == node);
-        let Some(best) = order.best_start(&anchored) else { return Found::Whole(order.steps, used.entered) };
-        match weighed.next() {
-            None if starts.len() >= STARTS_WEIGHED_MAX => {
-                order.enter(Step::Scan { node: best, lookups: lookups(pattern, &order, best) });
-            }
-            None => return Found::Choice(choices(pattern, &order, &anchored, best)),
-            Some(node) => order.enter(Step::Scan { node: *node, lookups: lookups(pattern, &order, *node) }),
-        }
+        // Which conditions of a node are left is not known where some of them become anchors.
+        let seek = |order: &Order<'_>, node| match lists {
+            Lists::Lead if !anchored(node) => seek_each(pattern, order, node),
+            _ => None,
+        };
+        let listed = |node| seek(&order, node).is_some();
+        let Some(best) = order.best_start(&anchored, &listed) else { return Found::Whole(order.steps, used.entered) };
+        let start = match weighed.next() {
+            None if starts.len() >= STARTS_WEIGHED_MAX => best,
+            None => return Found::Choice(choices(pattern, &order, &anchored, &listed, best)),
+            Some(node) => *node,
+        };
+        let scan = || Step::Scan { node: start, lookups: lookups(pattern, &order, start) };
+        let step = seek(&order, start).unwrap_or_else(scan);
+        order.enter(step);
     }
 }
 
@@ -137,14 +153,20 @@ fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Used) {
     }
 }
 
-/// Where to begin next: at the nodes that a label or a lookup finds, or, if there are none, at the most restricted one. Parts
-/// whose anchors may become known by visiting another one wait.
-fn choices(pattern: &Pattern, order: &Order<'_>, anchored: &dyn Fn(usize) -> bool, best: usize) -> Vec<usize> {
+/// Where to begin next: at the nodes that a list of ids, a label or a lookup finds, or, if there are none, at the most restricted
+/// one. Parts whose anchors may become known by visiting another one wait.
+fn choices(
+    pattern: &Pattern,
+    order: &Order<'_>,
+    anchored: &dyn Fn(usize) -> bool,
+    listed: &dyn Fn(usize) -> bool,
+    best: usize,
+) -> Vec<usize> {
     let waits = order.waiting(anchored);
     let wanted = |node: &usize| {
         !order.visited(*node)
             && waits[*node] == waits[best]
-            && (!pattern.nodes[*node].labels.is_empty() || !lookups(pattern, order, *node).is_empty())
+            && (!pattern.nodes[*node].labels.is_empty() || !lookups(pattern, order, *node).is_empty() || listed(*node))
     };
     let mut nodes: Vec<usize> = (0..pattern.nodes.len()).filter(wanted).collect();
     match nodes.iter().position(|node| *node == best) {
@@ -152,6 +174,44 @@ fn choices(pattern: &Pattern, order: &Order<'_>, anchored: &dyn Fn(usize) -> boo
         None => nodes.insert(0, best),
     }
     nodes
+}
+
+/// The nodes that the first such condition names whose values are known: `id(n) IN e`, or an OR of such and of `id(n) = e`.
+fn seek_each(pattern: &Pattern, order: &Order<'_>, node: usize) -> Option<Step> {
+    let slot = pattern.nodes[node].slot;
+    let own = pattern.nodes[node].conditions.iter().enumerate().map(|(i, condition)| (Some(i), condition));
+    let mut conditions = own.chain(pattern.conditions.iter().map(|condition| (None, condition)));
+    conditions.find_map(|(met, condition)| {
+        let mut ids = Vec::new();
+        let is_known = names(condition, slot, &mut ids) && ids.iter().all(|lookup| order.knows_all(&lookup.value));
+        is_known.then(|| {
+            ids.iter_mut().for_each(|lookup| lookup.waits = order.binds_any_of(&lookup.value));
+            Step::SeekEach { node, ids, met }
+        })
+    })
+}
+
+/// Whether a condition holds for no node but those of certain ids, and if so by which lookups.
+fn names(condition: &Expr, slot: Slot, ids: &mut Vec<Lookup>) -> bool {
+    let is_id = |e: &Expr| match e {
+        Expr::Call { function, arguments } if matches!(function.name, "id" | "strId" | "elementId") => {
+            matches!(arguments.as_slice(), [Expr::Slot(of)] if *of == slot)
+        }
+        _ => false,
+    };
+    let (operator, of, value) = match condition {
+        Expr::Or(parts) => return parts.iter().all(|part| names(part, slot, ids)),
+        Expr::Binary { operator: operator @ (Binary::Equal | Binary::In), left, right } if is_id(left) => {
+            (*operator, left, right)
+        }
+        Expr::Binary { operator: operator @ Binary::Equal, left, right } if is_id(right) => (*operator, right, left),
+        _ => return false,
+    };
+    let is_fixed = !walk::mentions(value, slot) && !walk::any(value, &is_by_chance);
+    if is_fixed {
+        ids.push(Lookup { of: (**of).clone(), key: None, operator, value: (**value).clone(), waits: false });
+    }
+    is_fixed
 }
 
 /// The conditions on a node alone, on its one side, whose other side is known.

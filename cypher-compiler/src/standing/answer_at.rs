@@ -4,7 +4,7 @@ use weir_model::Plan;
 
 use super::{StandingMode, compile_standing};
 use crate::error::Diagnostic;
-use crate::lower::orders;
+use crate::lower::orders::{self, Lists};
 use crate::{Options, compile, walk};
 
 /// The two older modes compare properties by type and value, and have rules of their own for what is absent; so theirs is the
@@ -17,7 +17,7 @@ pub fn compile_asked(text: &str, mode: StandingMode, options: &Options) -> Resul
     walk::operators_mut(&mut plan.root, &mut |operator| {
         walk::patterns_mut(operator, &mut |pattern| {
             pattern.delta.clear();
-            orders::order(pattern);
+            orders::order(pattern, Lists::AreTested);
         });
     });
     Ok(plan)

@@ -20,7 +20,7 @@ pub fn paths(pattern: &Pattern) -> Result<Vec<DeltaPath>, usize> {
         let reads = !node.reads.is_empty() || node.reads_all.is_some();
         !node.labels.is_empty() || !node.conditions.is_empty() || reads || alone
     };
-    let begun = Order::new(pattern);
+    let begun = Order::new(pattern).on_all_sides();
     let nodes = (0..pattern.nodes.len()).filter(watched).map(|i| {
         let mut order = begun.clone();
         order.given(i);
@@ -40,7 +40,7 @@ fn finish(mut order: Order<'_>) -> Vec<Step> {
         if order.expand() {
             continue;
         }
-        match order.best_start(&|_| false) {
+        match order.best_start(&|_| false, &|_| false) {
             Some(node) => order.enter(Step::Scan { node, lookups: Vec::new() }),
             None => return order.steps,
         }

@@ -23,6 +23,7 @@ use crate::ast::{
 use crate::bind::{Binder, Draft, Holds};
 use crate::error::{Code, Diagnostic, DiagnosticKind, Span};
 use crate::explain::names_of_slots;
+use crate::lower::orders::Lists;
 use crate::{Options, bind, lower, parser, rewrite, walk};
 pub use answer_at::compile_asked;
 use classify::{Class, Local};
@@ -65,7 +66,7 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
         lower::anchors::write_out(&mut draft, options.ids);
         any::maintainable(&mut draft).map_err(|count| vec![too_many_edges(text, count, mode)])?;
         let slots = names_of_slots(&draft);
-        return Ok(StandingPlan { plan: lower::lower(text, draft), mode, root: 0, slots });
+        return Ok(StandingPlan { plan: lower::lower(text, draft, Lists::AreTested), mode, root: 0, slots });
     }
     let mut standing =
         Standing { text, mode, options, binder: Binder::new(text, options), pattern: Pattern::default(), filters: Vec::new() };
@@ -621,8 +622,8 @@ impl Standing<'_> {
             root: plan,
             columns,
             width: draft.slots.len(),
-            names: std::mem::take(&mut draft.names),
-            parameters: std::mem::take(&mut draft.parameters),
+            names: std::mem::take(&mut draft.names).into_all(),
+            parameters: std::mem::take(&mut draft.parameters).into_all(),
             facts: QueryFacts { reads: true, impure, ..QueryFacts::default() },
             source: Text::new(self.text),
         };

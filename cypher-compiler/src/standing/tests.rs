@@ -367,6 +367,31 @@ fn chains_begin_behind_what_they_ask_for() {
     }
 }
 
+/// So a side that ends at once is met at once, and sides are changed seldom.
+#[test]
+fn all_sides_of_a_long_pattern_take_turns() {
+    let hops = 30;
+    let chain: String = (1..=hops).map(|i| format!("-[:R]->(a{i})")).collect();
+    let plan = compiled(DistinctId, &format!("MATCH (a){chain} RETURN DISTINCT id(a)"));
+    let mut paths = 0;
+    for line in plan.lines() {
+        let Some((begun, steps)) = line.trim().strip_prefix("delta of edge ").and_then(|path| path.split_once(": ")) else {
+            continue;
+        };
+        let begun: usize = begun.parse().expect("the number of an edge");
+        let edge = |step: &str| step.strip_prefix("expand edge ")?.split(' ').next()?.parse().ok();
+        let crossed: Vec<usize> = steps.split("; ").filter_map(edge).collect();
+        assert_eq!(crossed.len(), hops - 1, "{line}");
+        for (before, edge) in crossed.iter().enumerate() {
+            assert!(before < 3 * edge.abs_diff(begun), "edge {edge} after {before} others: {line}");
+        }
+        let turns = crossed.windows(2).filter(|pair| (pair[0] < begun) != (pair[1] < begun)).count();
+        assert!(turns <= 10, "{turns} turns: {line}");
+        paths += 1;
+    }
+    assert_eq!(paths, hops, "{plan}");
+}
+
 /// What of a plan in mode AnyQuery is found by delta joins, and what is asked row by row.
 #[test]
 fn any_query_is_taken_apart() {

@@ -238,6 +238,14 @@ impl<'a> Facts<'a> {
         self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| each(segment.half(&fact)));
     }
 
+    /// As `edges`, as long as `each` answers that more are wanted. Answers whether all were given.
+    pub fn edges_while(&self, direction: Direction, kinds: &[Symbol], at: u64, each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        let ended = self.try_each_in(&edge_ranges(direction, kinds), at, |segment, fact| {
+            if each(segment.half(&fact)) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        ended.is_continue()
+    }
+
     /// The facts about single half edges from a tag and an other end on, up to a tag: so many of each batch, about, and where the
     /// next begin.
     pub fn stretch(&self, from: (Tag, NodeId), to: Tag, most: usize) -> (Facts<'a>, Option<(Tag, NodeId)>) {

@@ -436,6 +436,7 @@ mod tests {
     use super::*;
     use crate::arrangement::Facts;
     use crate::arrangement::build::{Builder, Shard};
+    use crate::view::looked::by_stretches;
     use crate::view::{Direction, HalfEdge};
 
     const NODES: u64 = 12;
@@ -486,7 +487,15 @@ mod tests {
         let mut all = Vec::new();
         facts.labels(at, |label| all.push(format!("{label:?}")));
         facts.properties(at, |key, value| all.push(format!("{key:?} {value:?}")));
-        facts.edges(Direction::Both, &[], at, &mut |half| all.push(format!("{half:?}")));
+        for (direction, kinds) in [(Direction::Both, &[][..]), (Direction::Outgoing, &[Symbol(1), Symbol(3)][..])] {
+            let mut halves = Vec::new();
+            facts.edges(direction, kinds, at, &mut |half| halves.push(half));
+            for more in [1, 3] {
+                let stretches = by_stretches(more, &|each| facts.edges_while(direction, kinds, at, each));
+                assert_eq!(stretches, halves, "node {id:?} at {at}, {more} at a time");
+            }
+            all.extend(halves.iter().map(|half| format!("{direction:?} {half:?}")));
+        }
         all.sort();
         all
     }

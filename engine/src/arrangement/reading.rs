@@ -149,6 +149,14 @@ impl View for Reading<'_> {
         self.facts(node).edges(direction, kinds, self.at(), each);
     }
 
+    fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.facts(node).edges_while(direction, kinds, self.at(), each)
+    }
+
+    fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
+        self.facts(node).about_edges(direction, kinds)
+    }
+
     fn expect(&self, nodes: &[NodeId], edges: bool) {
         self.expected.borrow_mut().expect(nodes, edges, self.snapshot);
     }

@@ -266,6 +266,14 @@ impl View for Snapshot {
         self.facts(node).edges(direction, kinds, self.at, each);
     }
 
+    fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.facts(node).edges_while(direction, kinds, self.at, each)
+    }
+
+    fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
+        self.facts(node).about_edges(direction, kinds)
+    }
+
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         self.facts(node).edges_to(other, direction, kinds, self.at, each);
     }

@@ -71,6 +71,12 @@ impl Run<'_> {
             parts.push(format!("order {} of {}", self.choose(pattern, row) + 1, pattern.orders.len() + 1));
         }
         for step in self.order(pattern, row) {
+            if let Step::SeekEach { node, ids, .. } = step {
+                parts.push(match self.count_named(ids, row) {
+                    (count, true) => format!("node {node} by ids, at most {count}"),
+                    _ => format!("node {node} by ids"),
+                });
+            }
             let Step::Scan { node, lookups } = step else { continue };
             let labels: Vec<Symbol> = pattern.nodes[*node].labels.iter().map(|label| self.prepared.symbol(*label)).collect();
             let name = |symbol| self.reader.names.text(symbol);
@@ -111,6 +117,12 @@ impl Run<'_> {
                 Step::Bound { node } | Step::Seek { node, .. } | Step::Ends { node, .. } => {
                     visited[*node] = true;
                     cost += rows;
+                }
+                Step::SeekEach { node, ids, .. } => {
+                    visited[*node] = true;
+                    let (named, _) = self.count_named(ids, row);
+                    cost += rows * (named + 1.0);
+                    rows *= named.min(self.labelled(pattern, *node, all));
                 }
                 Step::Scan { node, lookups } => {
                     let labelled = self.labelled(pattern, *node, all);

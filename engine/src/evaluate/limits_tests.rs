@@ -165,3 +165,21 @@ fn who_only_tries_gives_up_soon() {
     assert_eq!(failure.kind, FailureKind::TimeLimit);
     assert!(session.run_within(limits, "MATCH (n) WHERE id(n) = 7 RETURN n.x", Value::Null).is_ok());
 }
+
+/// A long list is searched a few times and not for every row, and one that is made is not copied for every item.
+#[test]
+fn long_lists_take_as_long_as_they_are() {
+    let mut session = session(1);
+    // Otherwise they take most of a minute.
+    let limits = Limits { time_max: Some(Duration::from_secs(5)), ..Limits::default() };
+    let list = Value::list((1..=40_000).map(Value::Integer).collect());
+    let literal = (1..=40_000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+    for query in [
+        "UNWIND range(20001, 60000) AS x WITH x WHERE x IN $that RETURN count(*) AS n".to_owned(),
+        format!("UNWIND range(20001, 60000) AS x WITH x WHERE x IN [{literal}] RETURN count(*) AS n"),
+        "RETURN size(reduce(l = [], x IN range(1, 40000) | l + x)) / 2 AS n".to_owned(),
+    ] {
+        let rows = session.run_within(limits, &query, list.clone());
+        assert_eq!(rows, Ok(vec!["20000".to_owned()]), "{}", &query[..40]);
+    }
+}

@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::aggregate::Accumulator;
 use weir_model::expression::FailureKind;
 use weir_model::extent::Holding;
+use weir_model::membership::Lists;
 use weir_model::plan::{Operator, Slot, Step};
 use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
@@ -63,6 +64,9 @@ pub(super) struct Scratch {
     pub frames: RefCell<Vec<Frame>>,
     values: RefCell<Vec<Value>>,
     pub buffers: RefCell<Vec<Vec<Value>>>,
+    /// Whether what runs answers the same in whatever order edges are listed.
+    pub any_order: Cell<bool>,
+    pub lists: Lists,
 }
 
 impl Scratch {

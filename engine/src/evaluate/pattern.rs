@@ -3,6 +3,10 @@
 //! A step binds a node or crosses an edge, tests what is known of it, and goes on to the next step; when that returns, the
 //! binding is undone. Labels, conditions and reads of a node belong to the moment it is bound.
 
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_model::plan::{Name, Pattern, PatternEdge, PatternNode, Slot, Step};
 use weir_model::{EdgeKey, Failure, NodeId, Path, Symbol, Value};
@@ -16,6 +20,14 @@ use crate::view::{Direction, EdgeRef, HalfEdge};
 const EXPECTED: usize = 64;
 const FEW: usize = 4;
 
+/// So many half edges are listed before the first of them is followed, and so many times more each time after that: of a node
+/// of very many the first is mostly enough. To go on, those that were listed are passed over again.
+const FIRST_STRETCH: usize = 64;
+const STRETCH_GROWTH: usize = 16;
+
+/// From so many edges on it is kept which are taken; before that each is compared with all others.
+const MANY_EDGES: usize = 32;
+
 /// What of a pattern is bound at the moment.
 #[derive(Default)]
 pub(super) struct Frame {
@@ -23,6 +35,48 @@ pub(super) struct Frame {
     pub edges: Vec<Option<EdgeRef>>,
     /// The edges of each chain, by its place among the edges, in the order in which they were crossed.
     pub chains: Vec<Followed>,
+    /// In a pattern of many edges, which of them each edge of the graph is at the moment.
+    taken: FxHashMap<EdgeRef, SmallVec<[usize; 1]>>,
+}
+
+impl Frame {
+    fn take(&mut self, index: usize, edge: EdgeRef) {
+        self.taken.entry(edge).or_default().push(index);
+    }
+
+    /// What was taken last.
+    fn give_back(&mut self, edge: EdgeRef) {
+        if let Entry::Occupied(mut by) = self.taken.entry(edge) {
+            by.get_mut().pop();
+            if by.get().is_empty() {
+                by.remove();
+            }
+        }
+    }
+}
+
+/// Which edges of a pattern of many must differ.
+pub(super) struct Apart {
+    /// By one edge and the other.
+    pairs: Vec<bool>,
+    edges: usize,
+    chains: Vec<usize>,
+}
+
+impl Apart {
+    fn of(pattern: &Pattern) -> Apart {
+        let edges = pattern.edges.len();
+        let mut pairs = vec![false; edges * edges];
+        for (x, y) in &pattern.distinct_edges {
+            pairs[x * edges + y] = true;
+            pairs[y * edges + x] = true;
+        }
+        Apart { pairs, edges, chains: (0..edges).filter(|edge| pattern.edges[*edge].chain.is_some()).collect() }
+    }
+
+    fn are(&self, x: usize, y: usize) -> bool {
+        self.pairs[x * self.edges + y]
+    }
 }
 
 /// A chain as far as it has been followed.
@@ -49,12 +103,23 @@ pub(super) struct Crossing {
     pub far: NodeId,
 }
 
+/// What of a node needs no look when it is visited, because of how it was found.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Known {
+    /// It has the first so many of the labels.
+    pub labels: usize,
+    /// It meets this one of its conditions.
+    pub condition: Option<usize>,
+}
+
 /// One way through a pattern.
 pub(super) struct Walk<'w, 'r> {
     pub run: &'w Run<'r>,
     pub pattern: &'w Pattern,
     pub frame: Frame,
     steps: &'w [Step],
+    /// Where the pattern has many edges.
+    apart: Option<Rc<Apart>>,
     next: Next<'w>,
 }
 
@@ -68,11 +133,19 @@ impl Run<'_> {
         frame.edges.resize(pattern.edges.len(), None);
         frame.chains.resize_with(frame.chains.len().max(pattern.edges.len()), Followed::default);
         frame.chains.iter_mut().for_each(|chain| chain.edges.clear());
+        frame.taken.clear();
         let steps = self.order(pattern, row);
-        let mut walk = Walk { run: self, pattern, frame, steps, next };
+        let apart = (pattern.edges.len() >= MANY_EDGES && !pattern.distinct_edges.is_empty()).then(|| self.apart(pattern));
+        let mut walk = Walk { run: self, pattern, frame, steps, apart, next };
         let flow = walk.step(0, row);
         self.scratch.frames.borrow_mut().push(walk.frame);
         flow
+    }
+
+    /// Made once a run.
+    fn apart(&self, pattern: &Pattern) -> Rc<Apart> {
+        let number = std::ptr::from_ref(pattern) as usize;
+        self.remembered.borrow_mut().apart.entry(number).or_insert_with(|| Apart::of(pattern).into()).clone()
     }
 }
 
@@ -105,6 +178,7 @@ impl Walk<'_, '_> {
                     _ => GO_ON,
                 }
             }
+            Step::SeekEach { node, ids, met } => self.seek_each(step, *node, (&ids[..], *met), at, row),
             Step::Scan { node, lookups } => self.scan(step, *node, lookups, at, row),
             Step::Ends { node, edge } => {
                 let slot = pattern.edges[*edge].slot;
@@ -133,11 +207,11 @@ impl Walk<'_, '_> {
 
     /// Binds a node, and goes on if it is one the pattern wants.
     pub(super) fn visit(&mut self, index: usize, id: NodeId, at: usize, row: &mut [Value]) -> Flow {
-        self.visit_known(index, id, 0, at, row)
+        self.visit_known(index, id, Known::default(), at, row)
     }
 
-    /// As `visit`; that the node has the first so many of the labels is known.
-    pub(super) fn visit_known(&mut self, index: usize, id: NodeId, known: usize, at: usize, row: &mut [Value]) -> Flow {
+    /// As `visit`, of a node of which something is known.
+    pub(super) fn visit_known(&mut self, index: usize, id: NodeId, known: Known, at: usize, row: &mut [Value]) -> Flow {
         let (pattern, frame) = (self.pattern, &self.frame);
         let node = &pattern.nodes[index];
         for (x, y) in &pattern.distinct_nodes {
@@ -160,9 +234,9 @@ impl Walk<'_, '_> {
     }
 
     /// Labels, reads and conditions of a node whose slot is filled.
-    fn fits_node(&self, node: &PatternNode, id: NodeId, known: usize, row: &mut [Value]) -> Result<bool, Failure> {
+    fn fits_node(&self, node: &PatternNode, id: NodeId, known: Known, row: &mut [Value]) -> Result<bool, Failure> {
         let view = self.run.reader.view;
-        if !node.labels.iter().skip(known).all(|label| view.has_label(id, self.run.prepared.symbol(*label))) {
+        if !node.labels.iter().skip(known.labels).all(|label| view.has_label(id, self.run.prepared.symbol(*label))) {
             return Ok(false);
         }
         for (key, slot) in &node.reads {
@@ -171,8 +245,8 @@ impl Walk<'_, '_> {
         if let Some(slot) = node.reads_all {
             row[slot.0 as usize] = Value::Map(self.run.reader.properties(id).into());
         }
-        for condition in &node.conditions {
-            if !self.run.holds(condition, row)? {
+        for (i, condition) in node.conditions.iter().enumerate() {
+            if known.condition != Some(i) && !self.run.holds(condition, row)? {
                 return Ok(false);
             }
         }
@@ -199,25 +273,42 @@ impl Walk<'_, '_> {
                 None => GO_ON,
             };
         }
-        let halves = self.halves(near, frame.nodes[to], direction, &edge.kinds);
-        let leads_on = self.steps[at + 1..].iter().any(|step| matches!(step, Step::Expand { from, .. } if *from == to));
-        let asked = halves.len() > FEW && frame.nodes[to].is_none() && (leads_on || self.asks(to));
-        for i in halves.clone() {
-            run.budget.step()?;
-            if asked && (i - halves.start).is_multiple_of(EXPECTED) {
-                let next = i..halves.end.min(i + EXPECTED);
-                let nodes: SmallVec<[NodeId; EXPECTED]> =
-                    run.scratch.halves.borrow()[next].iter().map(|half| half.other).collect();
-                run.reader.view.expect(&nodes, leads_on);
+        let known = frame.nodes[to];
+        let (mut passed, mut most) = (0, FIRST_STRETCH);
+        loop {
+            let (halves, all) = match known {
+                Some(_) => (self.halves(near, known, direction, &edge.kinds), true),
+                None => self.stretch(near, direction, &edge.kinds, &mut passed, most),
+            };
+            let many = halves.len() > FEW && known.is_none();
+            let leads_on =
+                many && self.steps[at + 1..].iter().any(|step| matches!(step, Step::Expand { from, .. } if *from == to));
+            let asked = many && (leads_on || self.asks(to));
+            for i in halves.clone() {
+                run.budget.step()?;
+                if asked && (i - halves.start).is_multiple_of(EXPECTED) {
+                    self.expect(i..halves.end.min(i + EXPECTED), leads_on);
+                }
+                let half = run.scratch.halves.borrow()[i];
+                if self.cross(index, to, crossing(near, half), at, row)?.is_break() {
+                    run.scratch.halves.borrow_mut().truncate(halves.start);
+                    return STOP;
+                }
             }
-            let half = run.scratch.halves.borrow()[i];
-            if self.cross(index, to, crossing(near, half), at, row)?.is_break() {
-                run.scratch.halves.borrow_mut().truncate(halves.start);
-                return STOP;
+            run.scratch.halves.borrow_mut().truncate(halves.start);
+            if all {
+                return GO_ON;
             }
+            most *= STRETCH_GROWTH;
         }
-        run.scratch.halves.borrow_mut().truncate(halves.start);
-        GO_ON
+    }
+
+    /// Where these half edges lead will be asked for next. Apart from `expand`, which stands on the stack once for each edge.
+    #[inline(never)]
+    fn expect(&self, halves: std::ops::Range<usize>, edges: bool) {
+        let nodes: SmallVec<[NodeId; EXPECTED]> =
+            self.run.scratch.halves.borrow()[halves].iter().map(|half| half.other).collect();
+        self.run.reader.view.expect(&nodes, edges);
     }
 
     /// Whether, once a node is bound, a label or property of it is read, at once or later.
@@ -226,8 +317,38 @@ impl Walk<'_, '_> {
         !labels.is_empty() || !reads.is_empty() || reads_all.is_some() || self.run.prepared.asked.contains(slot)
     }
 
-    /// The half edges at `near` that may match, put on the stack of half edges; answers where. They are listed before any
-    /// is followed, because listing cannot be broken off. A self loop comes once.
+    /// The next half edges at `near` that may match, about so many of them, put on the stack of half edges; answers where, and
+    /// whether they are the last. Those that come first have been passed.
+    fn stretch(
+        &self,
+        near: NodeId,
+        direction: Direction,
+        kinds: &[Name],
+        passed: &mut usize,
+        most: usize,
+    ) -> (std::ops::Range<usize>, bool) {
+        let (run, view) = (self.run, self.run.reader.view);
+        let mut halves = run.scratch.halves.borrow_mut();
+        let (start, mut given) = (halves.len(), 0);
+        let all = with_symbols(run, kinds, |kinds| {
+            let mut list = |half: HalfEdge| {
+                given += 1;
+                if given > *passed && !is_second_of_loop(near, half, direction) {
+                    halves.push(half);
+                }
+                given < *passed + most
+            };
+            if run.scratch.any_order.get() {
+                view.some_edges(near, direction, kinds, &mut list)
+            } else {
+                view.edges_while(near, direction, kinds, &mut list)
+            }
+        });
+        *passed = given;
+        (start..halves.len(), all)
+    }
+
+    /// All half edges at `near` that may match, put on the stack of half edges; answers where. A self loop comes once.
     pub(super) fn halves(
         &self,
         near: NodeId,
@@ -257,8 +378,7 @@ impl Walk<'_, '_> {
             _ => {
                 let mut halves = run.scratch.halves.borrow_mut();
                 let mut list = |half: HalfEdge| {
-                    let second_half_of_loop = direction == Direction::Both && half.other == near && !half.outgoing;
-                    if !second_half_of_loop {
+                    if !is_second_of_loop(near, half, direction) {
                         halves.push(half);
                     }
                 };
@@ -318,11 +438,17 @@ impl Walk<'_, '_> {
         });
         let flow = if self.fits_edge(edge, crossing.edge, row)? {
             self.frame.edges[index] = Some(crossing.edge);
+            if self.apart.is_some() {
+                self.frame.take(index, crossing.edge);
+            }
             let flow = match known_far {
                 Some(_) => self.step(at + 1, row),
                 None => self.visit(to, crossing.far, at, row),
             };
             self.frame.edges[index] = None;
+            if self.apart.is_some() {
+                self.frame.give_back(crossing.edge);
+            }
             flow
         } else {
             GO_ON
@@ -336,13 +462,18 @@ impl Walk<'_, '_> {
     /// Whether another edge of the pattern, one that must differ from this, is this very edge.
     pub(super) fn is_taken(&self, index: usize, edge: EdgeRef) -> bool {
         let frame = &self.frame;
+        let is_this = |taken: &EdgeRef| taken.target == edge.target && *taken == edge;
+        if let Some(apart) = &self.apart {
+            let by_chain = |other: &usize| apart.are(index, *other) && frame.chains[*other].edges.iter().any(is_this);
+            return frame.taken.get(&edge).is_some_and(|by| by.iter().any(|other| apart.are(index, *other)))
+                || apart.chains.iter().any(by_chain);
+        }
         self.pattern.distinct_edges.iter().any(|(x, y)| {
             let other = match (*x == index, *y == index) {
                 (true, _) => *y,
                 (_, true) => *x,
                 _ => return false,
             };
-            let is_this = |taken: &EdgeRef| taken.target == edge.target && *taken == edge;
             frame.edges[other].as_ref().is_some_and(is_this) || frame.chains[other].edges.iter().any(is_this)
         })
     }
@@ -395,6 +526,11 @@ fn direction_from(edge: &PatternEdge, from: usize) -> Direction {
     }
 }
 
+/// Whether it is the other half of a loop that is listed from both its ends.
+fn is_second_of_loop(near: NodeId, half: HalfEdge, direction: Direction) -> bool {
+    direction == Direction::Both && half.other == near && !half.outgoing
+}
+
 pub(super) fn crossing(near: NodeId, half: HalfEdge) -> Crossing {
     let (source, target) = if half.outgoing { (near, half.other) } else { (half.other, near) };
     Crossing { edge: EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal }, far: half.other }
@@ -407,7 +543,7 @@ pub(super) fn unvisited(part: usize) -> Failure {
 }
 
 /// The symbols of edge types, without allocating for the few a pattern mostly has.
-fn with_symbols<R>(run: &Run, names: &[Name], body: impl FnOnce(&[Symbol]) -> R) -> R {
+pub(super) fn with_symbols<R>(run: &Run, names: &[Name], body: impl FnOnce(&[Symbol]) -> R) -> R {
     let mut few = [Symbol(0); 8];
     if names.len() > few.len() {
         let all: Vec<Symbol> = names.iter().map(|name| run.prepared.symbol(*name)).collect();

@@ -1,13 +1,17 @@
 //! Patterns in full: chains, shortest paths, label expressions, and subqueries in expressions.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use weir_model::Value;
+use weir_cypher_compiler::{Options, compile};
 use weir_model::expression::FailureKind;
+use weir_model::{Clock, Mutations, NodeId, Value};
 
-use super::Limits;
-use super::cypher_tests::{Session, agrees_with_the_oracle, check, check_fails, check_in};
+use super::cypher_tests::{IDS, Session, agrees_with_the_oracle, check, check_fails, check_in, show};
+use super::{Environment, Limits, Prepared, evaluate};
 use crate::random::Random;
+use crate::view::View;
+use crate::view::looked::Looked;
 
 /// A chain of four nodes with numbered edges, and a way back from the third to the first.
 const CHAIN: &str = "CREATE (a:A {name: 'a'})-[:R {n: 1}]->(b:B {name: 'b'})-[:R {n: 2}]->(c:C {name: 'c'})-[:R {n: 3}]->(:D {name: 'd'}), \
@@ -399,4 +403,124 @@ fn subqueries_agree_with_clauses() {
             assert_eq!(run(&exists), some, "seed {seed}: {exists}");
         }
     }
+}
+
+/// A session with these edges between nodes by number.
+fn with_edges(kind: &str, edges: impl IntoIterator<Item = (u64, u64)>) -> Session {
+    let mut session = Session::new();
+    let (kind, mut mutations) = (session.symbols.intern(kind), Mutations::default());
+    for (source, target) in edges {
+        mutations.set_edge(NodeId::new(0, source), kind, NodeId::new(0, target), 0, true);
+    }
+    session.graph.apply_all(&mutations);
+    session
+}
+
+fn prepared(session: &Session, query: &str) -> Prepared {
+    let options = Options { ids: IDS, ..Options::default() };
+    Prepared::new(compile(query, &options).unwrap_or_else(|errors| panic!("{query}: {errors:?}")), &session.symbols)
+}
+
+fn answer(session: &Session, view: &dyn View, prepared: &Prepared) -> Vec<String> {
+    let environment = Environment {
+        view,
+        parameters: &[],
+        ids: IDS,
+        now: Clock::at(1_000),
+        fresh_id: &NodeId::default,
+        limits: Limits::default(),
+        open_cypher: false,
+        recall: None,
+    };
+    let mut rows = Vec::new();
+    let ended = evaluate(prepared, &session.symbols, &environment, &mut Mutations::default(), &mut |row| {
+        rows.push(row.iter().map(show).collect::<Vec<_>>().join(" | "));
+        ControlFlow::Continue(())
+    });
+    ended.expect("it has an answer");
+    rows
+}
+
+const HUB_EDGES: u64 = 10_000;
+
+/// Who wants one edge of very many does not have all of them listed.
+#[test]
+fn edges_of_a_hub_are_listed_as_far_as_they_are_wanted() {
+    let session = with_edges("E", (1..=HUB_EDGES).map(|leaf| (0, leaf)).chain([(0, 0)]));
+    let hub = "MATCH (h) WHERE id(h) = 0";
+    for (query, row, most) in [
+        (format!("{hub} RETURN EXISTS {{ (h)-[:E]->() }}"), "true", 200),
+        (format!("{hub} RETURN EXISTS {{ (h)--(m) WHERE id(m) > -1 }}"), "true", 200),
+        (format!("{hub} AND (h)-[:E]->() RETURN 1"), "1", 200),
+        (format!("{hub} MATCH (h)-[:E]->(m) RETURN 1 LIMIT 1"), "1", 200),
+        (format!("{hub} MATCH (h)-[:E]->(m) MATCH (m)<-[:E]-(g) RETURN id(g) LIMIT 1"), "0", 400),
+        // Each once, and little is listed twice.
+        (format!("{hub} MATCH (h)-[:E]->(m) RETURN count(m), count(DISTINCT m)"), "10001 | 10001", 12_000),
+        (format!("{hub} MATCH (h)-[:E]-(m) RETURN count(m), count(DISTINCT m)"), "10001 | 10001", 12_000),
+        (format!("{hub} RETURN EXISTS {{ (h)-[:E]->(:None) }}"), "false", 12_000),
+    ] {
+        let prepared = prepared(&session, &query);
+        let looked = Looked::new(&session.graph, true);
+        assert_eq!(answer(&session, &looked, &prepared), [row], "{query}");
+        assert!(looked.listed.get() < most, "{query}: {} half edges listed", looked.listed.get());
+        // Where listing cannot be broken off, the answer is the same, and nothing is listed twice.
+        let whole = Looked::new(&session.graph, false);
+        assert_eq!(answer(&session, &whole, &prepared), [row], "{query}");
+        assert!(whole.listed.get() < 12_000, "{query}: {} half edges listed", whole.listed.get());
+    }
+}
+
+/// From two leaves of a hub both sides come to it, and neither goes on to all the others.
+#[test]
+fn shortest_paths_do_not_go_through_all_edges_of_a_hub() {
+    let tail = [(2, 20_001), (20_001, 20_002), (20_002, 20_003), (20_002, 20_004), (20_002, 20_005)];
+    let session = with_edges("E", (1..=HUB_EDGES).map(|leaf| (0, leaf)).chain(tail));
+    let listed = |from: u64, to: u64, knows: bool, length: &str| {
+        let ends = format!("MATCH (a), (b) WHERE id(a) = {from} AND id(b) = {to}");
+        let query = format!("{ends} MATCH p = shortestPath((a)-[*..5]-(b)) RETURN length(p)");
+        let looked = Looked::new(&session.graph, knows);
+        assert_eq!(answer(&session, &looked, &prepared(&session, &query)), [length], "{from} to {to}");
+        looked.listed.get()
+    };
+    for knows in [true, false] {
+        assert!(listed(1, 3, knows, "2") < 20);
+        assert!(listed(3, 1, knows, "2") < 20);
+    }
+    // The hub comes last, also where the other side has more nodes to go on from.
+    assert!(listed(1, 20_002, true, "4") < 50);
+    assert!(listed(20_002, 1, true, "4") < 50);
+}
+
+/// No edge twice, also where there are so many that it is kept which are taken.
+#[test]
+fn long_fixed_chains_cross_each_edge_once() {
+    const HOPS: usize = 35;
+    let ring = |nodes: u64| with_edges("T", (0..nodes).map(|n| (n, (n + 1) % nodes)));
+    let single = "-[:T]-()".repeat(HOPS);
+    let mixed = format!("{}-[:T*2]-(){}", "-[:T]-()".repeat(HOPS - 10), "-[:T]-()".repeat(8));
+    for (nodes, expected) in [(HOPS as u64 + 5, "80"), (HOPS as u64, "70"), (HOPS as u64 - 1, "0")] {
+        let session = ring(nodes);
+        for chain in [&single, &mixed] {
+            let query = format!("MATCH (n){chain} RETURN count(*)");
+            assert_eq!(answer(&session, &session.graph, &prepared(&session, &query)), [expected], "{nodes} nodes: {chain}");
+        }
+    }
+}
+
+/// Each edge of a pattern is not compared with all pairs of others: four times as many cost about four times as much.
+#[test]
+fn a_long_fixed_chain_costs_by_its_length() {
+    let session = with_edges("T", (0..200).map(|n| (n, n + 1)));
+    let took = |hops: usize| {
+        let query = format!("UNWIND range(1, 300) AS i MATCH (a){} WHERE id(a) = 0 RETURN count(*)", "-[:T]->()".repeat(hops));
+        let prepared = prepared(&session, &query);
+        let once = || {
+            let begun = Instant::now();
+            assert_eq!(answer(&session, &session.graph, &prepared), ["300"]);
+            begun.elapsed()
+        };
+        (0..3).map(|_| once()).min().unwrap_or_default()
+    };
+    let (short, long) = (took(40), took(160));
+    assert!(long < short * 20, "{long:?} for 160 hops, {short:?} for 40");
 }

@@ -123,6 +123,17 @@ impl View for Counting<'_> {
         });
     }
 
+    fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.base.edges_while(node, direction, kinds, &mut |half| {
+            self.profile.read(1);
+            each(half)
+        })
+    }
+
+    fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
+        self.base.about_edges(node, direction, kinds)
+    }
+
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         self.base.edges_to(node, other, direction, kinds, &mut |half| {
             self.profile.read(1);

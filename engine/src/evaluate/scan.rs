@@ -5,15 +5,17 @@
 //! Whatever finds a node, its labels and conditions are looked at when it is visited. So to find too many is no mistake.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::expression::Binary;
 use weir_model::mutation::{Kind, Row};
 use weir_model::plan::{Lookup, PatternNode, Slot, Step};
-use weir_model::{NodeId, Symbol, Value};
+use weir_model::{Failure, NodeId, Symbol, Value};
 
 use super::operators::{Flow, GO_ON, Run, STOP};
-use super::pattern::Walk;
+use super::pattern::{Apart, Known, Walk};
 use crate::index::Question;
 use crate::index::key::{self, Place, Places};
 use crate::view::About;
@@ -26,6 +28,9 @@ const SCANS_BEFORE_KEEPING: u32 = 1;
 
 /// About what a node costs that is kept.
 const KEPT_BYTES: usize = 48;
+
+/// About how many ids a list has of which nothing is known yet.
+const LISTED: f64 = 10.0;
 
 /// What an index is thought of for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +48,10 @@ pub(super) enum Purpose {
 pub(super) struct Remembered {
     /// By pattern, which of its orders was chosen.
     pub chosen: FxHashMap<usize, usize>,
+    /// By pattern, of those with many edges, which of these must differ.
+    pub apart: FxHashMap<usize, Rc<Apart>>,
+    /// By plan of an EXISTS, whether the order in which edges are listed is nothing to it.
+    pub any_order: FxHashMap<usize, bool>,
 }
 
 /// What scans have kept: of one run, or of several that look at one view.
@@ -102,7 +111,7 @@ impl Walk<'_, '_> {
             return self.visit_each(node, &nodes, &gone, at, row);
         }
         let mut flow = GO_ON;
-        let listed_by = labels.len().min(1);
+        let listed_by = Known { labels: labels.len().min(1), condition: None };
         let mut each = |id: NodeId| {
             flow = run.budget.step().and_then(|()| self.visit_known(node, id, listed_by, at, row));
             matches!(&flow, Ok(flow) if flow.is_continue())
@@ -111,6 +120,36 @@ impl Walk<'_, '_> {
             Some(label) => run.reader.view.labelled(*label, &mut each),
             None => run.reader.view.nodes(&mut each),
         }
+        flow
+    }
+
+    /// Visits each node that one of `ids` names, which is all that the condition `met` asks. What a scan does not show is not
+    /// found this way either: only `id(n) = e` by itself enters what is not there.
+    pub(super) fn seek_each(
+        &mut self,
+        step: &Step,
+        node: usize,
+        (ids, met): (&[Lookup], Option<usize>),
+        at: usize,
+        row: &mut [Value],
+    ) -> Flow {
+        let (run, pattern) = (self.run, self.pattern);
+        let wanted = &pattern.nodes[node];
+        // Something has no value, or is no list. Whether that matters is seen when there is a node to ask it of.
+        let Some(nodes) = run.named(wanted.slot, ids, row)? else { return self.scan(step, node, &[], at, row) };
+        let held = run.budget.hold_bytes(nodes.len() * size_of::<NodeId>())?;
+        let known = Known { labels: 0, condition: met };
+        let mut flow = GO_ON;
+        for id in nodes {
+            run.budget.step()?;
+            // Who has a label is there.
+            let is_there = !run.reader.has_deleted(id) && (!wanted.labels.is_empty() || run.reader.view.shows(id));
+            if is_there && self.visit_known(node, id, known, at, row)?.is_break() {
+                flow = STOP;
+                break;
+            }
+        }
+        run.budget.release(held);
         flow
     }
 
@@ -160,6 +199,52 @@ impl Run<'_> {
             }
         }
         best.map(|(_, question)| question)
+    }
+
+    /// The nodes for which one of the lookups is true, by their ids alone, in the order of ids; None where one of them fails.
+    fn named(&self, slot: Slot, ids: &[Lookup], row: &mut [Value]) -> Result<Option<Vec<NodeId>>, Failure> {
+        let slot = slot.0 as usize;
+        let mut found = Vec::new();
+        for lookup in ids {
+            let Ok(value) = lookup.value.evaluate(row, self) else { return Ok(None) };
+            let items: &[Value] = match (lookup.operator, &value) {
+                (Binary::In, Value::List(items)) => items,
+                (Binary::In, Value::Null) => &[],
+                (Binary::In, _) => return Ok(None),
+                (_, value) => std::slice::from_ref(value),
+            };
+            for item in items {
+                self.budget.step()?;
+                // Where ids are integers a float may equal one: that which it is when it is cut off.
+                let cut_off = if let Value::Float(x) = item { Some(Value::Integer(*x as i64)) } else { None };
+                let Some(id) = self.environment.ids.node_of(cut_off.as_ref().unwrap_or(item)) else { continue };
+                // A value may name a node that its id does not equal, as a text does.
+                let before = std::mem::replace(&mut row[slot], Value::Node(id));
+                let own = lookup.of.evaluate(row, self);
+                row[slot] = before;
+                match own {
+                    Ok(own) if own.equals(item) == Some(true) => found.push(id),
+                    Ok(_) => {}
+                    Err(_) => return Ok(None),
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(Some(found))
+    }
+
+    /// About how many nodes the lookups name, and whether that is known already.
+    pub(super) fn count_named(&self, ids: &[Lookup], row: &[Value]) -> (f64, bool) {
+        ids.iter().fold((0.0, true), |(count, is_known), lookup| {
+            if lookup.operator != Binary::In {
+                return (count + 1.0, is_known);
+            }
+            match lookup.value.look(row, self).as_deref() {
+                Ok(Value::List(items)) if !lookup.waits => (count + items.len() as f64, is_known),
+                _ => (count + LISTED, false),
+            }
+        })
     }
 
     /// Where the values of a property may lie, by all lookups of it that say something.

@@ -1,4 +1,4 @@
-//! Shortest chains between two nodes: breadth first from both ends at once, always on the side with fewer nodes to go on from.
+//! Shortest chains between two nodes: breadth first from both ends at once, always on the side with fewer edges to go on along.
 //!
 //! ```text
 //! from ──> level 1 ──> level 2 ══ meet ══ level 2 <── level 1 <── far
@@ -16,7 +16,7 @@ use weir_model::{Failure, NodeId, Value};
 
 use super::chain::Ends;
 use super::operators::{Flow, GO_ON, STOP};
-use super::pattern::{Walk, crossing};
+use super::pattern::{Walk, crossing, with_symbols};
 use crate::view::{Direction, EdgeRef};
 
 /// A chain whose end more nodes than this lead to is followed without knowing which do.
@@ -104,7 +104,7 @@ impl Walk<'_, '_> {
                 self.run.budget.release(sides[0].bytes + sides[1].bytes);
                 return Ok(None);
             }
-            let smaller = usize::from(sides[1].frontier.len() < sides[0].frontier.len());
+            let smaller = self.smaller(task.index, &sides);
             self.widen(task.index, task.chain, &mut sides[smaller], keeps_all, row)?;
             let other = &sides[1 - smaller].reached;
             let meeting: Vec<NodeId> = sides[smaller].frontier.iter().copied().filter(|node| other.contains_key(node)).collect();
@@ -112,6 +112,30 @@ impl Walk<'_, '_> {
                 return Ok(Some((sides, meeting)));
             }
         }
+    }
+
+    /// The side that is less work to widen, as far as the view knows; of equals the one that has come less far, so that of two
+    /// neighbours of a node of very many edges both come to it before all of its edges are followed.
+    fn smaller(&self, index: usize, sides: &[Side; 2]) -> usize {
+        let by_nodes = |side: usize| (sides[side].frontier.len(), sides[side].depth);
+        let fewer = usize::from(by_nodes(1) < by_nodes(0));
+        let work = self.work_ahead(index, &sides[fewer], usize::MAX);
+        if self.work_ahead(index, &sides[1 - fewer], work) < work { 1 - fewer } else { fewer }
+    }
+
+    /// About how many nodes and edges a side looks at when it is widened. Not counted further than so many.
+    fn work_ahead(&self, index: usize, side: &Side, enough: usize) -> usize {
+        let view = self.run.reader.view;
+        with_symbols(self.run, &self.pattern.edges[index].kinds, |kinds| {
+            let mut work = 0;
+            for node in &side.frontier {
+                if work >= enough {
+                    break;
+                }
+                work += 1 + view.about_edges(*node, side.direction, kinds);
+            }
+            work
+        })
     }
 
     /// How far nodes are from the known end of a chain, for all that can reach it in time; None where they are too many.

@@ -127,16 +127,21 @@ impl View for ReferenceGraph {
     }
 
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
-        for half in self.nodes.get(&node).iter().flat_map(|node| &node.edges) {
+        self.edges_while(node, direction, kinds, &mut |half| {
+            each(half);
+            true
+        });
+    }
+
+    fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.nodes.get(&node).iter().flat_map(|node| &node.edges).all(|half| {
             let direction_fits = match direction {
                 Direction::Both => true,
                 Direction::Outgoing => half.outgoing,
                 Direction::Incoming => !half.outgoing,
             };
-            if direction_fits && (kinds.is_empty() || kinds.contains(&half.kind)) {
-                each(*half);
-            }
-        }
+            !direction_fits || !(kinds.is_empty() || kinds.contains(&half.kind)) || each(*half)
+        })
     }
 
     fn has_edge(&self, edge: EdgeRef) -> bool {

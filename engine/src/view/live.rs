@@ -85,6 +85,12 @@ impl View for Live<'_> {
         self.now().edges(node, direction, kinds, each);
     }
 
+    // `edges_while` gives all of one moment: who went on with it later could be at another one.
+
+    fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
+        self.now().about_edges(node, direction, kinds)
+    }
+
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         self.now().edges_to(node, other, direction, kinds, each);
     }

@@ -6,6 +6,8 @@
 pub(crate) mod overlay;
 pub(crate) mod tracked;
 pub(crate) mod live;
+#[cfg(test)]
+pub(crate) mod looked;
 
 use weir_model::{NodeId, Symbol, Value};
 
@@ -72,6 +74,25 @@ pub trait View {
     /// twice, once outgoing and once incoming.
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge));
 
+    /// As `edges`, in the same order each time, as long as `each` answers that more are wanted. Whoever cannot break off gives
+    /// all nevertheless. Answers whether all were given.
+    fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.edges(node, direction, kinds, &mut |half| {
+            each(half);
+        });
+        true
+    }
+
+    /// As `edges_while`, for whom any order will do, as long as it is the same each time.
+    fn some_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.edges_while(node, direction, kinds, each)
+    }
+
+    /// About how many edges that would list, where it is known without listing them, or none: as `about`.
+    fn about_edges(&self, _node: NodeId, _: Direction, _kinds: &[Symbol]) -> usize {
+        0
+    }
+
     /// Whether a scan for all nodes shows the node: it has a label, a property or half an edge.
     fn shows(&self, node: NodeId) -> bool {
         let mut found = false;
@@ -80,7 +101,10 @@ pub trait View {
             self.properties(node, &mut |_, _| found = true);
         }
         if !found {
-            self.edges(node, Direction::Both, &[], &mut |_| found = true);
+            self.edges_while(node, Direction::Both, &[], &mut |_| {
+                found = true;
+                false
+            });
         }
         found
     }

@@ -106,6 +106,21 @@ impl<N: Notes> View for Tracked<'_, N> {
         self.base.edges(node, direction, kinds, each)
     }
 
+    /// However few of them were wanted: one that comes or goes may be among those.
+    fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.notes.borrow_mut().edges(node, kinds);
+        self.base.edges_while(node, direction, kinds, each)
+    }
+
+    fn some_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.notes.borrow_mut().edges(node, kinds);
+        self.base.some_edges(node, direction, kinds, each)
+    }
+
+    fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
+        self.base.about_edges(node, direction, kinds)
+    }
+
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         self.notes.borrow_mut().edges_to(node, other, kinds);
         self.base.edges_to(node, other, direction, kinds, each)

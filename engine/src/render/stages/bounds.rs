@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use weir_model::expression::{FailureKind, Subquery};
+use weir_model::membership::Lists;
 use weir_model::{Context, Failure, GraphFree, Value, forward_context};
 
 use super::Row;
@@ -174,6 +175,9 @@ impl Context for Bounded<'_> {
     }
     fn room(&self) -> usize {
         self.base.room()
+    }
+    fn lists(&self) -> Option<&Lists> {
+        self.base.lists()
     }
 }
 

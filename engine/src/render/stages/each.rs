@@ -326,6 +326,11 @@ impl View for Ordered<'_> {
         in_order(|list| self.0.edges(node, direction, kinds, list), each);
     }
 
+    /// These need not all be listed to know the first.
+    fn some_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
+        self.0.some_edges(node, direction, kinds, each)
+    }
+
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         in_order(|list| self.0.edges_to(node, other, direction, kinds, list), each);
     }
@@ -348,5 +353,60 @@ impl View for Ordered<'_> {
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
         self.0.labelled(label, each);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use weir_cypher_compiler::{Options, compile};
+
+    use super::*;
+    use crate::evaluate::{Prepared, evaluate};
+    use crate::reference::ReferenceGraph;
+    use crate::symbols::Symbols;
+    use crate::view::looked::Looked;
+    use crate::view::tracked::Notes;
+
+    /// A row asks again each time an edge comes to what it looked at: to put all of them in order would take longer and longer.
+    #[test]
+    fn what_takes_any_order_does_not_list_all_edges() {
+        const EDGES: u64 = 10_000;
+        let (symbols, mut graph, mut mutations) = (Symbols::default(), ReferenceGraph::new(), Mutations::default());
+        let (kind, ids) = (symbols.intern("E"), IdScheme::Long { consecutive: false });
+        (1..=EDGES).for_each(|leaf| mutations.set_edge(NodeId::new(0, 0), kind, NodeId::new(0, leaf), 0, true));
+        mutations.set_property(NodeId::new(0, 5), symbols.intern("x"), &Value::Integer(1));
+        graph.apply_all(&mutations);
+        let listed = |expression: &str, expected: Value| {
+            let query = format!("MATCH (h) WHERE id(h) = 0 RETURN {expression} AS it");
+            let plan = compile(&query, &Options { ids, ..Options::default() }).unwrap_or_else(|errors| panic!("{errors:?}"));
+            let looked = Looked::new(&graph, true);
+            let ordered = Ordered(&looked);
+            let tracked = Tracked::noting(&ordered, Looks::default());
+            let health = Health::of_nobody(ids);
+            let environment = environment(&tracked, ids, false, Clock::at(0), &health);
+            let mut rows = Vec::new();
+            let prepared = Prepared::new(plan, &symbols);
+            let ended = evaluate(&prepared, &symbols, &environment, &mut Mutations::default(), &mut |row| {
+                rows.push(row[0].clone());
+                ControlFlow::Continue(())
+            });
+            ended.unwrap_or_else(|failure| panic!("{query}: {failure}"));
+            assert_eq!(rows, [expected], "{query}");
+            // One that comes or goes concerns the row, whether it was looked at or not.
+            let mut all = Looks::default();
+            all.edges(NodeId::new(0, 0), &[kind]);
+            let looks = tracked.into_notes().unwrap_or_default();
+            assert!(all.0.is_subset(&looks.0), "{query}");
+            looked.listed.get()
+        };
+        assert!(listed("EXISTS { (h)-[:E]->() }", Value::Boolean(true)) < 200);
+        assert!(listed("EXISTS { (h)-[:E]->(m) WHERE m.x = 1 AND NOT m:None }", Value::Boolean(true)) < 200);
+        // Whether one fails before another is found is told by the order, and which are found first.
+        let all = EDGES as usize;
+        assert!(listed("EXISTS { (h)-[:E]->(m) WHERE 10 / m.x > 1 }", Value::Boolean(true)) >= all);
+        assert!(listed("size(COLLECT { MATCH (h)-[:E]->(m) RETURN id(m) AS m })", Value::Integer(EDGES as i64)) >= all);
+        assert!(listed("EXISTS { (h)-[:E]->(m) WHERE m.x = 2 }", Value::Boolean(false)) >= all);
     }
 }

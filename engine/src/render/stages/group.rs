@@ -1,8 +1,8 @@
 //! Aggregates: the rows of each group as far as their aggregates need them, and the group's row as it was last given.
 //!
 //! Counts, sums, averages and deviations of numbers are kept as numbers from which what goes is taken off again: sums are exact,
-//! so it does not matter in which order rows came and went. Everything else keeps the values of the group in order, and is worked
-//! out from them anew when they change.
+//! so it does not matter in which order rows came and went. Everything else keeps the values of the group in order: the least,
+//! the greatest and a percentile are looked up there, and the rest is worked out from them anew when they change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use weir_model::plan::{Slot, SortKey};
 use weir_model::{Aggregate, AggregateKind, Expr, Failure, Value};
 
 use super::derive::What;
+use super::percentile::Percentile;
 use super::top::{Placed, add};
 use super::{Changes, Layout, Row, Stage, Turn};
 
@@ -62,6 +63,7 @@ enum Summed {
         /// Of which there is none.
         others: i64,
     },
+    Percentile(Percentile),
     Values(BTreeMap<Placed, i64>),
 }
 
@@ -157,7 +159,7 @@ impl Group {
         }
         let rows = groups.into_iter();
         let mut rows: Vec<_> =
-            rows.filter_map(|(key, (values, of))| Some((values.row(&key, &self.aggregates, &self.out).ok()?, of))).collect();
+            rows.filter_map(|(key, (mut values, of))| Some((values.row(&key, &self.aggregates, &self.out).ok()?, of))).collect();
         rows.sort_unstable();
         rows
     }
@@ -173,9 +175,9 @@ impl Values {
     }
 
     /// An error where an aggregate has no value.
-    fn row(&self, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>]) -> Result<Row, Failure> {
+    fn row(&mut self, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>]) -> Result<Row, Failure> {
         let mut made = key.0.to_vec();
-        for (state, aggregate) in self.states.iter().zip(aggregates) {
+        for (state, aggregate) in self.states.iter_mut().zip(aggregates) {
             made.push(state.value(aggregate, self.rows)?);
         }
         Ok(Row(out.iter().map(|at| at.map_or(Value::Null, |at| made[at].clone())).collect()))
@@ -190,10 +192,11 @@ impl State {
             Count => Summed::Count(0),
             Sum | Average => Summed::Numbers { numbers: Total::default(), rest: BTreeMap::new() },
             StandardDeviation | StandardDeviationPopulation => Summed::Deviation { spread: Spread::default(), others: 0 },
-            _ => Summed::Values(BTreeMap::new()),
+            PercentileContinuous | PercentileDiscrete => Summed::Percentile(Percentile::new(aggregate.distinct)),
+            Min | Max | Collect => Summed::Values(BTreeMap::new()),
         };
         // Of those that keep values, each has its count there.
-        let is_apart = aggregate.distinct && !matches!(sum, Summed::CountRows | Summed::Values(_));
+        let is_apart = aggregate.distinct && !matches!(sum, Summed::CountRows | Summed::Percentile(_) | Summed::Values(_));
         State { apart: is_apart.then(FxHashMap::default), sum }
     }
 
@@ -221,6 +224,7 @@ impl State {
             Summed::Numbers { numbers, .. } if matches!(value, Value::Integer(_) | Value::Float(_)) => {
                 numbers.add(value, diff);
             }
+            Summed::Percentile(percentile) => percentile.add(value, arguments.get(1).unwrap_or(&Value::Null), diff),
             Summed::Numbers { rest: values, .. } | Summed::Values(values) => {
                 // Without an order of its own, a value stands where ORDER BY would put it.
                 let by_value = aggregate.kind != AggregateKind::Collect || order.is_empty();
@@ -233,9 +237,14 @@ impl State {
         }
     }
 
-    fn value(&self, aggregate: &Aggregate, rows: i64) -> Result<Value, Failure> {
+    fn value(&mut self, aggregate: &Aggregate, rows: i64) -> Result<Value, Failure> {
         let no_numbers = || Failure::new(FailureKind::TypeMismatch, "An aggregate of numbers met other values among them");
-        let values = match &self.sum {
+        // A single row may be there as often as two parts of a pattern have nodes, multiplied.
+        let bound = |count: i64| {
+            let message = || format!("An aggregate of a group has more than {LISTED_MAX} values");
+            if count > LISTED_MAX { Err(Failure::new(FailureKind::MemoryLimit, message())) } else { Ok(()) }
+        };
+        let values: &BTreeMap<Placed, i64> = match &mut self.sum {
             Summed::CountRows => return Ok(Value::Integer(rows)),
             Summed::Count(count) => return Ok(Value::Integer(*count)),
             Summed::Deviation { spread, others } => {
@@ -248,6 +257,10 @@ impl State {
             }
             Summed::Numbers { numbers, .. } if numbers.count() > 0 => return Err(no_numbers()),
             Summed::Numbers { rest, .. } => rest,
+            Summed::Percentile(percentile) => {
+                bound(percentile.count())?;
+                return percentile.value(aggregate.kind == AggregateKind::PercentileContinuous);
+            }
             Summed::Values(values) => match aggregate.kind {
                 AggregateKind::Min => return Ok(edge(values.first_key_value())),
                 AggregateKind::Max => return Ok(edge(values.last_key_value())),
@@ -255,11 +268,7 @@ impl State {
             },
         };
         let times = |count: &i64| if aggregate.distinct { 1 } else { *count };
-        // A single row may be there as often as two parts of a pattern have nodes, multiplied.
-        if values.values().map(times).fold(0, i64::saturating_add) > LISTED_MAX {
-            let message = format!("An aggregate of a group has more than {LISTED_MAX} values");
-            return Err(Failure::new(FailureKind::MemoryLimit, message));
-        }
+        bound(values.values().map(times).fold(0, i64::saturating_add))?;
         let mut accumulator = Accumulator::new(aggregate);
         for (placed, count) in values {
             for _ in 0..times(count) {
@@ -271,7 +280,7 @@ impl State {
 }
 
 /// The row of a group. None where an aggregate has no value, which is told.
-fn made(group: &Values, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>], turn: &Turn) -> Option<Row> {
+fn made(group: &mut Values, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>], turn: &Turn) -> Option<Row> {
     group.row(key, aggregates, out).map_err(|failure| turn.health.leave_out(Some(key), &failure)).ok()
 }
 

@@ -15,6 +15,7 @@ mod each;
 mod group;
 mod join;
 pub mod looks;
+mod percentile;
 mod timed;
 mod top;
 
