@@ -73,8 +73,11 @@ impl View for Looked<'_> {
     }
 }
 
-/// What `edges_while` lists for who takes so many more each time.
-pub fn by_stretches(more: usize, list: &dyn Fn(&mut dyn FnMut(HalfEdge) -> bool) -> bool) -> Vec<HalfEdge> {
+/// `View::edges_while` of some node.
+type Listing<'a> = &'a dyn Fn(&mut dyn FnMut(HalfEdge) -> bool) -> bool;
+
+/// What it lists for who takes so many more each time.
+pub fn by_stretches(more: usize, list: Listing<'_>) -> Vec<HalfEdge> {
     let mut found = Vec::new();
     loop {
         let (passed, mut given) = (found.len(), 0);
