@@ -39,33 +39,41 @@ pub struct Event {
     pub data: String,
 }
 
-#[derive(Default)]
 pub struct Broadcast {
-    listeners: Mutex<Vec<mpsc::Sender<Event>>>,
+    /// None once it is closed.
+    listeners: Mutex<Option<Vec<mpsc::Sender<Event>>>>,
+}
+
+impl Default for Broadcast {
+    fn default() -> Broadcast {
+        Broadcast { listeners: Mutex::new(Some(Vec::new())) }
+    }
 }
 
 impl Broadcast {
     pub fn is_heard(&self) -> bool {
-        lock(&self.listeners).iter().any(|listener| !listener.is_closed())
+        lock(&self.listeners).iter().flatten().any(|listener| !listener.is_closed())
     }
 
     pub fn send(&self, event: Event) {
-        let mut listeners = lock(&self.listeners);
-        listeners.retain(|listener| !matches!(listener.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+        if let Some(listeners) = &mut *lock(&self.listeners) {
+            listeners.retain(|listener| !matches!(listener.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+        }
     }
 
     pub fn listen(&self) -> mpsc::Receiver<Event> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let mut listeners = lock(&self.listeners);
-        // Where nothing is sent for long, this is when those who have gone are seen.
-        listeners.retain(|listener| !listener.is_closed());
-        listeners.push(sender);
+        if let Some(listeners) = &mut *lock(&self.listeners) {
+            // Where nothing is sent for long, this is when those who have gone are seen.
+            listeners.retain(|listener| !listener.is_closed());
+            listeners.push(sender);
+        }
         receiver
     }
 
-    /// Ends all streams.
+    /// Ends all streams, and those that begin later at once.
     pub fn close(&self) {
-        lock(&self.listeners).clear();
+        *lock(&self.listeners) = None;
     }
 }
 
@@ -180,6 +188,17 @@ mod tests {
         assert!(!broadcast.is_heard());
         let _one = broadcast.listen();
         assert!(broadcast.is_heard());
-        assert_eq!(lock(&broadcast.listeners).len(), 1);
+        assert_eq!(lock(&broadcast.listeners).as_ref().map(Vec::len), Some(1));
+    }
+
+    #[test]
+    fn who_comes_after_the_end_is_sent_off() {
+        let broadcast = Broadcast::default();
+        let mut before = broadcast.listen();
+        broadcast.close();
+        for listener in [&mut before, &mut broadcast.listen()] {
+            assert_eq!(listener.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
+        }
+        assert!(!broadcast.is_heard());
     }
 }

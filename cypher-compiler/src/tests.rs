@@ -123,6 +123,11 @@ fn lists_of_ids_lead_to_nodes() {
     check_steps("MATCH (n) WHERE id(n) IN n.ids RETURN n", "scan 0");
     check_steps("MATCH (n) WHERE id(n) IN [1, toInteger(rand() * 9)] RETURN n", "scan 0");
     check_facts("MATCH (n) WHERE id(n) IN $that SET n.x = 1", "reads writes");
+    // Which are fewer, those of the list or those that are found otherwise, is not known here.
+    let text = "MATCH (n:P) WHERE n.s = 1 AND id(n) IN $that RETURN n.x";
+    let plan = compiled(text);
+    assert!(plan.contains("steps: seek each 0 by id(#0) IN $that") && plan.contains("or: scan 0 by #0.s = 1"), "{plan}");
+    check_facts(text, "reads scans");
 }
 
 /// What is maintained is as it was: it looks nodes up by what it files of them.

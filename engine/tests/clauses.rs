@@ -352,6 +352,26 @@ fn a_list_of_ids_looks_at_the_nodes_that_it_names() {
     }
 }
 
+/// Edges are listed in pieces, and each counts once.
+#[test]
+fn an_edge_that_is_listed_is_one_fact() {
+    let engine = engine();
+    let graph = graph(&engine);
+    let hub = "MATCH (h) WHERE id(h) = idFrom('hub') ";
+    rows(&graph, &format!("{hub} UNWIND range(1, 1500) AS i MATCH (n) WHERE id(n) = idFrom(i) CREATE (h)-[:E]->(n)"));
+    for (rest, facts_wanted) in [("MATCH (h)-[:E]->(m) RETURN count(m)", 1500), ("MATCH (h)-[:E]->(m) RETURN 1 LIMIT 1", 64)] {
+        let text = format!("{hub} {rest}");
+        let query =
+            graph.prepare(compile(&text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{}", problems[0])));
+        let profile = Profile::new(&query.plan);
+        let options = QueryOptions { profile: Some(&profile), ..QueryOptions::default() };
+        graph.query(&query, &[], options, &mut |_| ControlFlow::Continue(())).unwrap();
+        let mut facts = 0;
+        query.plan.root.each_below(&mut |operator| facts += profile.of(operator).facts);
+        assert_eq!(facts, facts_wanted, "{text}");
+    }
+}
+
 /// What leads to nodes by a list of their ids answers as the condition does that is asked of every node.
 #[test]
 fn a_list_of_ids_is_the_condition_that_it_was() {

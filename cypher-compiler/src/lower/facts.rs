@@ -163,6 +163,8 @@ impl Finder<'_> {
                 Step::SeekEach { .. } | Step::Expand { .. } | Step::Ends { .. } => self.facts.reads = true,
             }
         }
+        // Where a list of ids leads, it may be so long that another way is taken.
+        self.facts.scans |= pattern.orders.iter().flatten().any(|step| matches!(step, Step::Scan { .. }));
         for node in &pattern.nodes {
             self.facts.reads |= !node.labels.is_empty() || !node.reads.is_empty() || node.reads_all.is_some();
             node.conditions.iter().for_each(|e| self.expression(e));

@@ -54,7 +54,15 @@ enum Found {
     /// The steps, and the anchors by which they enter the graph.
     Whole(Vec<Step>, Vec<Origin>),
     /// So far, and then one of these.
-    Choice(Vec<usize>),
+    Choice(Vec<Start>),
+}
+
+/// Where a part is begun.
+#[derive(Clone, Copy)]
+struct Start {
+    node: usize,
+    /// At the nodes that a list of ids names, where one does.
+    by_list: bool,
 }
 
 /// Bound nodes, then anchors as soon as their values are known, then edges from what has been visited, and where all of that
@@ -62,7 +70,7 @@ enum Found {
 pub fn order(pattern: &mut Pattern, lists: Lists) {
     let anchors = anchors(pattern);
     let mut whole: Vec<(Vec<Step>, Vec<Origin>)> = Vec::new();
-    let mut waiting: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut waiting: Vec<Vec<Start>> = vec![Vec::new()];
     while let Some(starts) = waiting.pop() {
         match visit(pattern, &anchors, lists, &starts) {
             Found::Whole(steps, used) => whole.push((steps, used)),
@@ -83,7 +91,7 @@ pub fn order(pattern: &mut Pattern, lists: Lists) {
     remove_conditions(pattern, &anchors);
 }
 
-fn visit(pattern: &Pattern, anchors: &[Anchor], lists: Lists, starts: &[usize]) -> Found {
+fn visit(pattern: &Pattern, anchors: &[Anchor], lists: Lists, starts: &[Start]) -> Found {
     let mut used = Used::default();
     let mut order = Order::new(pattern);
     for anchor in anchors {
@@ -106,12 +114,13 @@ fn visit(pattern: &Pattern, anchors: &[Anchor], lists: Lists, starts: &[usize]) 
         let listed = |node| seek(&order, node).is_some();
         let Some(best) = order.best_start(&anchored, &listed) else { return Found::Whole(order.steps, used.entered) };
         let start = match weighed.next() {
-            None if starts.len() >= STARTS_WEIGHED_MAX => best,
+            None if starts.len() >= STARTS_WEIGHED_MAX => Start { node: best, by_list: true },
             None => return Found::Choice(choices(pattern, &order, &anchored, &listed, best)),
-            Some(node) => *node,
+            Some(start) => *start,
         };
-        let scan = || Step::Scan { node: start, lookups: lookups(pattern, &order, start) };
-        let step = seek(&order, start).unwrap_or_else(scan);
+        let by_list = if start.by_list { seek(&order, start.node) } else { None };
+        let scan = || Step::Scan { node: start.node, lookups: lookups(pattern, &order, start.node) };
+        let step = by_list.unwrap_or_else(scan);
         order.enter(step);
     }
 }
@@ -154,14 +163,15 @@ fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Used) {
 }
 
 /// Where to begin next: at the nodes that a list of ids, a label or a lookup finds, or, if there are none, at the most restricted
-/// one. Parts whose anchors may become known by visiting another one wait.
+/// one. Parts whose anchors may become known by visiting another one wait. A node with both a list of ids and a lookup by a
+/// property may be found by either: which are fewer is not known here.
 fn choices(
     pattern: &Pattern,
     order: &Order<'_>,
     anchored: &dyn Fn(usize) -> bool,
     listed: &dyn Fn(usize) -> bool,
     best: usize,
-) -> Vec<usize> {
+) -> Vec<Start> {
     let waits = order.waiting(anchored);
     let wanted = |node: &usize| {
         !order.visited(*node)
@@ -173,7 +183,11 @@ fn choices(
         Some(at) => nodes.swap(0, at),
         None => nodes.insert(0, best),
     }
-    nodes
+    let ways = |node: usize| {
+        let has_both = listed(node) && lookups(pattern, order, node).iter().any(|lookup| lookup.key.is_some());
+        [Some(Start { node, by_list: true }), has_both.then_some(Start { node, by_list: false })].into_iter().flatten()
+    };
+    nodes.into_iter().flat_map(ways).collect()
 }
 
 /// The nodes that the first such condition names whose values are known: `id(n) IN e`, or an OR of such and of `id(n) = e`.

@@ -3,6 +3,7 @@
 //! A step binds a node or crosses an edge, tests what is known of it, and goes on to the next step; when that returns, the
 //! binding is undone. Labels, conditions and reads of a node belong to the moment it is bound.
 
+use std::cell::OnceCell;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
@@ -118,8 +119,10 @@ pub(super) struct Walk<'w, 'r> {
     pub pattern: &'w Pattern,
     pub frame: Frame,
     steps: &'w [Step],
-    /// Where the pattern has many edges.
-    apart: Option<Rc<Apart>>,
+    /// The pattern has many edges that must differ.
+    many: bool,
+    /// Then which of them, once that is asked.
+    apart: OnceCell<Rc<Apart>>,
     next: Next<'w>,
 }
 
@@ -135,8 +138,8 @@ impl Run<'_> {
         frame.chains.iter_mut().for_each(|chain| chain.edges.clear());
         frame.taken.clear();
         let steps = self.order(pattern, row);
-        let apart = (pattern.edges.len() >= MANY_EDGES && !pattern.distinct_edges.is_empty()).then(|| self.apart(pattern));
-        let mut walk = Walk { run: self, pattern, frame, steps, apart, next };
+        let many = pattern.edges.len() >= MANY_EDGES && !pattern.distinct_edges.is_empty();
+        let mut walk = Walk { run: self, pattern, frame, steps, many, apart: OnceCell::new(), next };
         let flow = walk.step(0, row);
         self.scratch.frames.borrow_mut().push(walk.frame);
         flow
@@ -344,6 +347,9 @@ impl Walk<'_, '_> {
                 view.edges_while(near, direction, kinds, &mut list)
             }
         });
+        if let Some(profile) = run.profile {
+            profile.read((given - *passed) as u64);
+        }
         *passed = given;
         (start..halves.len(), all)
     }
@@ -438,7 +444,7 @@ impl Walk<'_, '_> {
         });
         let flow = if self.fits_edge(edge, crossing.edge, row)? {
             self.frame.edges[index] = Some(crossing.edge);
-            if self.apart.is_some() {
+            if self.many {
                 self.frame.take(index, crossing.edge);
             }
             let flow = match known_far {
@@ -446,7 +452,7 @@ impl Walk<'_, '_> {
                 None => self.visit(to, crossing.far, at, row),
             };
             self.frame.edges[index] = None;
-            if self.apart.is_some() {
+            if self.many {
                 self.frame.give_back(crossing.edge);
             }
             flow
@@ -463,7 +469,8 @@ impl Walk<'_, '_> {
     pub(super) fn is_taken(&self, index: usize, edge: EdgeRef) -> bool {
         let frame = &self.frame;
         let is_this = |taken: &EdgeRef| taken.target == edge.target && *taken == edge;
-        if let Some(apart) = &self.apart {
+        if self.many {
+            let apart = self.apart.get_or_init(|| self.run.apart(self.pattern));
             let by_chain = |other: &usize| apart.are(index, *other) && frame.chains[*other].edges.iter().any(is_this);
             return frame.taken.get(&edge).is_some_and(|by| by.iter().any(|other| apart.are(index, *other)))
                 || apart.chains.iter().any(by_chain);

@@ -16,6 +16,7 @@ use weir_model::{Failure, NodeId, Symbol, Value};
 
 use super::operators::{Flow, GO_ON, Run, STOP};
 use super::pattern::{Apart, Known, Walk};
+use super::spared::ends_all;
 use crate::index::Question;
 use crate::index::key::{self, Place, Places};
 use crate::view::About;
@@ -136,7 +137,11 @@ impl Walk<'_, '_> {
         let (run, pattern) = (self.run, self.pattern);
         let wanted = &pattern.nodes[node];
         // Something has no value, or is no list. Whether that matters is seen when there is a node to ask it of.
-        let Some(nodes) = run.named(wanted.slot, ids, row)? else { return self.scan(step, node, &[], at, row) };
+        let Some(nodes) = run.named(wanted.slot, ids, row)? else {
+            // Who has not the time to go through the graph is told before.
+            run.budget.steps(run.reader.view.about(About::Nodes) as usize)?;
+            return self.scan(step, node, &[], at, row);
+        };
         let held = run.budget.hold_bytes(nodes.len() * size_of::<NodeId>())?;
         let known = Known { labels: 0, condition: met };
         let mut flow = GO_ON;
@@ -206,7 +211,11 @@ impl Run<'_> {
         let slot = slot.0 as usize;
         let mut found = Vec::new();
         for lookup in ids {
-            let Ok(value) = lookup.value.evaluate(row, self) else { return Ok(None) };
+            let value = match lookup.value.evaluate(row, self) {
+                Ok(value) => value,
+                Err(failure) if ends_all(failure.kind) => return Err(failure),
+                Err(_) => return Ok(None),
+            };
             let items: &[Value] = match (lookup.operator, &value) {
                 (Binary::In, Value::List(items)) => items,
                 (Binary::In, Value::Null) => &[],
@@ -225,6 +234,7 @@ impl Run<'_> {
                 match own {
                     Ok(own) if own.equals(item) == Some(true) => found.push(id),
                     Ok(_) => {}
+                    Err(failure) if ends_all(failure.kind) => return Err(failure),
                     Err(_) => return Ok(None),
                 }
             }

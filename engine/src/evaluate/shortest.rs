@@ -104,7 +104,7 @@ impl Walk<'_, '_> {
                 self.run.budget.release(sides[0].bytes + sides[1].bytes);
                 return Ok(None);
             }
-            let smaller = self.smaller(task.index, &sides);
+            let smaller = self.smaller(task.index, &sides)?;
             self.widen(task.index, task.chain, &mut sides[smaller], keeps_all, row)?;
             let other = &sides[1 - smaller].reached;
             let meeting: Vec<NodeId> = sides[smaller].frontier.iter().copied().filter(|node| other.contains_key(node)).collect();
@@ -116,15 +116,15 @@ impl Walk<'_, '_> {
 
     /// The side that is less work to widen, as far as the view knows; of equals the one that has come less far, so that of two
     /// neighbours of a node of very many edges both come to it before all of its edges are followed.
-    fn smaller(&self, index: usize, sides: &[Side; 2]) -> usize {
+    fn smaller(&self, index: usize, sides: &[Side; 2]) -> Result<usize, Failure> {
         let by_nodes = |side: usize| (sides[side].frontier.len(), sides[side].depth);
         let fewer = usize::from(by_nodes(1) < by_nodes(0));
-        let work = self.work_ahead(index, &sides[fewer], usize::MAX);
-        if self.work_ahead(index, &sides[1 - fewer], work) < work { 1 - fewer } else { fewer }
+        let work = self.work_ahead(index, &sides[fewer], usize::MAX)?;
+        Ok(if self.work_ahead(index, &sides[1 - fewer], work)? < work { 1 - fewer } else { fewer })
     }
 
     /// About how many nodes and edges a side looks at when it is widened. Not counted further than so many.
-    fn work_ahead(&self, index: usize, side: &Side, enough: usize) -> usize {
+    fn work_ahead(&self, index: usize, side: &Side, enough: usize) -> Result<usize, Failure> {
         let view = self.run.reader.view;
         with_symbols(self.run, &self.pattern.edges[index].kinds, |kinds| {
             let mut work = 0;
@@ -132,9 +132,10 @@ impl Walk<'_, '_> {
                 if work >= enough {
                     break;
                 }
+                self.run.budget.step()?;
                 work += 1 + view.about_edges(*node, side.direction, kinds);
             }
-            work
+            Ok(work)
         })
     }
 

@@ -32,7 +32,7 @@ impl Spared {
 }
 
 /// What may be spent is spent, or nobody waits any more: so it would be for the next row.
-fn ends_all(kind: FailureKind) -> bool {
+pub(super) fn ends_all(kind: FailureKind) -> bool {
     use FailureKind::{Interrupted, MemoryLimit, SharedMemoryLimit, TimeLimit};
     matches!(kind, TimeLimit | MemoryLimit | SharedMemoryLimit | Interrupted)
 }

@@ -96,7 +96,8 @@ impl Run<'_> {
 }
 
 /// Whether it follows from the graph if the plan gives a row, in whatever order edges are listed: it finds patterns, and nothing
-/// that it asks can fail, as then the order would tell whether it fails before it finds.
+/// that it asks can fail, as then the order would tell whether it fails before it finds. That more was looked at than a row may
+/// take is the one failure left, and may come in one order and not in another.
 fn takes_any_order(plan: &Operator) -> bool {
     match plan {
         Operator::Argument => true,

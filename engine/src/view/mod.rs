@@ -101,7 +101,7 @@ pub trait View {
             self.properties(node, &mut |_, _| found = true);
         }
         if !found {
-            self.edges_while(node, Direction::Both, &[], &mut |_| {
+            self.some_edges(node, Direction::Both, &[], &mut |_| {
                 found = true;
                 false
             });

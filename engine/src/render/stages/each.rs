@@ -326,6 +326,8 @@ impl View for Ordered<'_> {
         in_order(|list| self.0.edges(node, direction, kinds, list), each);
     }
 
+    // `about_edges` stays unknown: it goes by how the graph lies in batches, and what a query tells may not.
+
     /// These need not all be listed to know the first.
     fn some_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
         self.0.some_edges(node, direction, kinds, each)
