@@ -142,6 +142,9 @@ mod tests {
             "CREATE (:Call {download: 'LOAD CSV, SHOW INDEXES, CALL x()'})",
             "MATCH (n) WHERE id(n) = idFrom(1) SET n.showId = 1",
             "RETURN 'showroom' AS calls",
+            "SHOW QUERIES",
+            "SHOW QUERIES YIELD id, query",
+            "TERMINATE QUERY '1'",
         ] {
             assert!(quick(text), "{text}");
         }
@@ -154,7 +157,6 @@ mod tests {
             "LOAD CSV FROM 'a.csv' AS line RETURN line",
             "SHOW INDEXES",
             "SHOW INDEXES YIELD name",
-            "SHOW QUERIES",
             "CREATE INDEX FOR (n:A) ON (n.x)",
             "MATCH (n) RETURN n",
         ] {
