@@ -134,7 +134,7 @@ fn lists_of_ids_lead_to_nodes() {
 #[test]
 fn lists_of_ids_are_conditions_to_standing_queries() {
     let text = "MATCH (a:A) OPTIONAL MATCH (b) WHERE id(b) IN a.ids RETURN b.x AS x";
-    let standing = crate::compile_standing(text, crate::StandingMode::AnyQuery, &options()).expect(text);
+    let standing = crate::compile_standing(text, crate::StandingMode::AnyQuery, &Options::default()).expect(text);
     assert!(!explain_plan(&standing.plan).contains("seek each"), "{}", explain_plan(&standing.plan));
     assert!(compiled(text).contains("seek each"), "{}", compiled(text));
 }
