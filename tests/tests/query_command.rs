@@ -114,7 +114,7 @@ fn exit_codes_say_what_became_of_it() {
     let late = run(&weir, &["--file", path.to_str().expect("UTF-8")], "");
     assert!(late.code == Some(1) && late.error.starts_with("CompileError at 5.10 Variable `m` not defined"), "{}", late.error);
     let late = run(&weir, &["RETURN 1 AS é; RETURN m"], "");
-    assert!(late.error.starts_with("CompileError at 1.23 Variable `m` not defined\n\nRETURN m\n       ^"), "{}", late.error);
+    assert!(late.error.starts_with("CompileError at 1.23 Variable `m` not defined\n\n RETURN m\n        ^"), "{}", late.error);
     let empty = run(&weir, &[""], "");
     assert!(empty.code == Some(1) && empty.error.contains("expected a clause"), "{}", empty.error);
     let namespace = run(&weir, &["RETURN 1", "--namespace", "nowhere"], "");
