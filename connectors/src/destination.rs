@@ -302,6 +302,7 @@ pub trait DestinationConfig: Send + Sync {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::io::Read;
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::sync::Mutex;
     use std::thread;
@@ -320,11 +321,19 @@ pub(crate) mod tests {
         let keeping = taken.clone();
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
+                // What is written in parts would wait for the other side to say that it has the first.
+                let _ = connection.set_nodelay(true);
                 let (serve, keeping) = (serve.clone(), keeping.clone());
                 thread::spawn(move || serve(connection, &keeping));
             }
         });
         (address, taken)
+    }
+
+    /// So many bytes, as another side reads them.
+    pub(crate) fn read(connection: &mut TcpStream, count: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        connection.read_exact(&mut bytes).ok().map(|()| bytes)
     }
 
     /// As a delivery writes: what may pass is tried again.

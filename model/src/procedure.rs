@@ -30,6 +30,8 @@ pub struct Procedure {
     /// Waits for what comes, and gives rows as long as it does: for queries that only read. They go on with the graph as it is
     /// then.
     pub listens: bool,
+    /// Waits for nobody, and is over in no time.
+    pub at_once: bool,
     pub description: Text,
     /// A query that runs on an empty graph.
     pub example: Text,
@@ -148,6 +150,7 @@ impl Procedure {
             idempotent: true,
             scans: false,
             listens: false,
+            at_once: false,
             description: Text::default(),
             example: Text::default(),
             body,

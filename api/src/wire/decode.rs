@@ -12,7 +12,7 @@ use weir_connectors::config::wrong_type;
 use super::family::plain_word;
 
 /// What stands before the place of a mistake.
-const AT: &str = "DecodingFailure at ";
+pub const AT: &str = "DecodingFailure at ";
 
 /// What stands before the place of a part, behind what is wrong in it.
 pub const IN: &str = " (in .";

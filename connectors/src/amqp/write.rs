@@ -172,7 +172,7 @@ impl Publish for Publishing {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::net::TcpStream;
     use std::sync::Mutex;
 
@@ -180,14 +180,9 @@ mod tests {
 
     use super::*;
     use crate::conformance::{bodies, output, runtime};
-    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side, read};
 
     const BODY_BYTES_MAX: usize = 1_000;
-
-    fn read(connection: &mut TcpStream, count: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; count];
-        connection.read_exact(&mut bytes).ok().map(|()| bytes)
-    }
 
     /// A server as far as an output needs one: it confirms each message and keeps it. One that is too long it closes the channel
     /// for, and hears nothing more on that, as RabbitMQ does.

@@ -72,11 +72,7 @@ impl Records {
         self.lag.records = match (&self.away, &self.consumer) {
             // All there is has been handed over.
             (Some(away), _) => Some(away.waiting() as u64),
-            (None, Some(consumer)) => {
-                let position = consumer.position().ok();
-                let handed_out = position.as_ref().map(TopicPartitionList::elements).unwrap_or_default();
-                self.reading.lag(&offsets(&handed_out), |topic, number| kept(consumer, topic, number))
-            }
+            (None, Some(consumer)) => self.lag_by(|topic, number| kept(consumer, topic, number)),
             (None, None) => None,
         };
         self.lag.records
@@ -111,9 +107,14 @@ impl Records {
             let begin = self.consumer.as_ref().and_then(|consumer| kept(consumer, topic, number)?.begin);
             Some(Extent { begin, end: *ends.get(&(topic, number))? })
         };
+        self.lag.records = self.lag_by(extent);
+    }
+
+    /// Of what has been handed out, as far as it is known where partitions begin and end.
+    fn lag_by(&self, extent: impl Fn(&str, i32) -> Option<Extent>) -> Option<u64> {
         let position = self.consumer.as_ref().and_then(|consumer| consumer.position().ok());
         let handed_out = position.as_ref().map(TopicPartitionList::elements).unwrap_or_default();
-        self.lag.records = self.reading.lag(&offsets(&handed_out), extent);
+        self.reading.lag(&offsets(&handed_out), extent)
     }
 }
 

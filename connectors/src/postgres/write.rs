@@ -454,7 +454,7 @@ impl Publish for Writing {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::net::TcpStream;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
@@ -464,7 +464,7 @@ mod tests {
 
     use super::*;
     use crate::conformance::{bodies, output, runtime};
-    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side, write};
+    use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side, read, write};
 
     fn definition(more: Json) -> Result<Plan, ConnectorError> {
         let mut definition = json!({"url": "postgres://127.0.0.1/db", "username": "weir"});
@@ -514,11 +514,6 @@ mod tests {
 
     const REFUSAL: &[u8] = b"SERROR\0VERROR\0C23514\0Mit is checked\0\0";
 
-    fn read(connection: &mut TcpStream, count: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; count];
-        connection.read_exact(&mut bytes).ok().map(|()| bytes)
-    }
-
     /// A length that counts itself, and what stands behind it.
     fn counted(connection: &mut TcpStream) -> Option<Vec<u8>> {
         let length = u32::from_be_bytes(read(connection, 4)?.try_into().unwrap());
@@ -538,10 +533,14 @@ mod tests {
         put(b'R', &[0; 4], &mut out);
         put(b'Z', b"I", &mut out);
         let (mut run, mut failed) = (Vec::<String>::new(), false);
+        let mut kind = b'S';
         loop {
-            connection.write_all(&out).ok()?;
-            out.clear();
-            let kind = read(&mut connection, 1)?[0];
+            // What it says leaves at the end of a transaction, as that of a server does.
+            if matches!(kind, b'S' | b'Q') {
+                connection.write_all(&out).ok()?;
+                out.clear();
+            }
+            kind = read(&mut connection, 1)?[0];
             let body = counted(&mut connection)?;
             match kind {
                 b'Q' => {

@@ -117,7 +117,7 @@ impl Finder<'_> {
                 self.facts.writes |= procedure.writes;
                 self.facts.scans |= procedure.scans;
                 // Who asks what runs, or ends it, waits for none of it.
-                self.facts.calls |= !matches!(procedure.name.as_str(), "query.running" | "query.terminate");
+                self.facts.calls |= !procedure.at_once;
                 self.facts.listens |= procedure.listens;
                 self.facts.impure |= !procedure.idempotent;
                 self.facts.fallible = true;

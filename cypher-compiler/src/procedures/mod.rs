@@ -38,9 +38,11 @@ enum Effect {
     Writes,
     /// Reads, and waits for more.
     Listens,
+    /// Reads, and waits for nobody.
+    AtOnce,
 }
 
-use Effect::{Listens, Reads, Scans, Writes};
+use Effect::{AtOnce, Listens, Reads, Scans, Writes};
 
 type Choose = fn(&query::Queries, &dyn Caller, &[Value]) -> Result<Option<Chosen>, Failure>;
 
@@ -153,10 +155,10 @@ static TABLE: &[Row] = &[
         example: "UNWIND [] AS name CALL standing.wiretap({name: name}) YIELD data RETURN data LIMIT 1", does: Does::Service },
     Row { signature: "query.running() :: (id :: STRING, query :: STRING, namespace :: STRING, startTime :: STRING, runningMillis :: INTEGER, \
                       rows :: INTEGER, cancelled :: BOOLEAN, userAgent :: STRING, remoteAddress :: STRING)",
-        effect: Reads, idempotent: false,
+        effect: AtOnce, idempotent: false,
         description: "The queries that run or wait, oldest first; what SHOW QUERIES gives",
         example: "SHOW QUERIES YIELD id, query", does: Does::Service },
-    Row { signature: "query.terminate(ids :: ANY) :: (id :: STRING, query :: STRING, message :: STRING)", effect: Reads, idempotent: false,
+    Row { signature: "query.terminate(ids :: ANY) :: (id :: STRING, query :: STRING, message :: STRING)", effect: AtOnce, idempotent: false,
         description: "Ends running queries, given by one id or a list of them; what TERMINATE QUERY does",
         example: "TERMINATE QUERIES '0', '1'", does: Does::Service },
     Row { signature: "schema.indexes() :: (name :: STRING, state :: STRING, type :: STRING, label :: STRING, property :: STRING, entries :: INTEGER)",
@@ -223,6 +225,7 @@ static DECLARED: LazyLock<HashMap<Text, (&'static Row, Arc<Procedure>)>> = LazyL
             writes: row.effect == Writes,
             scans: row.effect == Scans,
             listens: row.effect == Listens,
+            at_once: row.effect == AtOnce,
             idempotent: row.idempotent,
             description: Text::const_new(row.description),
             example: Text::const_new(row.example),

@@ -250,8 +250,11 @@ impl Run<'_> {
             if lookup.operator != Binary::In {
                 return (count + 1.0, is_known);
             }
+            if lookup.waits {
+                return (count + LISTED, false);
+            }
             match lookup.value.look(row, self).as_deref() {
-                Ok(Value::List(items)) if !lookup.waits => (count + items.len() as f64, is_known),
+                Ok(Value::List(items)) => (count + items.len() as f64, is_known),
                 _ => (count + LISTED, false),
             }
         })

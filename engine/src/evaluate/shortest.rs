@@ -120,6 +120,10 @@ impl Walk<'_, '_> {
         let by_nodes = |side: usize| (sides[side].frontier.len(), sides[side].depth);
         let fewer = usize::from(by_nodes(1) < by_nodes(0));
         let work = self.work_ahead(index, &sides[fewer], usize::MAX)?;
+        // Each of its nodes is one at least.
+        if sides[1 - fewer].frontier.len() >= work {
+            return Ok(fewer);
+        }
         Ok(if self.work_ahead(index, &sides[1 - fewer], work)? < work { 1 - fewer } else { fewer })
     }
 

@@ -134,14 +134,11 @@ impl View for ReferenceGraph {
     }
 
     fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
-        self.nodes.get(&node).iter().flat_map(|node| &node.edges).all(|half| {
-            let direction_fits = match direction {
-                Direction::Both => true,
-                Direction::Outgoing => half.outgoing,
-                Direction::Incoming => !half.outgoing,
-            };
-            !direction_fits || !(kinds.is_empty() || kinds.contains(&half.kind)) || each(*half)
-        })
+        self.nodes
+            .get(&node)
+            .iter()
+            .flat_map(|node| &node.edges)
+            .all(|half| !direction.admits(half.outgoing) || !(kinds.is_empty() || kinds.contains(&half.kind)) || each(*half))
     }
 
     fn has_edge(&self, edge: EdgeRef) -> bool {

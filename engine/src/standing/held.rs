@@ -413,7 +413,8 @@ impl StandingQuery {
 
     /// For the next entry.
     pub(crate) fn note_held(&self, held: &Held) {
-        self.graph().committer().note_looked_up(|| self.held_notes(held));
+        let kept = kept(self.id(), held);
+        self.graph().committer().note_looked_up(|| self.state().delivered_of(self.id()).into_iter().chain(kept));
     }
 
     /// What is held, with where the outputs stand: it is never kept of a tick behind that.

@@ -211,20 +211,10 @@ impl View for Overlay<'_> {
     }
 
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
-        let changes = self.changes.borrow();
-        let Some(changed) = changes.nodes.get(&node).filter(|changed| !changed.edges.is_empty()) else {
-            return self.base.edges(node, direction, kinds, each);
-        };
-        self.base.edges(node, direction, kinds, &mut |half| {
-            if !changed.edges.contains_key(&half) {
-                each(half);
-            }
+        self.edges_while(node, direction, kinds, &mut |half| {
+            each(half);
+            true
         });
-        for (half, _) in changed.edges.iter().filter(|(_, present)| **present) {
-            if direction.admits(half.outgoing) && (kinds.is_empty() || kinds.contains(&half.kind)) {
-                each(*half);
-            }
-        }
     }
 
     fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {

@@ -6,7 +6,7 @@ use weir_connectors::SOURCES;
 use super::names::{fields_to_v2, mistake, to_v1};
 use crate::error::ApiError;
 use crate::ingest::{ErrorHandling, Transformation};
-use crate::wire::decode::{Fields, IN, Mistakes};
+use crate::wire::decode::{AT, Fields, IN, Mistakes};
 use crate::wire::family::Family;
 
 /// Sources of the reference service that are not here.
@@ -255,7 +255,7 @@ pub fn in_its_place(error: ApiError) -> ApiError {
 
 /// Whether that is no mistake in the source, or says that it is.
 fn says_where(reason: &str) -> bool {
-    let told = reason.strip_prefix("DecodingFailure at ").and_then(|rest| rest.split_once(": "));
+    let told = reason.strip_prefix(AT).and_then(|rest| rest.split_once(": "));
     let Some((path, problem)) = told else { return true };
     let first = path.trim_start_matches('.').split(['.', '[']).next().unwrap_or_default();
     let is_beside = BESIDE.iter().chain(&OF_V2).chain(&["name", "query", "parameter"]).any(|name| *name == first);

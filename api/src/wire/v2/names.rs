@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::clock;
+use crate::wire::decode::AT;
 use crate::wire::family::{Family, duration_text, parse_duration, pascal, plain_word, screaming};
 
 /// The longest name of a resource.
@@ -207,11 +208,11 @@ pub fn fields_to_v2(object: &Json, without: &[&str], family: Family) -> JsonMap<
 
 /// A mistake that v1 would be told, with the names the writer of the body has used.
 pub fn mistake(text: String) -> String {
-    let Some((path, problem)) = text.strip_prefix("DecodingFailure at ").and_then(|rest| rest.split_once(": ")) else {
+    let Some((path, problem)) = text.strip_prefix(AT).and_then(|rest| rest.split_once(": ")) else {
         return text;
     };
     if let Some(place) = path.strip_suffix(MOMENT.0) {
-        return format!("DecodingFailure at {place}{}: a moment such as 2026-02-03T04:05:06Z", MOMENT.1.1);
+        return format!("{AT}{place}{}: a moment such as 2026-02-03T04:05:06Z", MOMENT.1.1);
     }
     let last = path.rsplit('.').next().unwrap_or_default();
     let unit = FIELDS.iter().find(|renamed| renamed.v1 == last).and_then(|renamed| renamed.unit_millis);
@@ -223,7 +224,7 @@ pub fn mistake(text: String) -> String {
     // A path from inside an object does not say of which; there is one way to name the fields that mistakes are made in.
     let part = |part| FIELDS.iter().find(|renamed| renamed.v1 == part).map_or(part, |renamed| renamed.v2);
     let path: Vec<&str> = path.split('.').map(part).collect();
-    format!("DecodingFailure at {}: {problem}", path.join("."))
+    format!("{AT}{}: {problem}", path.join("."))
 }
 
 #[cfg(test)]

@@ -108,9 +108,9 @@ impl Spent {
 /// Of those that have not ended: these say so themselves.
 #[cold]
 fn tell(family: &Family, spent: Duration) {
-    let queries = at_work(family);
-    let Some(first) = queries.first().filter(|first| first.may_tell_busy()) else { return };
-    let names = names(&queries);
+    let mut healths = family.all().map(|member| &member.health).filter(|health| !health.is_over());
+    let Some(first) = healths.next().filter(|first| first.may_tell_busy()) else { return };
+    let names = names(&at_work(family));
     tracing::warn!(
         query = names.as_str(),
         text = first.text(),

@@ -136,6 +136,7 @@ mod tests {
     use weir_model::{Aggregate, AggregateKind};
 
     use super::*;
+    use crate::random::Random;
 
     /// Of all rows, one by one in their order.
     fn anew(rows: &[(InOrder, Value)], continuous: bool, distinct: bool) -> Result<Value, Failure> {
@@ -149,13 +150,8 @@ mod tests {
 
     #[test]
     fn a_percentile_is_always_the_one_of_all_rows_in_order() {
-        let mut state = 88172645463325252u64;
-        let mut random = |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 20) as usize % below
-        };
+        let mut seeded = Random(88172645463325252);
+        let mut random = |below: usize| seeded.index_below(below);
         let mut values: Vec<Value> = (-3..9).map(Value::Integer).collect();
         values.extend([-1.5, -0.0, 0.0, 0.5, 1.0, 2.5, 7.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN].map(Value::Float));
         values.extend([Value::Integer(i64::MAX), Value::Integer(i64::MAX - 1), Value::Float(i64::MAX as f64)]);
