@@ -7,6 +7,8 @@ CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir/target
 override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
 export CARGO_TARGET_DIR
 export WEIR_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir/tools
+# Most tests of the whole wait for a server: one more of them at a time than there are cores.
+export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 export PATH := $(WEIR_TOOLS)/bin:$(HOME)/.cargo/bin:$(PATH)
 
 # Settings of single targets: `make bench EVENTS=200000`, `make run ARGS=--help`.

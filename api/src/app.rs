@@ -270,7 +270,14 @@ fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<Fi
     let directories: Vec<_> = files.allowed_directories.iter().chain(recipe_directories).cloned().collect();
     let policy = FilePolicy::new(&directories, resolution);
     let policy = policy.map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))?;
-    Ok(policy.except(settings.store.path()))
+    let policy = policy.except(settings.store.path());
+    match &settings.file_output {
+        None => Ok(policy),
+        Some(directories) => {
+            let policy = policy.writing_in(directories);
+            policy.map_err(|error| format!("file-output.allowed-directories: {}", chain(&error)))
+        }
+    }
 }
 
 /// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be

@@ -15,10 +15,11 @@ use weir_model::expression::FailureKind;
 use weir_model::{Failure, NodeId};
 
 use crate::app::STOPPING;
+use crate::wire::decode::Mistakes;
 use crate::wire::diagnostic;
 use crate::wire::family::Family;
 
-/// When a client that weir leaves as it stops may ask again: as soon as weir may be back.
+/// When a client may ask again that weir leaves as it stops, or that comes before weir is ready.
 pub const BACK_SECONDS: u32 = 5;
 
 #[derive(Debug, Error)]
@@ -53,11 +54,11 @@ pub enum ApiError {
     #[error("the content type {given} is not supported")]
     ContentType { given: String, expected: &'static str },
     #[error("the content encoding {given} is not supported")]
-    ContentEncoding { given: String, expected: &'static str },
+    ContentEncoding { given: String, expected: String },
     #[error("only {0} is available")]
     NotAcceptable(&'static str),
-    #[error("the body is larger than {0} bytes")]
-    TooLarge(u64),
+    #[error("the body is larger than {most} bytes")]
+    TooLarge { most: u64, why: &'static str },
     #[error("the body did not arrive in time")]
     SlowBody,
     /// A limit of time was reached.
@@ -122,6 +123,20 @@ impl ApiError {
         if are_unreadable { ApiError::Decode(all) } else { ApiError::Bad(all) }
     }
 
+    /// What is wrong with a part of the request, with its place where that is not said.
+    pub fn within(self, place: &str) -> ApiError {
+        let placed = |reasons: Vec<String>| {
+            let mut placed = Mistakes::default();
+            placed.within(place, Mistakes(reasons));
+            placed.0
+        };
+        match self {
+            ApiError::Bad(reasons) => ApiError::Bad(placed(reasons)),
+            ApiError::Decode(reasons) => ApiError::Decode(placed(reasons)),
+            other => other,
+        }
+    }
+
     pub fn into_response(self, family: Family) -> Response {
         let internal = StatusCode::INTERNAL_SERVER_ERROR;
         match self {
@@ -173,22 +188,22 @@ impl ApiError {
                 StatusCode::NOT_ACCEPTABLE,
                 format!("Resource representation is only available with these types:\n{available}"),
             ),
-            ApiError::TooLarge(limit) => plain(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("The body is larger than the {limit} bytes that webserver.body-bytes-max allows."),
-            ),
+            ApiError::TooLarge { most, why } => {
+                plain(StatusCode::PAYLOAD_TOO_LARGE, format!("The body is larger than the {most} bytes {why}."))
+            }
             ApiError::SlowBody => plain(StatusCode::REQUEST_TIMEOUT, "The body of the request did not arrive in time."),
             ApiError::TimeLimit(millis) => {
                 texts(family, internal, Kind::Api, &[format!("The stream has not been completed in {millis} milliseconds.")])
             }
-            ApiError::NotReady(_) if family == Family::V1 => response(StatusCode::SERVICE_UNAVAILABLE, None, String::new()),
+            ApiError::NotReady(_) if family == Family::V1 => {
+                again_in(BACK_SECONDS, response(StatusCode::SERVICE_UNAVAILABLE, None, String::new()))
+            }
             ApiError::NotReady(reason) => {
-                texts(family, StatusCode::SERVICE_UNAVAILABLE, Kind::Api, &[format!("weir is not ready: {reason}")])
+                let reason = format!("weir is not ready: {reason}");
+                again_in(BACK_SECONDS, texts(family, StatusCode::SERVICE_UNAVAILABLE, Kind::Api, &[reason]))
             }
             ApiError::Busy { reason, seconds } => {
-                let mut reply = texts(family, StatusCode::SERVICE_UNAVAILABLE, Kind::Api, &[reason]);
-                reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-                reply
+                again_in(seconds, texts(family, StatusCode::SERVICE_UNAVAILABLE, Kind::Api, &[reason]))
             }
             ApiError::Failed(reason) => {
                 let request = uuid();
@@ -324,6 +339,7 @@ pub fn failure_text(failure: &Failure) -> String {
         | FailureKind::MemoryLimit
         | FailureKind::SharedMemoryLimit
         | FailureKind::Interrupted
+        | FailureKind::WouldFetch
         | FailureKind::Runtime => "Runtime",
     };
     format!("{kind}Error {}", failure.message)
@@ -342,6 +358,12 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// An answer whose client may ask again after so long.
+pub fn again_in(seconds: u32, mut reply: Response) -> Response {
+    reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    reply
 }
 
 pub fn plain(status: StatusCode, body: impl Into<String>) -> Response {

@@ -3,15 +3,20 @@
 //!
 //! Logs go to standard error; standard output belongs to the results of standing queries.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::io::{self, IsTerminal, Write, stderr};
 use std::sync::{Mutex, OnceLock};
 
+use tracing::field::{Field, Visit};
+use tracing_subscriber::field::{MakeVisitor, RecordFields, VisitOutput};
+use tracing_subscriber::fmt::FormatFields;
+use tracing_subscriber::fmt::format::{DefaultFields, DefaultVisitor, Writer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
 use weir_connectors::status_lines;
 use weir_model::lock::lock;
+use weir_model::visible::visible;
 
 use crate::config::LogSettings;
 
@@ -50,7 +55,7 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
     let lines = fmt::layer().with_writer(|| Lines).log_internal_errors(false);
     let lines = match settings.json {
         true => lines.json().boxed(),
-        false => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
+        false => lines.with_ansi(stderr().is_terminal()).with_target(false).fmt_fields(OneLine::default()).boxed(),
     };
     // A second start in one process (tests) keeps the first.
     if registry().with(filter).with(lines).try_init().is_ok() {
@@ -82,6 +87,36 @@ pub fn tell_error(words: impl Display) {
         tracing::error!("{words}");
     } else {
         say(format_args!("weir: {words}"));
+    }
+}
+
+/// The message and the fields of an event as text, on one line whatever is in them: names, queries and reasons are given by
+/// others, who could write lines that look like events. (In an object of JSON they cannot.) Also what weir itself says on several
+/// lines, such as where a query is wrong, is on one.
+#[derive(Default)]
+struct OneLine(DefaultFields);
+
+impl<'w> FormatFields<'w> for OneLine {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> std::fmt::Result {
+        let mut visitor = self.0.make_visitor(writer);
+        fields.record(&mut Escaping(&mut visitor));
+        visitor.finish()
+    }
+}
+
+/// All other kinds of values come as these two.
+struct Escaping<'v, 'w>(&'v mut DefaultVisitor<'w>);
+
+impl Visit for Escaping<'_, '_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "message" => self.record_debug(field, &format_args!("{value}")),
+            _ => self.record_debug(field, &value),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.record_debug(field, &format_args!("{}", visible(&format!("{value:?}"))));
     }
 }
 
@@ -154,7 +189,41 @@ fn loses_audit(parts: &[&str]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    /// What was logged, for whoever has a copy.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            lock(&self.0).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_it() {
+        let kept = Kept::default();
+        let out = kept.clone();
+        let lines = fmt::layer().with_writer(move || out.clone()).with_ansi(false).fmt_fields(OneLine::default());
+        tracing::subscriber::with_default(registry().with(lines), || {
+            let given = "x\n2026-01-01T00:00:00Z  INFO audit: forged\r\u{1b}[2K\u{9b}\u{2028}\\";
+            tracing::info!(shown = %given, quoted = given, count = 7, "the output {given}");
+        });
+        let text = String::from_utf8(lock(&kept.0).clone()).expect("text");
+        let line = text.strip_suffix('\n').expect("a whole line");
+        assert!(!line.contains(weir_model::visible::steers), "{line:?}");
+        let forged = "x\\n2026-01-01T00:00:00Z  INFO audit: forged\\r\\u001b[2K\\u009b\\u2028\\";
+        assert!(line.contains(&format!("the output {forged} shown={forged} quoted=\"x\\n2026")), "{line}");
+        assert!(line.ends_with(" count=7"), "{line}");
+    }
 
     #[test]
     fn who_changed_what_is_left_out_only_where_that_is_said() {

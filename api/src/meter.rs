@@ -43,11 +43,12 @@ impl Meter {
     }
 
     pub fn mark(&self, count: u64) {
-        self.count.fetch_add(count, Ordering::Relaxed);
-        // Only one thread at a time needs to move the averages; the others go on.
+        // Before it is counted: the intervals that are over have nothing of it. Only one thread at a time needs to move the
+        // averages; the others go on.
         if let Ok(mut averages) = self.averages.try_lock() {
             averages.step(self.counted());
         }
+        self.count.fetch_add(count, Ordering::Relaxed);
     }
 
     pub fn count(&self) -> u64 {
@@ -148,5 +149,16 @@ mod tests {
         again.mark(2);
         assert_eq!(again.count(), 17);
         assert!(again.overall(Some(again.began + Duration::from_secs(1))) == 2.0, "what was before is no rate");
+    }
+
+    #[test]
+    fn what_comes_after_a_while_did_not_come_before_it() {
+        let meter = Meter::default();
+        lock(&meter.averages).stepped -= 4 * STEP;
+        meter.mark(50);
+        assert_eq!(meter.recent(), 0.0);
+        lock(&meter.averages).stepped -= STEP;
+        let newest = 10.0 * (1.0 - (-STEP.as_secs_f64() / 60.0).exp());
+        assert!((meter.recent() - newest).abs() < 1e-9, "{} is not {newest}", meter.recent());
     }
 }

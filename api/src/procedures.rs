@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use weir_connectors::fetch::{Fetch, Form};
 use weir_connectors::{Encoder, Envelope, FilePolicy, Generation, HostPolicy, schema};
-use weir_cypher_compiler::{Options, procedures};
+use weir_cypher_compiler::{Options, compile, procedures};
 use weir_engine::Graph;
 use weir_model::expression::FailureKind;
 use weir_model::procedure::{Body, Caller, Each};
 use weir_model::protobuf::{MessageType, Wanted};
 use weir_model::schema::Schema;
-use weir_model::{Failure, IdScheme, Procedure, Text, Value, json};
+use weir_model::{Failure, IdScheme, Plan, Procedure, Text, Value, json};
 
 use crate::app::App;
 use crate::error::{ApiError, chain};
@@ -26,6 +26,10 @@ use crate::standing::News;
 
 /// How long a query that waits for results sleeps before it is looked whether anybody still wants it.
 const NAP: Duration = Duration::from_millis(5);
+
+/// These read a schema, which is mostly kept: also with the graph locked they answer where it is.
+const PARSE: &str = "parseProtobuf";
+const WRITE: &str = "toProtobuf";
 
 /// What `query.running` gives, by their names over HTTP.
 const RUNNING_COLUMNS: [&str; 9] =
@@ -36,6 +40,35 @@ pub struct Procedures {
     hosts: HostPolicy,
     text_bytes_max: usize,
     app: OnceLock<Weak<App>>,
+}
+
+/// What is the same on the whole way on which a stream or an output is prepared.
+#[derive(Clone, Copy)]
+pub struct Preparing<'a> {
+    pub graph: &'a Graph,
+    pub procedures: &'a Arc<Procedures>,
+    /// Somebody sends it now; otherwise it was there before. Only a new one is refused for what its queries call: an earlier
+    /// version took the others.
+    pub is_new: bool,
+    /// Where it stands in what was sent, if whoever sent it is told; empty otherwise.
+    pub place: &'a str,
+}
+
+impl<'a> Preparing<'a> {
+    pub fn new(graph: &'a Graph, procedures: &'a Arc<Procedures>) -> Preparing<'a> {
+        Preparing { graph, procedures, is_new: true, place: "" }
+    }
+
+    /// What is there already.
+    pub fn again(graph: &'a Graph, procedures: &'a Arc<Procedures>) -> Preparing<'a> {
+        Preparing { is_new: false, ..Preparing::new(graph, procedures) }
+    }
+
+    /// A query of it, which is called `whose` where it is refused.
+    pub fn compile(&self, text: &str, parameter: &str, whose: &'static str) -> Result<Plan, ApiError> {
+        let options = self.procedures.options(self.graph, vec![Text::new(parameter)]);
+        Ok(compile(text, &Options { runs_as: self.is_new.then_some(whose), ..options })?)
+    }
 }
 
 impl Procedures {
@@ -53,7 +86,7 @@ impl Procedures {
         &self.hosts
     }
 
-    /// The files they may read.
+    /// The files they may read and write.
     pub fn files(&self) -> &FilePolicy {
         &self.files
     }
@@ -86,14 +119,18 @@ impl Procedures {
             ("query.terminate", Body::Rows(Arc::new(move |_, arguments, each| end.terminate(arguments, each)))),
             (procedures::LOAD_CSV, Body::Rows(Arc::new(move |caller, arguments, each| csv.load_csv(caller, arguments, each)))),
             ("loadJsonLines", Body::Rows(Arc::new(move |caller, arguments, each| lines.load_lines(caller, arguments, each)))),
-            ("parseProtobuf", Body::Rows(Arc::new(move |_, arguments, each| parsing.parse_protobuf(arguments, each)))),
-            ("toProtobuf", Body::Rows(Arc::new(move |caller, arguments, each| writing.to_protobuf(caller, arguments, each)))),
+            (PARSE, Body::Rows(Arc::new(move |caller, arguments, each| parsing.parse_protobuf(caller, arguments, each)))),
+            (WRITE, Body::Rows(Arc::new(move |caller, arguments, each| writing.to_protobuf(caller, arguments, each)))),
             (
                 "standing.wiretap",
                 Body::Rows(Arc::new(move |caller, arguments, each| tap.wiretap(&graph, caller, arguments, each))),
             ),
         ];
-        brought.into_iter().filter_map(|(name, body)| Some(Arc::new(procedures::declared(name, body)?))).collect()
+        let declared = |(name, body): (&str, Body)| {
+            let at_hand = [PARSE, WRITE].contains(&name);
+            Some(Arc::new(Procedure { at_hand, ..procedures::declared(name, body)? }))
+        };
+        brought.into_iter().filter_map(declared).collect()
     }
 
     fn load_csv(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
@@ -123,9 +160,9 @@ impl Procedures {
         Ok(())
     }
 
-    fn parse_protobuf(&self, arguments: &[Value], each: Each) -> Result<(), Failure> {
+    fn parse_protobuf(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
         let [bytes, Value::Text(url), Value::Text(name)] = arguments else { return Ok(()) };
-        let message = self.message(url, name)?;
+        let message = self.message(caller, PARSE, (url, name))?;
         let map = match bytes {
             Value::Bytes(bytes) => message.decode(bytes, &Wanted::All).ok(),
             _ => None,
@@ -135,7 +172,7 @@ impl Procedures {
 
     fn to_protobuf(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
         let [value, Value::Text(url), Value::Text(name)] = arguments else { return Ok(()) };
-        let (message, mut bytes) = (self.message(url, name)?, Vec::new());
+        let (message, mut bytes) = (self.message(caller, WRITE, (url, name))?, Vec::new());
         let encoded = match value {
             Value::Map(map) => message.encode(map, caller.ids(), &mut bytes).is_ok(),
             _ => false,
@@ -143,8 +180,12 @@ impl Procedures {
         each(&[if encoded { Value::Bytes(bytes.into()) } else { Value::Null }]).map(|_| ())
     }
 
-    fn message(&self, url: &str, name: &str) -> Result<MessageType, Failure> {
-        schema::message(url, name, &self.files, &self.hosts).map_err(|error| failed(chain(&error)))
+    fn message(&self, caller: &dyn Caller, procedure: &str, (url, name): (&str, &str)) -> Result<MessageType, Failure> {
+        let known = match caller.may_fetch() {
+            true => schema::message(url, name, &self.files, &self.hosts).map(Some),
+            false => schema::message_at_hand(url, name, &self.files),
+        };
+        known.map_err(|error| failed(chain(&error)))?.ok_or_else(|| Failure::would_fetch(procedure))
     }
 
     fn app(&self) -> Result<Arc<App>, Failure> {

@@ -29,7 +29,7 @@ use weir_model::lock::lock;
 use crate::app::{App, LATE_REQUEST_MAX};
 use crate::config::Webserver;
 use crate::error::ApiError;
-use crate::leaving::Leaving;
+use crate::leaving::{LEAVING_MAX, Left, Requests};
 use crate::origin;
 use crate::routes;
 use crate::sockets::SILENCES_MAX;
@@ -49,9 +49,6 @@ const UNREAD_MAX: Duration = Duration::from_secs(1);
 /// To browsers that have come by TLS once, so that for two years they come in no other way. As the reference has it, but for
 /// `preload`: that asks for a place in the list that comes with browsers, and is for the owner of a domain to decide.
 const ONLY_TLS: &str = "max-age=63072000; includeSubDomains";
-
-/// How long requests under way may take when the server stops.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Sooner no client is taken for gone: short breaks of a network are none.
 const GONE_AFTER_MIN: Duration = Duration::from_secs(4);
@@ -288,13 +285,13 @@ impl Serving {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let secure = self.tls.is_some();
-        // Each request has one of its own until its answer has left.
-        let requests = Arc::new(());
+        let requests = Arc::new(Requests::default());
         let service = service_fn(|request: Request<Incoming>| {
-            let (answers, settings, under_way) = (self.answers.clone(), self.settings.clone(), requests.clone());
+            let (answers, settings, requests) = (self.answers.clone(), self.settings.clone(), requests.clone());
+            let under_way = requests.begin();
             async move {
                 let response = answers.answer(remote, request, &settings, secure).await;
-                Ok::<_, Infallible>(response.map(|body| Leaving::new(body, under_way)))
+                Ok::<_, Infallible>(requests.leave(response, under_way))
             }
         });
         let line = Line::new(stream, place);
@@ -346,16 +343,17 @@ fn leave_when_gone(_: &TcpStream, _: Duration) {}
 /// Lets requests under way finish: each connection holds the other end of `leave`.
 async fn drain(leave: watch::Sender<bool>) {
     leave.send_replace(true);
-    if tokio::time::timeout(DRAIN_MAX, leave.closed()).await.is_err() {
-        tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", DRAIN_MAX.as_secs());
+    if tokio::time::timeout(LEAVING_MAX, leave.closed()).await.is_err() {
+        tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", LEAVING_MAX.as_secs());
     }
 }
 
 /// Talks over a connection until that ends. Once the server stops, what is under way finishes, up to the last byte of its answer;
-/// nobody waits for a client that has fallen silent in the middle of a request, or answers no pings of HTTP/2.
+/// nobody waits for a client that has fallen silent in the middle of a request, or answers no pings of HTTP/2, nor for one to
+/// take what there is of an answer that was cut.
 async fn until_its_end<C: GracefulConnection>(
     connection: C,
-    requests: &Arc<()>,
+    requests: &Requests,
     traffic: &Traffic,
     mut left: watch::Receiver<bool>,
 ) -> Result<(), C::Error> {
@@ -374,14 +372,19 @@ async fn until_its_end<C: GracefulConnection>(
             ended = connection.as_mut() => return ended,
             () = tokio::time::sleep(LATE_REQUEST_MAX) => {}
         }
-        let is_silent = !traffic.take_heard() && Arc::strong_count(requests) == 1;
+        let (is_silent, to_do) = (!traffic.take_heard(), requests.left());
         // An answer without a body may have been made since: requests of HTTP/2 have tasks of their own.
         tokio::select! {
             biased;
             ended = connection.as_mut() => return ended,
             () = std::future::ready(()) => {}
         }
-        if is_silent && !traffic.is_held_up() {
+        let is_over = match to_do {
+            Left::Answers => false,
+            Left::CutAnswers => true,
+            Left::Nothing => !traffic.is_held_up(),
+        };
+        if is_silent && is_over {
             return Ok(());
         }
     }

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use weir_cypher_compiler::compile;
+use weir_model::plan::QueryFacts;
 use weir_model::random::{STEP, mix};
 use weir_model::{IdScheme, NodeId, Value, json};
 
@@ -39,17 +40,21 @@ pub struct WalkSettings {
 }
 
 impl WalkSettings {
-    /// Refuses a query that writes, or would look at every node for each node.
+    /// Refuses a query that does more than read, or would look at every node for each node. Any page can have a browser ask for a
+    /// walk, and what is called or loaded may tell other servers what was read, or end what others run.
     pub fn check(&self, ask: &Fixed<'_>) -> Result<(), ApiError> {
         let Some(query) = &self.query else { return Ok(()) };
         let text = format!("{PREFIX}{query}");
         ask.app.queries.check_text(&text)?;
         let plan = compile(&text, &ask.app.procedures.options(ask.graph, Vec::new()))?;
-        match (plan.facts.writes, plan.facts.scans) {
-            (true, _) => Err(ApiError::bad(format!("The query of a walk must only read: {query}"))),
-            (_, true) => Err(ApiError::bad(format!("The query of a walk must not look at every node: {query}"))),
-            _ => Ok(()),
-        }
+        let QueryFacts { writes, calls, at_once, scans, .. } = plan.facts;
+        let wrong = match (writes, calls || at_once, scans) {
+            (true, ..) => "must only read",
+            (_, true, _) => "must not call a procedure or a subquery, nor load a file, for that may do more than read the graph",
+            (.., true) => "must not look at every node",
+            _ => return Ok(()),
+        };
+        Err(ApiError::bad(format!("The query of a walk {wrong}: {query}")))
     }
 
     fn random(&self, start: NodeId, number: u32) -> Random {

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
 use crate::recoding;
 
@@ -86,8 +87,39 @@ impl Records {
     }
 }
 
+/// How a body may be encoded.
+#[derive(Clone, Copy)]
+enum Encoding {
+    Gzip,
+    Deflate,
+    Zstd,
+    Identity,
+}
+
+/// What `Content-Encoding` may say, in lower case.
+const ENCODINGS: &[(&str, Encoding)] = &[
+    ("gzip", Encoding::Gzip),
+    ("x-gzip", Encoding::Gzip),
+    ("deflate", Encoding::Deflate),
+    ("zstd", Encoding::Zstd),
+    ("identity", Encoding::Identity),
+];
+
 /// A body has no more encodings: each is undone as a whole.
 const ENCODINGS_MAX: usize = 4;
+
+/// What can be undone, in words: for whoever is told that something cannot.
+pub fn encodings() -> String {
+    let names: Vec<&str> = ENCODINGS.iter().map(|(name, _)| *name).collect();
+    format!("{} (up to {ENCODINGS_MAX} of them)", names.join(", "))
+}
+
+/// How the body behind these headers is encoded, for `uncompressed`: several lines are one list. What is no text is told as
+/// something that is not known.
+pub fn told_encodings(headers: &HeaderMap) -> String {
+    let lines = headers.get_all(CONTENT_ENCODING).iter().map(|line| line.to_str().unwrap_or("?").trim());
+    lines.collect::<Vec<_>>().join(", ").to_ascii_lowercase()
+}
 
 /// A body as it was before it was compressed, once or by several encodings, which are told in their order. `None` where one of
 /// them is not known, or there are too many.
@@ -107,6 +139,10 @@ pub fn uncompressed(encodings: &str, body: Vec<u8>, bytes_max: usize) -> Option<
 }
 
 fn without(encoding: &str, body: Vec<u8>, bytes_max: usize) -> Option<Result<Vec<u8>, String>> {
+    if encoding.is_empty() {
+        return Some(Ok(body));
+    }
+    let (_, known) = ENCODINGS.iter().find(|(name, _)| *name == encoding)?;
     let wrong = |error: io::Error| format!("the body is not {encoding}: {error}");
     let within = |read: &mut dyn Read| {
         let mut bytes = Vec::new();
@@ -114,12 +150,11 @@ fn without(encoding: &str, body: Vec<u8>, bytes_max: usize) -> Option<Result<Vec
         let too_long = || format!("the body has more than {bytes_max} bytes when its {encoding} is undone");
         if bytes.len() > bytes_max { Err(too_long()) } else { Ok(bytes) }
     };
-    Some(match encoding {
-        "" | "identity" => Ok(body),
-        "gzip" | "x-gzip" => within(&mut MultiGzDecoder::new(body.as_slice())),
-        "deflate" => within(&mut ZlibDecoder::new(body.as_slice())),
-        "zstd" => recoding::zstd_reader(&body).map_err(wrong).and_then(|mut decoder| within(&mut decoder)),
-        _ => return None,
+    Some(match known {
+        Encoding::Gzip => within(&mut MultiGzDecoder::new(body.as_slice())),
+        Encoding::Deflate => within(&mut ZlibDecoder::new(body.as_slice())),
+        Encoding::Zstd => recoding::zstd_reader(&body).map_err(wrong).and_then(|mut decoder| within(&mut decoder)),
+        Encoding::Identity => Ok(body),
     })
 }
 
@@ -190,6 +225,8 @@ fn trimmed(body: &[u8], range: Range<usize>) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
+    use reqwest::header::HeaderValue;
+
     use super::*;
     use crate::decode::tests::Random;
     use crate::recoding::tests::{gzip, zlib};
@@ -263,5 +300,26 @@ mod tests {
         assert_eq!(uncompressed("br, gzip", gzip(&text), text.len()), None);
         let often = (0..5).fold(text.clone(), |body, _| gzip(&body));
         assert_eq!(uncompressed("gzip, gzip, gzip, gzip, gzip", often, text.len()), None);
+    }
+
+    #[test]
+    fn lines_of_headers_are_one_list() {
+        let told = |lines: &[&'static [u8]]| {
+            let value = |line: &&'static [u8]| (CONTENT_ENCODING, HeaderValue::from_bytes(line).unwrap());
+            told_encodings(&lines.iter().map(value).collect())
+        };
+        assert_eq!(told(&[]), "");
+        assert_eq!(told(&[b"GZip"]), "gzip");
+        assert_eq!(told(&[b"deflate", b" gzip, identity "]), "deflate, gzip, identity");
+        assert_eq!(uncompressed(&told(&[b"gzip", b"\xff"]), gzip(b"x"), 10), None);
+    }
+
+    #[test]
+    fn all_that_can_be_undone_is_named() {
+        let told = encodings();
+        assert_eq!(told, "gzip, x-gzip, deflate, zstd, identity (up to 4 of them)");
+        for name in told.split(" (").next().into_iter().flat_map(|names| names.split(", ")) {
+            assert!(uncompressed(name, b"nonsense".to_vec(), 100).is_some(), "{name}");
+        }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) fn anything() -> SourceContext {
 
 pub(crate) fn output(runtime: &Runtime) -> DestinationContext {
     let (output, identity) = ("out".to_owned(), "query-out".to_owned());
-    let (generation, hosts) = (Generation::V1, HostPolicy::default());
-    DestinationContext { output, identity, generation, runtime: runtime.handle().clone(), hosts }
+    let (generation, hosts, files) = (Generation::V1, HostPolicy::default(), FilePolicy::default());
+    DestinationContext { output, identity, generation, runtime: runtime.handle().clone(), hosts, files }
 }
 
 pub(crate) fn runtime() -> Runtime {
@@ -228,6 +228,26 @@ fn a_source_that_ends_or_waits_answers_promptly() {
     }
     writer.join().unwrap();
     assert_eq!(seen, ["one", "two"], "half a line is not a record while more may come");
+}
+
+#[test]
+fn a_pipe_that_ends_does_not_end_before_somebody_has_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let config = file_source(&pipe, lines(), json!({"fileIngestMode": "Regular"}));
+    for (written, expected) in [("one\ntwo", &["one", "two"][..]), ("", &[][..])] {
+        let mut stream = config.open(&anything(), None).unwrap();
+        let mut batch = Frames::default();
+        for _ in 0..3 {
+            assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More, "nobody has come yet");
+        }
+        fs::write(&pipe, written).unwrap();
+        let mut seen = Vec::new();
+        let each = |batch: &Frames| seen.extend((0..batch.len()).map(|at| batch.get(at).bytes.to_vec()));
+        assert_eq!(stream::drain(&mut stream, PATIENCE, each).unwrap(), Progress::Finished);
+        assert_eq!(seen, expected.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>());
+    }
 }
 
 #[test]
@@ -780,6 +800,37 @@ fn a_file_belongs_to_one_output_and_may_be_taken_away() {
     assert!(refused.fault() == Fault::User && !refused.retryable(), "{refused}");
     let device = json!({"type": "WriteToFile", "path": "/dev/null"});
     parse_destination_v1(&device).unwrap().open(&output(&runtime), None).unwrap().write(&bodies(&["1"]), 1).unwrap();
+}
+
+#[test]
+fn results_are_written_only_where_files_may_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |path: &str| directory.path().join(path);
+    fs::create_dir(at("store")).unwrap();
+    fs::write(at("store/CURRENT"), "theirs").unwrap();
+    let runtime = runtime();
+    let context = DestinationContext { files: FilePolicy::default().except(Some(&at("store"))), ..output(&runtime) };
+    let config = |path: &str, rotation: Json| {
+        parse_destination_v1(&json!({"type": "WriteToFile", "path": at(path), "rotation": rotation})).unwrap()
+    };
+    for path in ["store/CURRENT", "store/new"] {
+        for position in [None, Some(&Position(0u64.to_le_bytes().to_vec()))] {
+            let refused = config(path, Json::Null).open(&context, position).err().unwrap();
+            assert!(refused.to_string().contains("its own data") && refused.fault() == Fault::User, "{refused}");
+        }
+    }
+    // Another file is at the path while results are written.
+    for rotation in [Json::Null, json!({"bytesMax": 1_000_000})] {
+        let mut destination = config("out", rotation).open(&context, None).unwrap();
+        destination.write(&bodies(&["1"]), 1).unwrap();
+        fs::remove_file(at("out")).unwrap();
+        std::os::unix::fs::symlink(at("store/CURRENT"), at("out")).unwrap();
+        let refused = destination.write(&bodies(&["2"]), 2).unwrap_err();
+        assert!(refused.to_string().contains("its own data") && !refused.retryable(), "{refused}");
+        fs::remove_file(at("out")).unwrap();
+    }
+    assert_eq!(fs::read_to_string(at("store/CURRENT")).unwrap(), "theirs");
+    assert!(!at("store/new").exists());
 }
 
 #[test]

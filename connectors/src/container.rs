@@ -203,7 +203,7 @@ impl ContainerReader {
             Ok(length) => (length, false),
             Err(_) => (rest.len(), true),
         };
-        if length > self.record_bytes_max {
+        if !broken && length > self.record_bytes_max {
             let problem =
                 format!("a record has {length} bytes, which is more than {}; raise maximumLineSize", self.record_bytes_max);
             return Err(self.broken(problem));

@@ -145,6 +145,24 @@ fn what_is_no_container_says_why() {
     assert!(read(reader, 1000).error.unwrap().contains("raise maximumLineSize"));
 }
 
+/// It was told as one that is too long, with all that was left of its block, and nothing after it was read.
+#[test]
+fn a_broken_record_fails_alone_in_a_block_longer_than_a_record_may_be() {
+    let mut bytes = CONTAINERS[0].1.to_vec();
+    let sync = bytes.windows(SYNC_BYTES).position(|part| part == b"0123456789abcdef").unwrap();
+    let mut wire = Wire { bytes: &bytes, at: sync + SYNC_BYTES };
+    let (Ok(Taken::Whole(count)), Ok(Taken::Whole(size))) = (wire.integer(), wire.integer()) else { panic!("a whole block") };
+    // The name of its first record is neither of null and a text.
+    let branch = wire.at + 1;
+    bytes[branch] = 0x7e;
+    let mut reader = open(&bytes, 1 << 16, true, None);
+    reader.record_bytes_max = 1000;
+    assert!(size > 1000, "{size}");
+    let outcome = read(reader, 1000);
+    assert_eq!((outcome.failures.len(), outcome.error), (1, None), "{:?}", outcome.failures);
+    assert_eq!(outcome.values.len(), 200 - count as usize);
+}
+
 #[test]
 fn any_damage_is_records_or_a_failure() {
     let mut random = Random::new(5);

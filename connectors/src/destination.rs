@@ -12,6 +12,7 @@ use crate::config;
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::file_policy::FilePolicy;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 
@@ -140,6 +141,8 @@ pub struct DestinationContext {
     pub runtime: Handle,
     /// Which web servers may be asked.
     pub hosts: HostPolicy,
+    /// Which files may be written.
+    pub files: FilePolicy,
 }
 
 /// Opens a destination. One that lacks a value that is kept elsewhere is opened when that is there; results wait until then.
@@ -293,6 +296,12 @@ pub trait DestinationConfig: Send + Sync {
     }
 
     fn check(&self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    /// The rest of what can be looked at beforehand, where that takes long: for one that is new, behind `check`. What was there
+    /// before is told by `open`.
+    fn try_out(&self) -> Result<(), ConnectorError> {
         Ok(())
     }
 

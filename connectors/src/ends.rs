@@ -54,7 +54,8 @@ pub fn unanswered() -> String {
 /// The ends of a connection to somebody, who is called `other` in what is told.
 pub fn ends(wire: Box<dyn Wire>, other: &'static str) -> (Incoming, Writer) {
     let (reader, writer) = tokio::io::split(wire);
-    (Incoming { reader, other, received: Vec::new(), spent: 0 }, Writer { half: Arc::new(Mutex::new(Some(writer))), other })
+    let incoming = Incoming { reader, other, received: Vec::new(), spent: 0, heard: Instant::now() };
+    (incoming, Writer { half: Arc::new(Mutex::new(Some(writer))), other })
 }
 
 /// The end that reads.
@@ -64,6 +65,8 @@ pub struct Incoming {
     /// Received, and so much of it taken apart.
     received: Vec<u8>,
     spent: usize,
+    /// When something came.
+    heard: Instant,
 }
 
 type Half = WriteHalf<Box<dyn Wire>>;
@@ -99,10 +102,15 @@ impl Incoming {
             match timeout_at(deadline, self.reader.read_buf(&mut self.received)).await {
                 Err(_) => return Ok(None),
                 Ok(Ok(0)) => return Err(format!("{} has closed the connection", self.other)),
-                Ok(Ok(_)) => {}
+                Ok(Ok(_)) => self.heard = Instant::now(),
                 Ok(Err(error)) => return Err(format!("the connection is broken: {error}")),
             }
         }
+    }
+
+    /// An error if nothing has come for so long. Something long that comes slowly is no silence, however long it takes.
+    pub fn heard_within(&self, silence_max: Duration) -> Result<(), String> {
+        if self.heard.elapsed() < silence_max { Ok(()) } else { Err(format!("{} says nothing any more", self.other)) }
     }
 
     /// The connection as it was; none if something has come that nobody has taken, or somebody else writes.
@@ -136,6 +144,30 @@ mod tests {
 
     use super::*;
     use crate::conformance::runtime;
+
+    #[test]
+    fn a_part_of_something_long_is_no_silence() {
+        runtime().block_on(async {
+            let (wire, mut other) = tokio::io::duplex(64);
+            let (mut incoming, _writer) = ends(Box::new(wire), "the server");
+            let whole = |bytes: &[u8]| Ok((bytes.len() == 4).then(|| (bytes.to_vec(), 4)));
+            let pause = Duration::from_millis(20);
+            for part in [&b"l"[..], b"on"] {
+                tokio::time::sleep(pause).await;
+                assert!(incoming.heard_within(pause).is_err_and(|problem| problem == "the server says nothing any more"));
+                let before = incoming.heard;
+                other.write_all(part).await.unwrap();
+                assert_eq!(incoming.next(Instant::now(), whole).await, Ok(None));
+                assert!(incoming.heard >= before + pause);
+                incoming.heard_within(Duration::from_secs(3_600)).unwrap();
+            }
+            let before = incoming.heard;
+            assert_eq!(incoming.next(Instant::now(), whole).await, Ok(None));
+            assert_eq!(incoming.heard, before, "nothing came");
+            other.write_all(b"g").await.unwrap();
+            assert_eq!(incoming.next(Instant::now(), whole).await, Ok(Some(b"long".to_vec())));
+        });
+    }
 
     #[test]
     fn nothing_follows_words_that_were_cut_off() {

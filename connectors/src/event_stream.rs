@@ -28,6 +28,8 @@ pub struct EventParser {
     pub ended_id: String,
     /// How long the server wants to be left alone after a connection.
     pub retry: Option<Duration>,
+    /// What the event that is being read says of that.
+    retry_of_event: Option<Duration>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -37,6 +39,7 @@ pub struct Event {
     pub id: String,
     /// Empty where it has none.
     pub kind: String,
+    pub retry: Option<Duration>,
 }
 
 impl EventParser {
@@ -92,9 +95,11 @@ impl EventParser {
                     data: std::mem::take(&mut self.data),
                     id: self.id.clone(),
                     kind: std::mem::take(&mut self.kind),
+                    retry: self.retry_of_event,
                 });
             }
             self.kind.clear();
+            self.retry_of_event = None;
             return Ok(());
         }
         let (name, value) = match line.iter().position(|byte| *byte == b':') {
@@ -118,6 +123,7 @@ impl EventParser {
             b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
                 let millis = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
                 self.retry = millis.map(Duration::from_millis);
+                self.retry_of_event = self.retry;
             }
             b"event" => self.kind = String::from_utf8_lossy(value).into_owned(),
             // Comments, and what is not known.
@@ -170,6 +176,14 @@ mod tests {
             parser.push(text.as_bytes(), &mut Vec::new()).unwrap();
             assert_eq!(parser.ended_id, id, "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_event_has_what_it_says_of_waiting_itself() {
+        let (mut parser, mut events) = (EventParser::default(), Vec::new());
+        parser.push(b"retry: 5\n\nretry: 7\ndata: a\n\ndata: b\n\n", &mut events).unwrap();
+        let told: Vec<_> = events.iter().map(|event| event.retry.map(|retry| retry.as_millis())).collect();
+        assert_eq!((told, parser.retry), (vec![Some(7), None], Some(Duration::from_millis(7))));
     }
 
     #[test]

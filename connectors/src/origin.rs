@@ -2,13 +2,15 @@
 //!
 //!     fields   each its name behind its length, a byte for what it is, and its value (texts and bytes behind their lengths)
 
-use weir_model::{Text, Value};
+use weir_model::{Text, Value, json};
 
 const INTEGER: u8 = 0;
 const TEXT: u8 = 1;
 const BYTES: u8 = 2;
 /// A list of maps: each its fields behind their length.
 const MAPS: u8 = 3;
+/// Names and all in the words of whoever sent it.
+const JSON: u8 = 4;
 
 /// Writes the fields of one record.
 pub struct Origin<'a>(&'a mut Vec<u8>);
@@ -43,6 +45,12 @@ impl<'a> Origin<'a> {
         }
         self.name(name, MAPS);
         self.long(&packed);
+    }
+
+    #[cfg(feature = "aws")]
+    pub fn json(&mut self, name: &'static str, value: &serde_json::Value) {
+        self.name(name, JSON);
+        self.long(value.to_string().as_bytes());
     }
 
     /// What was packed before.
@@ -91,6 +99,7 @@ fn fields(mut packed: &[u8]) -> Option<Vec<(Text, Value)>> {
                 match kind {
                     TEXT => Value::text(std::str::from_utf8(value).ok()?),
                     BYTES => Value::Bytes(value.into()),
+                    JSON => json::parse(value).ok()?,
                     _ => Value::List(maps(value)?.into()),
                 }
             }

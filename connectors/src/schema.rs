@@ -2,6 +2,7 @@
 //! since the next one comes soon.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -23,10 +24,12 @@ const KEPT_MAX: usize = 5;
 /// For how long what a web server gave is taken for what it has.
 const FRESH_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// Of a file: it is read again when that has changed.
+type State = Option<(SystemTime, u64)>;
+
 struct Kept<T> {
     location: String,
-    /// Of a file: it is read again when that has changed.
-    state: Option<(SystemTime, u64)>,
+    state: State,
     fetched: Instant,
     schema: Arc<T>,
 }
@@ -45,12 +48,22 @@ pub fn text(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Ar
     known_or(&KEPT, location, files, hosts, read)
 }
 
+static DESCRIPTORS: Cache<Schema> = Mutex::new(VecDeque::new());
+
 /// A message of the descriptor set behind a URL or path, which has to be allowed.
 pub fn message(url: &str, name: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<MessageType, ConnectorError> {
-    static KEPT: Cache<Schema> = Mutex::new(VecDeque::new());
-    let wrong = |field: &str, error| ConnectorError::config(field, format!("{}: {error}", fetch::shown(url)));
-    let read = |bytes: Vec<u8>| Schema::read(&bytes).map_err(|error| wrong("schemaUrl", error));
-    known_or(&KEPT, url, files, hosts, read)?.message(name).map_err(|error| wrong("typeName", error))
+    let read = |bytes: Vec<u8>| Schema::read(&bytes).map_err(|error| wrong(url, "schemaUrl", error));
+    known_or(&DESCRIPTORS, url, files, hosts, read)?.message(name).map_err(|error| wrong(url, "typeName", error))
+}
+
+/// The same without anything being fetched; None where it would have to be.
+pub fn message_at_hand(url: &str, name: &str, files: &FilePolicy) -> Result<Option<MessageType>, ConnectorError> {
+    let (_, Some((true, schema))) = known(&DESCRIPTORS, url, files)? else { return Ok(None) };
+    schema.message(name).map(Some).map_err(|error| wrong(url, "typeName", error))
+}
+
+fn wrong(url: &str, field: &str, error: impl Display) -> ConnectorError {
+    ConnectorError::config(field, format!("{}: {error}", fetch::shown(url)))
 }
 
 fn known_or<T>(
@@ -60,12 +73,7 @@ fn known_or<T>(
     hosts: &HostPolicy,
     read: impl FnOnce(Vec<u8>) -> Result<T, ConnectorError>,
 ) -> Result<Arc<T>, ConnectorError> {
-    // Of files it is asked each time whether they may be read.
-    let state = if fetch::is_file(location) { Some(state(location, files)?) } else { None };
-    let known = lock(cache).iter().find(|kept| kept.location == location).map(|kept| {
-        let same = if state.is_some() { kept.state == state } else { kept.fetched.elapsed() < FRESH_TIME_MAX };
-        (same, kept.schema.clone())
-    });
+    let (state, known) = known(cache, location, files)?;
     if let Some((true, schema)) = known {
         return Ok(schema);
     }
@@ -82,6 +90,20 @@ fn known_or<T>(
     kept.truncate(KEPT_MAX - 1);
     kept.push_front(Kept { location: location.to_owned(), state, fetched: Instant::now(), schema: schema.clone() });
     Ok(schema)
+}
+
+/// What is kept, and whether it is still taken for what is there.
+type Known<T> = Option<(bool, Arc<T>)>;
+
+/// Of a file, how it is now; and what is kept of it.
+fn known<T>(cache: &Cache<T>, location: &str, files: &FilePolicy) -> Result<(State, Known<T>), ConnectorError> {
+    // Of files it is asked each time whether they may be read.
+    let state = if fetch::is_file(location) { Some(state(location, files)?) } else { None };
+    let known = lock(cache).iter().find(|kept| kept.location == location).map(|kept| {
+        let same = if state.is_some() { kept.state == state } else { kept.fetched.elapsed() < FRESH_TIME_MAX };
+        (same, kept.schema.clone())
+    });
+    Ok((state, known))
 }
 
 /// When a file was written, and its length.
@@ -146,6 +168,17 @@ mod tests {
         assert!(problem("Tree").contains("may be any of shapes.Tree, fresh.Tree"), "{}", problem("Tree"));
         let nothing = SourceContext { files: FilePolicy::default(), ..anything() };
         assert!(matches!(source("Times").check(&nothing), Err(ConnectorError::File { .. })));
+        let at_hand = |path: &std::path::Path| {
+            super::message_at_hand(path.to_str().unwrap(), "Times", &anything().files).unwrap().is_some()
+        };
+        let other = directory.path().join("other.desc");
+        std::fs::write(&other, DESCRIPTORS).unwrap();
+        source("Times").check(&anything()).unwrap();
+        assert_eq!([at_hand(&path), at_hand(&other)], [true, false]);
+        assert!(super::message_at_hand(path.to_str().unwrap(), "Nothing", &anything().files).is_err());
+        std::fs::write(&path, [DESCRIPTORS, DESCRIPTORS].concat()).unwrap();
+        assert!(!at_hand(&path), "it has changed");
+        std::fs::write(&path, DESCRIPTORS).unwrap();
         let (mut frames, mut records, mut failures) = (Frames::default(), Vec::new(), Vec::new());
         [&[0x18, 84][..], &[], &[0x18]].iter().for_each(|bytes| frames.push(bytes));
         decode(&*source("Times").decoder(&anything()).unwrap(), &frames, &mut records, &mut failures);

@@ -117,6 +117,11 @@ pub trait SourceConfig: Send + Sync {
         Value::Bytes(bytes.into())
     }
 
+    /// Whether a record whose effect is durable may come again after a kill, as the other side keeps how far it was read.
+    fn comes_again(&self) -> bool {
+        false
+    }
+
     /// Where a client brings what it reads.
     fn upload(&self) -> Option<&Upload> {
         None

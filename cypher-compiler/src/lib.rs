@@ -23,7 +23,7 @@ pub mod gremlin;
 mod error;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
-pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
+pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan, expression_text};
 pub use lexer::quoted_name;
 pub use needs::{Needs, needs};
 pub use standing::{StandingMode, StandingPlan, compile_asked, compile_standing, valueless};

@@ -10,14 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::expression::FailureKind;
 use weir_model::lock::lock;
-use weir_model::{Mutations, NodeId, Position, Text, Tick};
+use weir_model::{Failure, Mutations, NodeId, Position, Text, Tick};
 
 use crate::arrangement::{Published, Reading, Snapshot};
 use crate::cause::{Cause, Causes};
 use crate::checkpoint::ENTRY_WEIGHT;
 use crate::engine::Parts;
 use crate::error::EngineError;
+use crate::evaluate::Fetched;
 use crate::expiry::Expiry;
 use crate::history::erased::Erasures;
 use crate::index::Question;
@@ -29,10 +31,15 @@ use crate::view::tracked::Tracked;
 
 /// So many entries behind, the workers are waited for by those who commit. Few, so that under load records
 /// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
-const ENTRIES_BEHIND_MAX: usize = 4;
+pub(crate) const ENTRIES_BEHIND_MAX: usize = 4;
 
 /// The same while the log is replayed: small entries that wait together are applied together.
 const REPLAYED_BEHIND_MAX: usize = 256;
+
+/// What has to bring something from outside once more, as what it reads was changed meanwhile, begins anew after so long, and
+/// after twice as long each time, up to the longest.
+const ANEW_AFTER: Duration = Duration::from_millis(1);
+const ANEW_AFTER_MAX: Duration = Duration::from_secs(1);
 
 /// How long anyone waits for the workers before it is called a failure.
 pub const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
@@ -215,6 +222,38 @@ impl Committer {
         self.alone(|snapshot, locked| evaluate(snapshot, snapshot.tick(), Some(locked)))
     }
 
+    /// The same of what brings something from outside: never with the graph locked, and each thing once. Where it would have to
+    /// bring more under the lock, for that is asked by what was changed meanwhile, the race is lost once more: it is let go, and
+    /// all begins anew, with what was brought so far. Before that `goes_on` is asked, so that somebody sets an end to it.
+    pub fn transact_fetching(
+        &self,
+        tries: usize,
+        goes_on: &dyn Fn() -> Result<bool, Failure>,
+        mut evaluate: impl FnMut(&dyn View, Tick, Option<Locked>, &Fetched) -> Result<Option<Change>, EngineError>,
+    ) -> Result<Option<Tick>, EngineError> {
+        let fetched = Fetched::default();
+        let mut after = ANEW_AFTER;
+        loop {
+            fetched.open();
+            let ended = self.transact(tries, |view, at, locked| {
+                if locked.is_some() {
+                    fetched.close();
+                }
+                evaluate(view, at, locked, &fetched)
+            });
+            match ended {
+                Err(EngineError::Query(failure)) if failure.kind == FailureKind::WouldFetch => {
+                    if !goes_on()? {
+                        return Err(failure.into());
+                    }
+                }
+                ended => return ended,
+            }
+            std::thread::sleep(after);
+            after = (after * 2).min(ANEW_AFTER_MAX);
+        }
+    }
+
     /// Starts a transaction: everything committed before is in the snapshot, everything after is remembered until its end.
     fn begin(&self) -> Result<Transaction<'_>, EngineError> {
         let began = {
@@ -340,14 +379,14 @@ impl Committer {
         Ok(upper)
     }
 
-    /// A tick for nothing, if the workers were sent none after this one: they get past it. False where the graph is locked: who
-    /// asks does so for all graphs, and comes again.
+    /// A tick for nothing, if the workers were sent none after this one: they get past it. False where they do not: the graph is
+    /// locked, or the clock was set back before the moment. Who asks does so for all graphs, and comes again.
     pub fn get_past(&self, moment: Tick) -> Result<bool, EngineError> {
         let Some(mut state) = self.try_lock() else { return Ok(false) };
         if state.sent <= moment {
             self.append(&mut state, Change { records: 1, ..Change::default() })?;
         }
-        Ok(true)
+        Ok(state.sent > moment)
     }
 
     pub fn position(&self, source: &str) -> Option<Position> {
@@ -357,6 +396,11 @@ impl Committer {
     /// The tick after the last entry.
     pub fn next(&self) -> Tick {
         self.lock().next
+    }
+
+    /// The same at once; None while somebody has the graph locked.
+    pub fn try_next(&self) -> Option<Tick> {
+        self.try_lock().map(|state| state.next)
     }
 
     /// From now on nothing is committed at or before a tick, and everything that was is applied. Gives the tick after the last
@@ -691,6 +735,17 @@ mod tests {
         until("it gets no tick", || has_passed(locked));
         until("of it nothing is logged", || locked.lock().delivered.is_empty());
         drop(alarms);
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn a_moment_that_the_clock_has_not_reached_is_not_passed() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let moment = wall_clock_millis();
+        assert!(matches!(graph.committer().get_past(Tick::at_millis(moment)), Ok(true)));
+        // As where the clock was set back between the look at it and the tick.
+        assert!(matches!(graph.committer().get_past(Tick::at_millis(moment + 600_000)), Ok(false)));
         engine.shutdown().unwrap();
     }
 

@@ -36,6 +36,9 @@ pub const DEFAULT_GRAPH: &str = "quine";
 /// How often frontiers of delivery that no commit took along are logged, and how often checkpoints are considered.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How soon a graph is looked at again that a query has locked.
+const LOCKED_LOOK: Duration = Duration::from_millis(5);
+
 /// What failed for a graph is tried again after so long, and after twice as long each time it fails again, up to the longest:
 /// a checkpoint or a merge may have done all of its work before it fails.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -106,6 +109,8 @@ struct Shared {
     damaged: RwLock<BTreeMap<String, Damaged>>,
     /// Creating and dropping graphs, one at a time.
     naming: Mutex<()>,
+    /// Read by whoever stores metadata, many at a time; written by whoever needs it to stay as it is.
+    defining: RwLock<()>,
     stopping: AtomicBool,
     housekeepers: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -204,6 +209,7 @@ impl Engine {
             graphs: RwLock::new(graphs),
             damaged: RwLock::new(damaged),
             naming: Mutex::new(()),
+            defining: RwLock::default(),
             stopping: AtomicBool::new(false),
             housekeepers: Mutex::default(),
         };
@@ -401,6 +407,7 @@ impl Engine {
     /// Stores or removes a small value. Durable when this returns.
     pub fn set_metadata(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError> {
         let store = &self.shared.parts.store;
+        let _not_looked_at = read(&self.shared.defining);
         match value {
             Some(value) => store.put_metadata(key, value)?,
             None => store.delete_metadata(key)?,
@@ -426,12 +433,23 @@ impl Engine {
         for info in store.graphs()?.into_iter().filter(|info| !leave_out.contains(&info.name)) {
             // One that is being created has nothing yet, one that is being dropped is not wanted.
             let Some(graph) = self.all().into_iter().find(|graph| graph.id() == info.id) else { continue };
-            let until = graph.next();
+            let (own, until) = loop {
+                // What a definition refers to (where a source stood, how far an output has delivered) is in the log before the
+                // definition is stored, and is noted as gone only when the next one is. So the log up to here fits those there
+                // are now, and no others.
+                let as_it_is = write(&self.shared.defining);
+                if let Some(until) = graph.try_next() {
+                    break (store.list_metadata(&info.id.metadata_prefix())?, until);
+                }
+                // Whoever defines something must not wait for the query that has the graph locked.
+                drop(as_it_is);
+                std::thread::sleep(LOCKED_LOOK);
+            };
             match graph.wait_durable(until) {
                 Err(EngineError::NoSuchGraph(_)) => continue,
                 waited => waited?,
             }
-            checkpoint::holding_still(&graph, || backup.graph(&info, until))?;
+            checkpoint::holding_still(&graph, || backup.graph(&info, &own, until))?;
         }
         Ok(backup.finish()?)
     }

@@ -3,11 +3,13 @@
 //! Each record is a transaction of its own with a tick of its own; that they travel in one batch changes nothing but
 //! the cost. A record whose query fails leaves no trace but its failure, and the others go on.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_model::{Clock, Failure, Mutations, Position, Text, Tick, Value};
+use weir_model::expression::FailureKind;
+use weir_model::{Clock, Expr, Failure, Mutations, Position, Text, Tick, Value};
 
 use crate::commit::Change;
 use crate::error::EngineError;
@@ -44,8 +46,25 @@ pub struct Ingested {
     pub upper: Tick,
     /// Records that had no effect, by index, with the reason.
     pub failures: Vec<(usize, Failure)>,
+    pub unnamed: WithoutAnchor,
     /// How long it took, without what was waited for room.
     pub took: Duration,
+}
+
+/// Records of which an anchor of the query (`id(n) = …`) named no node: it was null, or no id. What hangs on it did not happen.
+#[derive(Debug, Default)]
+pub struct WithoutAnchor {
+    pub records: u64,
+    /// The first of these anchors, where it is one of the plan itself.
+    pub anchor: Option<Expr>,
+}
+
+/// Of records that may have to be evaluated again, since they read.
+#[derive(Clone, Copy)]
+struct Again<'a, 'v> {
+    overlay: &'a Overlay<'v>,
+    fetched: &'a Fetched,
+    may_begin_anew: bool,
 }
 
 impl Ingester {
@@ -79,47 +98,54 @@ impl Ingester {
         let received = Some(self.received.take().unwrap_or_else(Instant::now));
         let begun = Instant::now();
         let committer = graph.committer();
-        let mut failures = Vec::new();
+        let (mut failures, mut unnamed) = (Vec::new(), WithoutAnchor::default());
         let source = progress.map(|(name, position)| (Text::new(name), position));
         let change = |mutations| Change { mutations, records: records.len(), source: source.clone(), received, cause: None };
 
         if !self.query.reads(graph.open_cypher()) {
-            let evaluated = self.evaluate(records, &crate::view::Empty, None, goes_on, &mut failures);
+            let evaluated = self.evaluate(records, &crate::view::Empty, None, goes_on, &mut failures, &mut unnamed)?;
             let Some(mutations) = evaluated else { return Ok(None) };
             let upper = committer.commit(change(mutations))?;
-            return Ok(Some(Ingested { upper, failures, took: begun.elapsed() }));
+            return Ok(Some(Ingested { upper, failures, unnamed, took: begun.elapsed() }));
         }
-        // What queries fetch, they fetch once, and never with the graph locked.
-        let fetched = Fetched::default();
-        let committed = committer.transact(TRIES, |view, _, locked| {
+        // What of them would have to be fetched with the graph locked has them all begin anew, for as long as a record may take.
+        // After that it is a failure of the record. Whether they are given up meanwhile is asked before each record.
+        let refused = Cell::new(None::<Instant>);
+        let note_refused = || -> Result<bool, Failure> {
+            refused.set(refused.get().or_else(|| Some(Instant::now())));
+            Ok(true)
+        };
+        let has_time = |since: Instant| graph.limits().time_max.is_none_or(|most| since.elapsed() < most);
+        let committed = committer.transact_fetching(TRIES, &note_refused, |view, _, _, fetched| {
             failures.clear();
-            if locked.is_some() {
-                fetched.close();
-            }
             let overlay = Overlay::new(view);
-            let evaluated = self.evaluate(records, &overlay, Some((&overlay, &fetched)), goes_on, &mut failures);
+            let again = Again { overlay: &overlay, fetched, may_begin_anew: refused.get().is_none_or(has_time) };
+            let evaluated = self.evaluate(records, &overlay, Some(again), goes_on, &mut failures, &mut unnamed)?;
             Ok(evaluated.map(change))
         })?;
-        Ok(committed.map(|upper| Ingested { upper, failures, took: begun.elapsed() }))
+        Ok(committed.map(|upper| Ingested { upper, failures, unnamed, took: begun.elapsed() }))
     }
 
+    /// None where it was given up; a failure where all of them begin anew.
     fn evaluate(
         &self,
         records: &[Value],
         view: &dyn View,
-        again: Option<(&Overlay<'_>, &Fetched)>,
+        again: Option<Again<'_, '_>>,
         goes_on: &dyn Fn() -> bool,
         failures: &mut Vec<(usize, Failure)>,
-    ) -> Option<Mutations> {
+        unnamed: &mut WithoutAnchor,
+    ) -> Result<Option<Mutations>, Failure> {
         let graph = &self.graph;
-        let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|(_, fetched)| fetched));
+        let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|again| again.fetched));
         let mut mutations = Mutations::default();
         mutations.rows.reserve(records.len() * 16);
         let fresh_id = || graph.fresh_id();
         let now_millis = crate::commit::wall_clock_millis() as i64;
+        unnamed.records = 0;
         for (index, record) in records.iter().enumerate() {
             if !goes_on() {
-                return None;
+                return Ok(None);
             }
             mutations.start_record(index as u32);
             let before = mutations.rows.len();
@@ -135,14 +161,22 @@ impl Ingester {
             };
             match evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())) {
                 Ok(()) => {
-                    if let Some((overlay, _)) = again {
+                    if let Some(Again { overlay, .. }) = again {
                         overlay.apply(&mutations, before..mutations.rows.len());
                     }
+                    unnamed.records += u64::from(evaluator.take_unnamed());
                 }
-                Err(failure) => failures.push((index, failure)),
+                Err(failure) if failure.kind == FailureKind::WouldFetch && again.is_some_and(|again| again.may_begin_anew) => {
+                    return Err(failure);
+                }
+                Err(failure) => {
+                    failures.push((index, failure));
+                    evaluator.forget_unnamed();
+                }
             }
         }
-        Some(mutations)
+        unnamed.anchor = evaluator.unnamed_anchor();
+        Ok(Some(mutations))
     }
 }
 

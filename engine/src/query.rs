@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
@@ -212,7 +212,7 @@ impl Graph {
     }
 
     /// The transaction: evaluated until it can be committed, in the end under the lock. What its procedures bring from
-    /// outside is brought once.
+    /// outside is brought once; as long as the query may take it is tried to have all of that before the lock.
     fn read_and_write(
         &self,
         query: &Prepared,
@@ -220,14 +220,16 @@ impl Graph {
         options: QueryOptions<'_>,
         rows: &mut Rows<'_>,
     ) -> Result<Option<Tick>, EngineError> {
-        let fetched = Fetched::default();
-        self.committer().transact(TRIES, |view, at, locked| {
+        let most = self.limits().time_max.and_then(|most| Instant::now().checked_add(most));
+        let ends = [options.deadline, most].into_iter().flatten().min();
+        let goes_on = || match options.cancelled {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(Failure::new(FailureKind::Interrupted, "The query was cancelled")),
+            _ => Ok(ends.is_none_or(|ends| Instant::now() < ends)),
+        };
+        self.committer().transact_fetching(TRIES, &goes_on, |view, at, locked, fetched| {
             rows.clear();
-            if locked.is_some() {
-                fetched.close();
-            }
             let recall = Recall::new(self, at, false).within(locked);
-            let change = self.run(query, parameters, (options, &recall), Some(&fetched), view, &mut |row| rows.push(row))?;
+            let change = self.run(query, parameters, (options, &recall), Some(fetched), view, &mut |row| rows.push(row))?;
             rows.checked()?;
             Ok((!change.mutations.is_empty()).then_some(change))
         })

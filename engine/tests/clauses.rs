@@ -369,6 +369,38 @@ fn an_edge_that_is_listed_is_one_fact() {
     }
 }
 
+/// What is read by a query that runs as of a past moment counts as what is read of the present.
+#[test]
+fn what_is_read_of_the_past_is_counted() {
+    let engine = engine();
+    let graph = graph(&engine);
+    let hub = "MATCH (h) WHERE id(h) = idFrom('hub')";
+    rows(&graph, &format!("{hub} UNWIND range(1, 10) AS i MATCH (n) WHERE id(n) = idFrom(i) SET n.x = i CREATE (h)-[:E]->(n)"));
+    let pause = || std::thread::sleep(Duration::from_millis(5));
+    pause();
+    let at = number(&graph, "RETURN timestamp()");
+    pause();
+    rows(&graph, "MATCH (n) WHERE id(n) = idFrom('later') SET n.x = 1");
+    let query = "MATCH (h)-[:E]->(n) WHERE id(h) = idFrom('hub') AND n.x > 0 RETURN n.x AS x";
+    let present = profiled(&graph, query);
+    // Of each an edge and a property.
+    assert!(present.0 == 10 && present.1 >= 20, "{present:?}");
+    let past = format!("CALL history.queryAt(\"{query}\", {at}) YIELD value RETURN value.x");
+    assert_eq!(profiled(&graph, &past), present);
+}
+
+#[test]
+fn nodes_that_a_query_removes_take_no_place_among_those_written_last() {
+    let engine = engine();
+    let graph = graph(&engine);
+    for n in 1..=30 {
+        rows(&graph, &format!("MATCH (n) WHERE id(n) = idFrom('recent', {n}) SET n.x = {n}"));
+    }
+    let text = "MATCH (n) WHERE n.x > 20 SET n.x = null WITH count(n) AS gone CALL recentNodes(10) YIELD node RETURN node.x";
+    let expected: Vec<Value> = (11..=20).rev().map(Value::Integer).collect();
+    assert_eq!(rows(&graph, text).concat(), expected);
+}
+
 /// What leads to nodes by a list of their ids answers as the condition does that is asked of every node.
 #[test]
 fn a_list_of_ids_is_the_condition_that_it_was() {

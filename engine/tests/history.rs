@@ -903,6 +903,75 @@ fn a_backup_is_a_graph_there_was() {
     assert!(in_memory.back_up(None, &[], &mut Vec::new()).is_err());
 }
 
+/// A client that takes a backup slowly: now and then something happens between two parts.
+#[cfg(feature = "rocks-db")]
+struct Slow<'a> {
+    written: Vec<u8>,
+    parts: u64,
+    meanwhile: &'a mut dyn FnMut(),
+}
+
+#[cfg(feature = "rocks-db")]
+impl std::io::Write for Slow<'_> {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        self.parts += 1;
+        if self.parts.is_multiple_of(4) {
+            (self.meanwhile)();
+        }
+        self.written.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Streams are made anew all the time while a backup is written: the position of the new one is in the log first, then comes its
+/// definition, and then that of the old one is forgotten. What is restored names one whose position it has.
+#[cfg(feature = "rocks-db")]
+#[test]
+fn definitions_in_a_backup_fit_its_log() {
+    use weir_engine::store::end_of;
+    let directory = tempfile::tempdir().unwrap();
+    let one = Options { workers: 1, ..Options::default() };
+    let engine = Engine::open(Arc::new(rocks_db(&directory.path().join("a"))), one).unwrap();
+    engine.start().unwrap();
+    let graphs = [engine.default_graph(), engine.create_graph("other", Default::default()).unwrap()];
+    let key = |graph: &Graph| format!("{}ingest/s", graph.id().metadata_prefix());
+    let ingest = |graph: &Graph, source: &str| {
+        let mut ingester = Ingester::new(graph.clone(), graph.prepare(common::ad_hoc("CREATE ({x: $that})")));
+        ingester.ingest(&[Value::Integer(1)], Some((source, Position(vec![1])))).unwrap();
+    };
+    let mut made = 0;
+    let mut make_anew = || {
+        made += 1;
+        for graph in &graphs {
+            let source = format!("s#{made}");
+            ingest(graph, &source);
+            engine.set_metadata(&key(graph), Some(source.as_bytes())).unwrap();
+            graph.forget_source(&format!("s#{}", made - 1)).unwrap();
+        }
+    };
+    (0..20).for_each(|_| make_anew());
+    let mut backups: Vec<Vec<u8>> = Vec::new();
+    for count in 1..=2 {
+        let since = backups.last().map(|last| end_of(&mut std::io::Cursor::new(last)).unwrap());
+        let mut slow = Slow { written: Vec::new(), parts: 0, meanwhile: &mut make_anew };
+        engine.back_up(since.as_ref(), &[], &mut slow).unwrap();
+        assert!(slow.parts > 50, "nothing happened meanwhile");
+        backups.push(slow.written);
+        let again = put_together(&backups, &directory.path().join(count.to_string()));
+        for name in again.graphs() {
+            let graph = again.graph(&name).unwrap();
+            let source = String::from_utf8(again.metadata(&key(&graph)).unwrap().unwrap()).unwrap();
+            assert!(graph.position(&source).is_some(), "{name}, backup {count}: the position of '{source}' is not in it");
+        }
+        again.shutdown().unwrap();
+    }
+    engine.shutdown().unwrap();
+}
+
 /// A backup and those that go on from it, put together after each of them, are the graph and the past there were then: whatever
 /// checkpoints and merges came between, and whether a graph is new, gone or idle.
 #[cfg(feature = "rocks-db")]

@@ -4,14 +4,17 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use weir_cypher_compiler::{Options as CompileOptions, compile};
+use weir_cypher_compiler::{Options as CompileOptions, compile, expression_text};
 use weir_engine::store::InMemory;
-use weir_engine::{Engine, EngineError, Graph, GraphOptions, Ingester, Options, Prepared, QueryOptions, Write, Written};
-use weir_model::{Position, Value};
+use weir_engine::{
+    Engine, EngineError, Graph, GraphOptions, Ingester, Options, Prepared, QueryLimits, QueryOptions, Write, Written,
+};
+use weir_model::procedure::Body;
+use weir_model::{Position, Procedure, Value};
 
 fn engine(workers: usize) -> Engine {
     let engine = Engine::open(Arc::new(InMemory::default()), Options { workers, ..Options::default() }).unwrap();
@@ -20,7 +23,11 @@ fn engine(workers: usize) -> Engine {
 }
 
 fn prepare(graph: &Graph, text: &str) -> Arc<Prepared> {
-    let options = CompileOptions { parameters: vec!["that".into()], ..CompileOptions::default() };
+    prepare_with(graph, text, Vec::new())
+}
+
+fn prepare_with(graph: &Graph, text: &str, procedures: Vec<Arc<Procedure>>) -> Arc<Prepared> {
+    let options = CompileOptions { parameters: vec!["that".into()], procedures, ..CompileOptions::default() };
     graph.prepare(compile(text, &options).unwrap_or_else(|problems| panic!("{text}: {}", problems[0])))
 }
 
@@ -124,6 +131,73 @@ fn what_the_past_tells_up_to_now_is_read() {
     engine.shutdown().unwrap();
 }
 
+/// Asks for what is outside, by a number that somebody moves on meanwhile, until it is `last`.
+fn asking(graph: &Graph, last: i64, asked: &Arc<AtomicI64>) -> Arc<Prepared> {
+    let (others, asked) = (graph.clone(), asked.clone());
+    let moves = prepare(graph, "MATCH (h) WHERE id(h) = idFrom('hot') SET h.n = $that");
+    let body = Body::Rows(Arc::new(move |_, arguments, each| {
+        let [Value::Integer(n)] = arguments else { return Ok(()) };
+        asked.fetch_add(1, Ordering::Relaxed);
+        if *n < last {
+            rows(&others, &moves, Value::Integer(n + 1)).unwrap();
+        }
+        each(&[Value::Integer(*n)]).map(drop)
+    }));
+    let outside = Procedure::declare("test.outside(n :: INTEGER?) :: (out :: INTEGER?)", body).unwrap();
+    let text = "MATCH (h) WHERE id(h) = idFrom('hot') CALL test.outside(h.n) YIELD out SET h.seen = out RETURN out";
+    prepare_with(graph, text, vec![Arc::new(outside)])
+}
+
+/// It loses every race, and with the graph locked it would have to ask for something new: that was its end.
+#[test]
+fn what_is_asked_outside_may_follow_from_what_is_hot() {
+    let engine = engine(1);
+    let graph = engine.default_graph();
+    for is_ingested in [false, true] {
+        single(&graph, "MATCH (h) WHERE id(h) = idFrom('hot') SET h.n = 0, h.seen = null RETURN h.n");
+        let asked = Arc::new(AtomicI64::new(0));
+        let query = asking(&graph, 9, &asked);
+        if is_ingested {
+            let failures = Ingester::new(graph.clone(), query).ingest(&[Value::Null], None).unwrap().failures;
+            assert!(failures.is_empty(), "{failures:?}");
+        } else {
+            assert_eq!(rows(&graph, &query, Value::Null).unwrap(), [[Value::Integer(9)]]);
+        }
+        assert_eq!(single(&graph, "MATCH (h) WHERE id(h) = idFrom('hot') RETURN h.seen"), Value::Integer(9));
+        assert_eq!(asked.load(Ordering::Relaxed), 10, "each once");
+    }
+    engine.shutdown().unwrap();
+}
+
+/// What is asked for is another thing each time: it ends with the time a query or a record may take, and before that when it is
+/// given up.
+#[test]
+fn what_follows_from_what_is_hot_is_not_asked_outside_for_ever() {
+    let limits = QueryLimits { time_max: Duration::from_millis(300), ..QueryLimits::default() };
+    let options = Options { workers: 1, limits, ..Options::default() };
+    let engine = Engine::open(Arc::new(InMemory::default()), options).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    single(&graph, "MATCH (h) WHERE id(h) = idFrom('hot') SET h.n = 0 RETURN h.n");
+    let asked = Arc::new(AtomicI64::new(0));
+    let query = asking(&graph, i64::MAX, &asked);
+    let refused = |problem: &str| problem.contains("run it again") || problem.contains("ran out of time");
+    let problem = rows(&graph, &query, Value::Null).unwrap_err().to_string();
+    assert!(refused(&problem), "{problem}");
+    let failures = Ingester::new(graph.clone(), query.clone()).ingest(&[Value::Null], None).unwrap().failures;
+    assert!(matches!(&failures[..], [(0, failure)] if refused(&failure.message)), "{failures:?}");
+    let before = asked.load(Ordering::Relaxed);
+    let goes_on = || asked.load(Ordering::Relaxed) < before + 5;
+    let given_up = Ingester::new(graph.clone(), query.clone()).ingest_while(&[Value::Null], None, &goes_on).unwrap();
+    assert!(given_up.is_none());
+    let flag = AtomicBool::new(true);
+    let cancelled = QueryOptions { cancelled: Some(&flag), ..QueryOptions::default() };
+    let problem = graph.query(&query, &[Value::Null], cancelled, &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
+    assert!(problem.contains("cancelled"), "{problem}");
+    assert_eq!(single(&graph, "MATCH (h) WHERE id(h) = idFrom('hot') RETURN h.seen"), Value::Null);
+    engine.shutdown().unwrap();
+}
+
 #[test]
 fn a_small_write_that_answers_much_runs_alone() {
     let engine = engine(1);
@@ -188,6 +262,55 @@ fn a_failing_record_leaves_no_trace_and_the_others_go_on() {
     graph.wait_visible().unwrap();
     assert_eq!(single(&graph, "MATCH (n) RETURN count(n)"), Value::Integer(2));
     assert_eq!(single(&graph, "MATCH (n) WHERE id(n) = idFrom(2) RETURN n.a"), Value::Null);
+    engine.shutdown().unwrap();
+}
+
+/// They were counted like all others, and nobody was told that they changed nothing.
+#[test]
+fn records_of_which_an_anchor_names_no_node_are_counted() {
+    let engine = engine(1);
+    let graph = engine.default_graph();
+    let records = [Value::Integer(1), Value::Null, Value::text("x")].map(|k| Value::map([("k".into(), k)]));
+    let number = "MATCH (n) WHERE id(n) = idFrom('u', toInteger($that.k))";
+    for (text, wanted) in [
+        (format!("{number} SET n.x = 1"), 2),
+        // One that reads is evaluated elsewhere, and again where others were faster.
+        (format!("{number} SET n.x = coalesce(n.x, 0) + 1"), 2),
+        ("MATCH (n) WHERE id(n) = toString($that.k) SET n.x = 1".to_owned(), 3),
+        // Each counts once, however much of it is missing.
+        (format!("UNWIND [1, 2] AS i {number} SET n.x = i"), 2),
+        // It would be told of twice.
+        (format!("WITH 1 / size([x IN [$that.k] WHERE x IS NOT NULL]) AS y {number} SET n.x = y"), 1),
+        // An id that nobody has written is one.
+        ("MATCH (n) WHERE id(n) = idFrom('never', $that.k IS NULL) SET n.x = 1".to_owned(), 0),
+        // Where it is meant.
+        ("MATCH (n) WHERE $that.k IS NOT NULL AND id(n) = idFrom($that.k) SET n.x = 1".to_owned(), 0),
+        ("OPTIONAL MATCH (n) WHERE id(n) = idFrom($that.k) CREATE (:Seen {it: n IS NULL})".to_owned(), 0),
+        ("CREATE (:Seen {count: COUNT { MATCH (n) WHERE id(n) = idFrom($that.k) }})".to_owned(), 0),
+        // But behind it, whether it found something or not.
+        (format!("OPTIONAL MATCH (o) WHERE id(o) = idFrom($that.none) WITH o {number} SET n.x = o IS NULL"), 2),
+        (format!("OPTIONAL MATCH (o) WHERE id(o) = idFrom(7) WITH o {number} SET n.x = o IS NULL"), 2),
+    ] {
+        let query = prepare(&graph, &text);
+        let unnamed = Ingester::new(graph.clone(), query.clone()).ingest(&records, None).unwrap().unnamed;
+        assert_eq!(unnamed.records, wanted, "{text}");
+        let anchor = unnamed.anchor.map(|anchor| expression_text(&query.plan, &anchor));
+        if wanted == 2 {
+            assert_eq!(anchor.as_deref(), Some("idFrom(\"u\", toInteger($that.k))"), "{text}");
+        }
+        assert!(wanted > 0 || anchor.is_none(), "{text}: {anchor:?}");
+    }
+    // What was missed on the way to a failure is told with that, and is not the anchor of those that count.
+    let text = "CALL { MATCH (n) WHERE id(n) = idFrom('a', toInteger($that.a)) SET n.x = 1 RETURN count(*) AS c }
+                MATCH (m) WHERE id(m) = idFrom('b', toInteger($that.b)) SET m.x = 1 / $that.c";
+    let record = |[a, b, c]: [Value; 3]| Value::map([("a".into(), a), ("b".into(), b), ("c".into(), c)]);
+    let (one, zero) = (Value::Integer(1), Value::Integer(0));
+    let records = [[Value::Null, one.clone(), zero], [one.clone(), Value::Null, one]].map(record);
+    let query = prepare(&graph, text);
+    let ingested = Ingester::new(graph.clone(), query.clone()).ingest(&records, None).unwrap();
+    let anchor = ingested.unnamed.anchor.map(|anchor| expression_text(&query.plan, &anchor));
+    assert_eq!((ingested.failures.len(), ingested.unnamed.records), (1, 1));
+    assert_eq!(anchor.as_deref(), Some("idFrom(\"b\", toInteger($that.b))"));
     engine.shutdown().unwrap();
 }
 

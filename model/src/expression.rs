@@ -101,6 +101,8 @@ pub struct Subquery {
     pub kind: SubqueryKind,
     /// Begins at `Argument`: the row the expression is evaluated over. It changes nothing.
     pub plan: Operator,
+    /// It answers the same in whatever order edges are listed, as far as that is known: nobody has to put them in order.
+    pub any_order: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -330,12 +332,23 @@ pub enum FailureKind {
     SharedMemoryLimit,
     /// Nobody wants the answer any more.
     Interrupted,
+    /// Something would have to be brought from outside while others wait for the query: evaluated anew, it may do without that.
+    WouldFetch,
     Runtime,
 }
 
 impl Failure {
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
         Failure { kind, message: message.into() }
+    }
+
+    /// Of a procedure.
+    pub fn would_fetch(procedure: &str) -> Failure {
+        let message = format!(
+            "{procedure} would have to be asked for more while the graph is locked, since others keep changing what this query \
+             reads; run it again"
+        );
+        Failure::new(FailureKind::WouldFetch, message)
     }
 }
 

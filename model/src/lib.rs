@@ -36,6 +36,7 @@ mod tick;
 // For all of it.
 pub mod lock;
 pub mod random;
+pub mod visible;
 
 pub use clock::Clock;
 pub use expression::{Aggregate, AggregateKind, Context, Expr, Failure, Function, GraphFree};

@@ -40,10 +40,11 @@ impl Lists {
     /// What is known of a list, once it was searched often enough.
     fn members(&self, list: &Arc<[Value]>) -> Option<Arc<Members>> {
         let mut asked = lock(&self.asked);
+        // As long as it is known, a list that is gone keeps the memory its items lay in.
+        asked.retain(|known| known.list.strong_count() > 0);
         match asked.iter().position(|known| std::ptr::eq(known.list.as_ptr(), Arc::as_ptr(list))) {
             Some(at) => asked[..=at].rotate_right(1),
             None => {
-                asked.retain(|known| known.list.strong_count() > 0);
                 asked.truncate(LISTS - 1);
                 asked.insert(0, Asked { list: Arc::downgrade(list), searches: 0, members: None });
             }
@@ -241,6 +242,17 @@ mod tests {
             assert_eq!(asked(&kept, -1, &context), Some(true));
         }
         assert!(lock(&context.lists().expect("kept").asked).len() <= LISTS);
+    }
+
+    #[test]
+    fn a_list_that_is_gone_is_let_go_when_one_that_is_known_is_asked() {
+        let context = GraphFree::rows(IdScheme::Uuid, &[]);
+        let [kept, gone] = [1, 2].map(|n| Value::list(vec![Value::Integer(n); LONG]));
+        assert_eq!((asked(&kept, 1, &context), asked(&gone, 2, &context)), (Some(true), Some(true)));
+        assert_eq!(lock(&context.lists().expect("kept").asked).len(), 2);
+        drop(gone);
+        assert_eq!(asked(&kept, 1, &context), Some(true));
+        assert_eq!(lock(&context.lists().expect("kept").asked).len(), 1);
     }
 
     #[test]

@@ -46,6 +46,11 @@ pub struct QueryFacts {
     pub scans: bool,
     /// Calls a procedure or a subquery, however that is written: that may take long, or wait for others.
     pub calls: bool,
+    /// Calls a procedure that waits for nobody, and nothing that may take long: it waits for no place to run in, and runs once,
+    /// as the call may do something.
+    pub at_once: bool,
+    /// Calls what ends other queries.
+    pub ends: bool,
     /// Calls what waits for more to come, so that it has to see one moment after another.
     pub listens: bool,
     /// Uses something that differs from run to run (`rand`, `timestamp`, fresh ids).
@@ -244,7 +249,8 @@ pub struct Pattern {
     pub edges: Vec<PatternEdge>,
     /// Conditions over more than one variable.
     pub conditions: Vec<Expr>,
-    /// Pairs of `edges` that must not be the same edge (openCypher's rule within one MATCH).
+    /// Pairs of `edges` that must not be the same edge (openCypher's rule within one MATCH). The smaller comes first in
+    /// each; they are in the order of the greater, and then of the smaller, each once.
     pub distinct_edges: Vec<(usize, usize)>,
     /// Pairs of `nodes` that must not be the same node (siblings in mode DistinctId).
     pub distinct_nodes: Vec<(usize, usize)>,
@@ -378,6 +384,14 @@ pub enum Atom {
     /// The local view of a node: its labels, conditions and reads.
     Node(usize),
     Edge(usize),
+}
+
+impl Pattern {
+    /// Whether two of `edges` must not be the same edge.
+    pub fn must_differ(&self, x: usize, y: usize) -> bool {
+        let pair = (x.max(y), x.min(y));
+        self.distinct_edges.binary_search_by_key(&pair, |(less, greater)| (*greater, *less)).is_ok()
+    }
 }
 
 impl Operator {

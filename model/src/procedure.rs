@@ -32,6 +32,11 @@ pub struct Procedure {
     pub listens: bool,
     /// Waits for nobody, and is over in no time.
     pub at_once: bool,
+    /// Ends queries that run.
+    pub ends: bool,
+    /// Brings things from outside, and may be called all the same where that is not allowed (`Caller::may_fetch`): it goes by
+    /// what is at hand then, and fails with `WouldFetch` where that is not enough.
+    pub at_hand: bool,
     pub description: Text,
     /// A query that runs on an empty graph.
     pub example: Text,
@@ -93,6 +98,8 @@ pub type QueryFn = dyn Fn(&dyn Caller, &[Value]) -> Result<Option<Chosen>, Failu
 pub trait Caller {
     /// Fails when the query has run out of time or nobody wants its answer any more.
     fn check(&self) -> Result<(), Failure>;
+    /// False while others wait for the query: nothing is brought from outside then.
+    fn may_fetch(&self) -> bool;
     fn ids(&self) -> IdScheme;
     /// Milliseconds since 1970, the same for the whole query.
     fn now_millis(&self) -> i64;
@@ -151,6 +158,8 @@ impl Procedure {
             scans: false,
             listens: false,
             at_once: false,
+            ends: false,
+            at_hand: false,
             description: Text::default(),
             example: Text::default(),
             body,

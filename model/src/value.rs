@@ -122,6 +122,14 @@ impl Map {
     }
 }
 
+#[cfg(test)]
+impl Map {
+    /// For how many entries there is room without more memory.
+    pub fn room(&self) -> usize {
+        self.entries.capacity()
+    }
+}
+
 /// A map while its entries come, of which some may be there already. Keys are looked for one by one until there are many;
 /// then they are indexed, so that a million keys of somebody's JSON cost no more than a million.
 #[derive(Default)]

@@ -112,6 +112,37 @@ fn bodies_that_cannot_be_read_say_why() {
     is_well(&weir);
 }
 
+/// Short values become many times as long as they are.
+#[test]
+fn bodies_that_would_take_gigabytes_are_refused() {
+    let weir = weir(&[]);
+    let zeros = |count: usize| format!("[{}0]", "0,".repeat(count));
+    let head = "POST /api/v1/ingest/x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let long = raw(&weir, &[format!("{head}Content-Length: 4194305\r\n\r\n{{").as_bytes()], Duration::ZERO);
+    assert!(long.starts_with("HTTP/1.1 413 ") && long.contains("4194304"), "{long}");
+    let named = format!("a: &a {}\nb: [{}]\n", zeros(5_000), vec!["*a"; 5_000].join(", "));
+    let yaml = [("Content-Type", "application/yaml")];
+    let large = weir.send("POST", "/api/v1/ingest/x", &yaml, named.as_bytes()).expect(400).text();
+    assert!(large.contains("128 MiB"), "{large}");
+    let ask = |x: &str| {
+        let body = format!("{{\"text\": \"RETURN size($x)\", \"parameters\": {{\"x\": {x}}}}}");
+        weir.send("POST", "/api/v1/query/cypher", JSON, body.as_bytes())
+    };
+    let many = ask(&zeros(5 << 20)).expect(400).text();
+    assert!(many.contains("4194304 values"), "{many}");
+    // Many are taken, and long ones.
+    assert_eq!(ask(&zeros(100_000)).expect(200).json()["results"], json!([[100_001]]));
+    assert_eq!(ask(&format!("\"{}\"", ",".repeat(20 << 20))).expect(200).json()["results"], json!([[20 << 20]]));
+    // So it is with what is put at a single node.
+    let id = weir.rows("RETURN idFrom('long')")[0][0].as_str().expect("an id").to_owned();
+    let put = |value: &str| weir.send("PUT", &format!("/api/v1/debug/{id}/props?key=x"), JSON, value.as_bytes());
+    let many = put(&zeros(5 << 20)).expect(400).text();
+    assert!(many.contains("4194304 values"), "{many}");
+    put(&format!("\"{}\"", "x".repeat(5 << 20))).expect(200);
+    assert_eq!(weir.rows("MATCH (n) WHERE id(n) = idFrom('long') RETURN size(n.x)"), [json!([5 << 20])]);
+    is_well(&weir);
+}
+
 #[test]
 fn pages_from_elsewhere_change_nothing_and_run_nothing() {
     let weir = weir(&[]);

@@ -51,7 +51,8 @@ fn the_page_says_what_the_table_says() {
     }
     page.push_str(IGNORED);
     for key in of(|effect| *effect == Effect::Ignored) {
-        writeln!(page, "- `{}` ({})", key.path, shown(key.default)).expect("a string");
+        let note = if key.about.is_empty() { String::new() } else { format!(": {}", key.about) };
+        writeln!(page, "- `{}` ({}){note}", key.path, shown(key.default)).expect("a string");
     }
     page.push_str(REFUSED);
     for key in KEYS {

@@ -23,6 +23,31 @@ fn stream(weir: &Weir, name: &str) -> Json {
     weir.get(&format!("{STREAMS}/{name}")).expect(200).json()
 }
 
+/// They were among those taken in, and nobody was told that they changed nothing.
+#[test]
+fn records_whose_anchor_is_null_are_counted_and_told_of() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let even = "idFrom('even', CASE WHEN toInteger($that) % 2 = 0 THEN toInteger($that) END)";
+    let query = format!("MATCH (n) WHERE id(n) = {even} SET n.x = 1");
+    let format = json!({"type": "CypherLine", "query": query});
+    let numbers = json!({"type": "NumberIteratorIngest", "ingestLimit": 10, "format": format});
+    weir.post("/api/v1/ingest/even", &numbers).expect(200);
+    weir.wait_ingest("even", "Completed", PATIENCE);
+    let counts = |weir: &Weir, stream: &str| {
+        let stats = weir.get(stream).expect(200).json()["stats"].clone();
+        (stats["ingestedCount"].clone(), stats["withoutAnchor"].clone())
+    };
+    assert_eq!(counts(&weir, "/api/v1/ingest/even"), (json!(10), json!(5)));
+    assert_eq!(counts(&weir, &format!("{STREAMS}/even")), (json!(10), json!(5)));
+    assert_eq!(weir.rows("MATCH (n) WHERE n.x = 1 RETURN count(n)"), [json!([5])]);
+    let log = weir.log();
+    let told = log.lines().filter(|line| line.contains("`idFrom(\"even\", ") && line.contains("null, or no id")).count();
+    assert_eq!(told, 1, "{log}");
+    weir.stop();
+    assert_eq!(counts(&home.start(&[]), "/api/v1/ingest/even").1, json!(5));
+}
+
 #[test]
 fn server_sent_events_are_read_once_across_cuts_and_kills() {
     let events = Events::start(3_000, 700);
@@ -381,6 +406,29 @@ fn what_looks_like_a_mistake_is_told_to_whoever_creates_a_stream() {
         "{told}"
     );
     assert_eq!(created.json()["warnings"].as_array().map(Vec::len), Some(2));
+    let anew = "CREATE (n:Event) SET n = $that";
+    let once = weir.post(STREAMS, &body("once", anew)).expect(201);
+    assert_eq!(once.json()["warnings"], json!([]), "each record of a file has its effect once");
+    let mut again = body("again", anew);
+    again["source"] = json!({"type": "Mqtt", "url": "mqtt://127.0.0.1:1", "topicFilters": ["events"], "clientId": "weir", "format": {"type": "Json"}});
+    let created = weir.post(STREAMS, &again).expect(201);
+    assert!(created.header("warning").is_some_and(|told| told.contains("may come again")), "{}", created.text());
+    weir.stop();
+}
+
+#[test]
+fn all_that_is_wrong_with_a_stream_is_told_at_once() {
+    let weir = Home::new().start(&[]);
+    let body = json!({"name": "wrong", "query": "RETURN nosuch($that)", "source": {"type": "NumberIterator", "limit": "many"},
+        "onRecordError": {"logRecord": 5}, "transformation": {"type": "Python", "function": "x"}});
+    let told = weir.post(STREAMS, &body).expect(400).text();
+    for part in [".limit: Long (in .source)", ".onRecordError.logRecord", "'Python'", "nosuch"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    // Also where the source cannot be read at all.
+    let body = json!({"name": "wrong", "query": "RETURN nosuch($that)", "source": {"type": "Nope"}});
+    let told = weir.post(STREAMS, &body).expect(400).text();
+    assert!(told.contains("'Nope' names no known source") && told.contains("nosuch"), "{told}");
     weir.stop();
 }
 

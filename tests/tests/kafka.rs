@@ -508,9 +508,12 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
         &["sasl.oauthbearer.client.secret", "OAuthBearerLogin"],
     );
     refused(&with(json!({"autoOffsetReset": "nope"})), &["autoOffsetReset", "latest, earliest, none"]);
-    refused(&with(json!({"recordDecoders": ["Lzma"]})), &["recordDecoders", "Zlib, Gzip, Base64"]);
+    refused(&with(json!({"recordDecoders": ["Lzma"]})), &["recordDecoders", "Zlib, Gzip, Base64, Zstd, Lz4, Snappy"]);
     refused(&with(json!({"kafkaProperties": {"bootstrap.servers": "hush"}})), &["kafkaProperties.bootstrap.servers"]);
     refused(&with(json!({"kafkaProperties": {"no.such": "hush"}})), &["kafkaProperties.no.such"]);
+    // librdkafka would take it for the address of a function.
+    let pointer = json!({"test.mock.num.brokers": "1", "ut_handle_ProduceResponse": "hush"});
+    refused(&with(json!({"kafkaProperties": pointer})), &["kafkaProperties.test.mock.num.brokers"]);
     refused(
         &with(json!({"kafkaProperties": {"linger.ms": 5}})),
         &["kafkaProperties.linger.ms: Got a number", "expecting string"],
@@ -525,6 +528,16 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
     let output = json!({"pattern": pattern, "outputs": {"k": output}});
     let answer = weir.post("/api/v1/query/standing/refused", &output).expect(400).text();
     assert!(answer.contains("kafkaProperties") && answer.contains("ssl.certificate.location"), "{answer}");
+    // What it says of its protocol counts, as with a stream, in v2 too.
+    let output = json!({"type": "WriteToKafka", "topic": "t", "bootstrapServers": "127.0.0.1:1", "securityProtocol": "SASL_SSL"});
+    let v1 = json!({"pattern": pattern, "outputs": {"k": output}});
+    let mut output = json!({"type": "Kafka", "topic": "t", "bootstrapServers": "127.0.0.1:1"});
+    output["securityProtocol"] = json!({"type": "SaslSsl"});
+    let v2 = json!({"name": "refused", "pattern": pattern, "outputs": [{"name": "k", "destinations": [output]}]});
+    for (path, body) in [("/api/v1/query/standing/refused", v1), ("/api/v2/graph/quine/standingQueries", v2)] {
+        let answer = weir.post(path, &body).expect(400).text();
+        assert!(answer.contains("securityProtocol") && answer.contains("SASL_SSL needs a login"), "{answer}");
+    }
     assert_eq!(overridden(), 2, "{}", weir.log());
     assert!(!weir.log().contains("hush"));
     weir.stop();

@@ -80,7 +80,11 @@ fn the_text_is_strict_and_says_what_happened() {
     assert!(value("weir_store_operations_total", "persist-event") >= 1.0);
     assert!(value("weir_store_seconds_total", "persist-event") > 0.0);
     let mut figures = weir.get("/api/v1/admin/metrics").expect(200).json();
-    for name in ["shard.shard-0.sleep-counters.woken", "shard.shard-3.unlikely.hard-limit-reached"] {
+    for name in [
+        "shard.shard-0.sleep-counters.woken",
+        "shard.shard-3.unlikely.hard-limit-reached",
+        "shard.shard-3.delivery-relay-deduplicated",
+    ] {
         let counters = figures["counters"].as_array().into_iter().flatten();
         assert_eq!(counters.filter(|counter| **counter == json!({"name": name, "count": 0})).count(), 1, "{name}: {figures}");
     }
@@ -88,6 +92,10 @@ fn the_text_is_strict_and_says_what_happened() {
     let timer = timers.as_array().into_iter().flatten().find(|timer| timer["name"] == "persistor.persist-event");
     let of = |name: &str| timer.and_then(|timer| timer[name].as_f64()).expect("a number");
     assert!(of("min") > 0.0 && of("min") <= of("median") && of("median") <= of("99") && of("99") <= of("max"), "{timers}");
+    for name in ["shard.shard-0.sleep-timers.slept", "shard.shard-3.sleep-timers.woken"] {
+        let found: Vec<_> = timers.as_array().into_iter().flatten().filter(|timer| timer["name"] == name).collect();
+        assert!(found.len() == 1 && found[0]["99"] == json!(0.0) && found[0]["oneMinuteRate"] == json!(0.0), "{name}: {timers}");
+    }
     assert!(value("process_resident_memory_bytes", "") > 1e6 && value("weir_store_bytes", "") > 0.0);
 }
 

@@ -121,6 +121,13 @@ fn who_changed_what_is_logged() {
     weir.send("DELETE", "/api/v1/query/standing/nosuch%20one", &[], b"").expect(404);
     put(&weir, "/api/v1/namespace/other", &Json::Null);
     weir.post("/api/v1/query/cypher", &json!({"text": "RETURN 1"})).expect(200);
+    // Nothing is kept that a backup would be of.
+    weir.get("/api/v1/admin/backup").expect(400);
+    weir.get("/api/v1/admin/export").expect(200);
+    weir.send("POST", "/api/v1/admin/import?format=nosuch", &[("Content-Type", "text/plain")], b"x").expect(400);
+    put(&weir, "/api/v1/algorithm/walk", &json!({"type": "S3Bucket"})).expect(400);
+    weir.send("DELETE", "/api/v1/query/cypher/running/999999", &[], b"").expect(404);
+    weir.post("/api/v1/query/cypher", &json!({"text": "TERMINATE QUERY '999999'"})).expect(200);
     let lines = || -> Vec<String> {
         let log = weir.log();
         let messages = log.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
@@ -131,17 +138,44 @@ fn who_changed_what_is_logged() {
             })
             .collect()
     };
-    eventually("three lines", || lines().len() >= 3);
+    eventually("its lines", || lines().len() >= 8);
     let lines = lines();
     let expected = [
         "POST /api/v1/ingest/numbers: 200",
         "DELETE /api/v1/query/standing/nosuch%20one: 404",
         "PUT /api/v1/namespace/other: 201",
+        "GET /api/v1/admin/backup: 400",
+        "GET /api/v1/admin/export: 200",
+        "POST /api/v1/admin/import: 400",
+        "PUT /api/v1/algorithm/walk: 400",
+        "DELETE /api/v1/query/cypher/running/999999: 404",
     ];
     assert_eq!(lines.len(), expected.len(), "{lines:?}");
     for (line, expected) in lines.iter().zip(expected) {
         assert!(line.starts_with("127.0.0.1:") && line.ends_with(expected), "{line}");
     }
+}
+
+/// Queries are told of where that is asked for: those that write, and those that end others.
+#[test]
+fn who_ends_queries_is_logged_with_those_who_write() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    put(&weir, "/api/v1/admin/log-level", &json!({"level": "info,audit=debug"})).expect(200);
+    weir.rows("SHOW QUERIES YIELD id");
+    weir.rows("TERMINATE QUERIES '999998'");
+    weir.rows("UNWIND ['999999'] AS id CALL query.terminate(id) YIELD message RETURN message");
+    eventually("the last line", || weir.log().contains("query: UNWIND ['999999']"));
+    let log = weir.log();
+    assert!(log.contains("query: TERMINATE QUERIES '999998'") && !log.contains("query: SHOW QUERIES"), "{log}");
+}
+
+#[test]
+fn backups_over_http_can_be_turned_off() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.workers=1", "-Dweir.webserver.backups-enabled=false"]);
+    let refused = weir.get("/api/v1/admin/backup").expect(400).text();
+    assert!(refused.contains("webserver.backups-enabled"), "{refused}");
+    weir.get("/api/v1/admin/export").expect(200);
 }
 
 #[test]
@@ -154,6 +188,19 @@ fn who_changed_what_is_told_though_little_is_logged() {
     let before = weir.log();
     put(&weir, "/api/v1/namespace/untold", &Json::Null);
     assert_eq!(weir.log(), before);
+}
+
+/// Whoever asks, or names something, could otherwise write lines that look as if somebody had done something.
+#[test]
+fn what_is_sent_makes_no_line_of_the_log() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    put(&weir, "/api/v1/admin/log-level", &json!({"level": "info,audit=debug"})).expect(200);
+    let forged = "2026-01-01T00:00:00.000000Z  INFO audit: 10.0.0.7:51234 DELETE /api/v1/forged: 200";
+    weir.rows(&format!("MATCH (n) WHERE id(n) = idFrom('x') /*\n{forged}\n*/ SET n.x = 1"));
+    eventually("the query", || weir.log().contains("/api/v1/forged: 200"));
+    let log = weir.log();
+    assert!(log.contains(&format!("query: MATCH (n) WHERE id(n) = idFrom('x') /*\\n{forged}\\n*/ SET n.x = 1\n")), "{log}");
+    assert!(!log.lines().any(|line| line.starts_with("2026-01-01")), "{log}");
 }
 
 /// Programs read it, and one line that is none of theirs is an error to them.
@@ -275,10 +322,15 @@ fn an_end_answers_probes_and_queries_that_run() {
     let get = |path: &str| client::send(address, "GET", path, &[], b"");
     // New connections, all of them.
     eventually("readiness", || get("/api/v2/admin/readiness").is_ok_and(|answer| answer.status == 503));
-    let readiness = get("/api/v2/admin/readiness").expect("an answer").expect(503).json();
-    assert_eq!(readiness["error"]["message"], "weir is not ready: weir is stopping");
+    let readiness = get("/api/v2/admin/readiness").expect("an answer").expect(503);
+    assert_eq!(readiness.json()["error"]["message"], "weir is not ready: weir is stopping");
     get("/api/v2/admin/liveness").expect("an answer").expect(204);
-    assert_eq!(get("/api/v1/admin/readiness").expect("an answer").expect(503).text(), "");
+    let wordless = get("/api/v1/admin/readiness").expect("an answer").expect(503);
+    assert_eq!(wordless.text(), "");
+    let current = get("/api/v2/system/readiness").expect("an answer").expect(503);
+    for probe in [readiness, wordless, current] {
+        assert_eq!(probe.header("retry-after"), Some("5"), "{}", probe.shown());
+    }
     let refused = get("/api/v1/query/cypher/running").expect("an answer").expect(503);
     assert_eq!((refused.json(), refused.header("retry-after")), (json!(["weir is stopping"]), Some("5")));
     let refused = get("/api/v2/cypher-queries/running").expect("an answer").expect(503);
@@ -343,6 +395,48 @@ fn an_end_waits_for_answers_and_not_for_the_silent() {
     assert!(answer.len() > 10_000_000 && answer.ends_with("]]\r\n2\r\n]}\r\n0\r\n\r\n"), "{} bytes", answer.len());
     let (status, log) = weir.wait_end(PATIENCE);
     assert!(status.success() && !log.contains("they are cut"), "{log}");
+}
+
+/// More than the system keeps for a client, which its query waits for.
+const MANY_ROWS: &str =
+    "WITH reduce(text = 'x', n IN range(1, 10) | text + text) AS text UNWIND range(1, 40000) AS x RETURN x, text";
+
+#[test]
+fn an_end_lets_queries_send_rows_to_slow_clients() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    let text = [("Content-Type", "text/plain")];
+    let mut slow =
+        client::open(weir.address(), "POST", "/api/v1/query/cypher", &text, MANY_ROWS.as_bytes()).expect("a connection");
+    slow.peek(&mut [0]).expect("an answer begins");
+    assert_eq!(weir.rows("SHOW QUERIES").len(), 1);
+    weir.signal(Signal::TERM);
+    // Longer than a query has that sends nothing.
+    std::thread::sleep(Duration::from_millis(3500));
+    let mut bytes = Vec::new();
+    let read = slow.read_to_end(&mut bytes);
+    let end = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(20)..]).into_owned();
+    assert!(bytes.len() > 40_000_000 && end.ends_with("]}\r\n0\r\n\r\n"), "{} bytes and {end:?}: {read:?}", bytes.len());
+    let (status, log) = weir.wait_end(PATIENCE);
+    assert!(status.success() && !log.contains("are ended") && !log.contains("they are cut"), "{log}");
+}
+
+/// Its client gets no more of it than is on its way.
+#[test]
+fn an_end_does_not_wait_for_an_answer_that_was_cut() {
+    // The system leaves a client after four times as long, which would end this sooner, too.
+    let patience = "-Dweir.query.client-patience=3 s";
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1", patience]);
+    let text = [("Content-Type", "text/plain")];
+    let takes_nothing =
+        client::open(weir.address(), "POST", "/api/v1/query/cypher", &text, MANY_ROWS.as_bytes()).expect("a connection");
+    takes_nothing.peek(&mut [0]).expect("an answer begins");
+    eventually("the end of its query", || weir.rows("SHOW QUERIES").is_empty());
+    let asked = Instant::now();
+    weir.signal(Signal::TERM);
+    let (status, log) = weir.wait_end(PATIENCE);
+    assert!(status.success() && !log.contains("they are cut"), "{log}");
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    drop(takes_nothing);
 }
 
 /// What is left of an answer of HTTP/2 waits for the client to allow more, and not for the connection.
@@ -455,7 +549,7 @@ fn a_start_that_takes_time_is_told() {
         if readiness.status == 204 {
             break;
         }
-        assert_eq!(readiness.status, 503, "{}", readiness.shown());
+        assert_eq!((readiness.status, readiness.header("retry-after")), (503, Some("5")), "{}", readiness.shown());
         let reason = readiness.json()["error"]["message"].as_str().expect("a reason").to_owned();
         assert!(reason.starts_with("weir is not ready: ") && reason.contains("started"), "{reason}");
         reasons.push(reason);

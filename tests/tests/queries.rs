@@ -207,6 +207,22 @@ fn running_queries_are_listed_and_ended_in_cypher() {
     assert!(error_of(&weir, "TERMINATE QUERY", 400).contains("SyntaxError"));
 }
 
+/// The answer is a long one: nothing is done twice for that, and nothing waited for.
+#[test]
+fn many_queries_are_ended_once_and_without_a_place_to_run_in() {
+    let weir = start(&["-Dweir.query.running-max=1"]);
+    let mut silent = open(&weir, SILENT);
+    wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+    let id = running(&weir)[0]["id"].as_str().expect("an id").to_owned();
+    weir.query("PROFILE SHOW QUERIES").expect(200);
+    let others: String = (1_000_000..1_008_000).map(|other| format!(", '{other}'")).collect();
+    let told = weir.rows(&format!("TERMINATE QUERIES '{id}'{others}"));
+    assert_eq!((told.len(), &told[0]), (8_001, &json!([id, SILENT, "It is told to end"])));
+    let mut answer = String::new();
+    silent.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.contains("was cancelled"), "{answer}");
+}
+
 /// Sorting a million rows takes a good while of its own, in which nothing is visited.
 #[test]
 fn a_sort_ends_midway() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use weir_tests::cases::{Is, case, content, cypher, run, v2_error, weir, with};
-use weir_tests::service::Home;
+use weir_tests::service::{Home, Weir};
 
 const V1_NOT_FOUND: &str = "The requested resource could not be found.";
 
@@ -197,6 +197,27 @@ fn walks_in_every_family() {
                 Is::Json(json!(["The query of a walk must only read…"])),
             ),
             case("GET /api/v1/algorithm/walk/{id}?query=FOO", 400, Is::Json(json!(["…"]))),
+            // Any page can have a browser send it.
+            case(
+                "GET /api/v1/algorithm/walk/{id}?query=LOAD%20CSV%20FROM%20%27lines.csv%27%20AS%20row%20RETURN%20row",
+                400,
+                Is::Json(json!(["The query of a walk must not call a procedure or a subquery, nor load a file…"])),
+            ),
+            case(
+                "GET /api/v1/algorithm/walk/{id}?query=CALL%20query.running()%20YIELD%20id%20RETURN%20id",
+                400,
+                Is::Json(json!(["The query of a walk must not call…"])),
+            ),
+            case(
+                "GET /api/v1/algorithm/walk/{id}?query=RETURN%20COLLECT%20%7B%20CALL%20util.sleep(1)%20RETURN%201%20AS%20x%20%7D",
+                400,
+                Is::Json(json!(["The query of a walk must not call…"])),
+            ),
+            case(
+                "POST /api/v2/algorithm/nodes/{id}/walk?query=CALL%20util.sleep(1)%20RETURN%201",
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "The query of a walk must not call…"),
+            ),
             case("GET /api/v1/algorithm/walk/{id}?namespace=nope", 404, Is::Empty),
             case("POST /api/v2/algorithm/nodes/{id}/walk?length=2&query=RETURN%20thisNode.name", 200, content(names.clone())),
             case(
@@ -270,6 +291,24 @@ fn walks_in_every_family() {
         std::thread::sleep(Duration::from_millis(5));
     };
     assert!(rows.iter().all(|row| row.len() == 3 && row[0] == row[1] && row[1] != row[2]), "{rows:?}");
+}
+
+#[test]
+fn walks_are_not_saved_into_weirs_own_data() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.file("data")).expect("a directory");
+    std::fs::create_dir(home.file("out")).expect("a directory");
+    let body = json!({"type": "LocalFile", "fileName": "x.csv"}).to_string();
+    let json = [("Content-Type", "application/json")];
+    let save = |weir: &Weir| weir.send("PUT", "/api/v1/algorithm/walk?length=1", &json, body.as_bytes());
+    let weir = home.start(&["-Dweir.file-ingest.allowed-directories.0=data"]);
+    let refused = save(&weir).expect(400).text();
+    assert!(refused.contains("weir's own data"), "{refused}");
+    weir.stop();
+    let weir = home.start(&["-Dweir.file-ingest.allowed-directories.0=data", "-Dweir.file-ingest.allowed-directories.1=out"]);
+    save(&weir).expect(202);
+    weir.stop();
+    assert!(home.file("out/x.csv").exists() && !home.file("data/x.csv").exists());
 }
 
 #[test]

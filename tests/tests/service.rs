@@ -43,6 +43,7 @@ fn paths_bodies_and_pages_are_found_by_what_they_mean() {
     for (page, place) in [("/dashboard", "./"), ("/home", "./"), ("/explorer-settings/", "../"), ("/home/", "../")] {
         assert_eq!(weir.get(page).expect(307).header("location"), Some(place), "{page}");
     }
+    assert_eq!(weir.get("/").expect(200).header("link"), Some("<openapi.json>; rel=\"service-desc\""));
     for (export, name) in [("export", "graph.jsonl"), ("export?format=parquet", "graph.parquet")] {
         let kept = format!("attachment; filename=\"{name}\"");
         assert_eq!(weir.get(&format!("/api/v1/admin/{export}")).expect(200).header("content-disposition"), Some(&*kept));
@@ -56,6 +57,8 @@ fn paths_bodies_and_pages_are_found_by_what_they_mean() {
     ask(&[("content-type", "text/plain; charset=none-such")], b"RETURN 1").expect(415);
     let packed = ask(&[("content-type", "text/plain"), ("content-encoding", "gzip")], b"\x1f\x8b").expect(415);
     assert!(packed.text().contains("gzip"), "{}", packed.text());
+    let lines = [("content-type", "text/plain"), ("content-encoding", "identity"), ("content-encoding", "gzip")];
+    assert!(ask(&lines, b"RETURN 1").expect(415).text().contains("gzip"));
 }
 
 #[test]
@@ -964,6 +967,39 @@ fn a_stream_is_paused_started_and_deleted() {
 }
 
 // ---- standing queries
+
+#[test]
+fn results_are_written_to_files_where_that_is_allowed_and_never_into_weirs_own_data() {
+    let home = Home::new();
+    fs::create_dir(home.file("out")).expect("a directory");
+    let create = |weir: &Weir, name: &str, path: &str| {
+        let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.adult = true RETURN DISTINCT id(n) AS id"});
+        let body = json!({"pattern": pattern, "outputs": {"file": {"type": "WriteToFile", "path": path}}});
+        weir.post(&format!("/api/v1/query/standing/{name}"), &body)
+    };
+    let weir = home.start(&[]);
+    for path in ["data/new.jsonl", "out/../data/new.jsonl"] {
+        let refused = create(&weir, "own", path).expect(400).text();
+        assert!(refused.contains("its own data"), "{refused}");
+    }
+    assert!(!home.file("data/new.jsonl").exists());
+    create(&weir, "anywhere", "anywhere.jsonl").expect(201);
+    create(&weir, "in", "out/in.jsonl").expect(201);
+    weir.stop();
+
+    let weir = home.start(&["-Dweir.file-output.allowed-directories.0=out"]);
+    let refused = create(&weir, "elsewhere", "elsewhere.jsonl").expect(400).text();
+    assert!(refused.contains("file-output.allowed-directories"), "{refused}");
+    create(&weir, "allowed", "out/allowed.jsonl").expect(201);
+    // One of before waits, and says why.
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 1) SET n.adult = true");
+    home.wait_lines("out/in.jsonl", 1);
+    home.wait_lines("out/allowed.jsonl", 1);
+    assert_eq!(fs::read_to_string(home.file("anywhere.jsonl")).expect("it was made"), "");
+    let log = weir.log();
+    assert!(log.contains("anywhere.jsonl: the file is not directly in a directory that file-output"), "{log}");
+    weir.stop();
+}
 
 #[test]
 fn a_standing_query_lives_from_creation_to_deletion() {

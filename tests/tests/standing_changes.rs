@@ -748,12 +748,26 @@ fn an_output_that_hangs_holds_up_no_other_and_ingest_no_sooner_than_the_limit() 
     assert!(hook["unansweredFor"].as_u64() > Some(0) && hook["lag"].as_u64() > Some(0), "{hook}");
     assert_eq!((&hook["retryPolicy"]["maxTries"], &file["retryPolicy"]["maxTries"]), (&json!(6), &Json::Null), "{hook} {file}");
     assert_eq!((&file["delivered"], &file["waiting"], &file["holdsIngest"]), (&json!(count), &json!(0), &json!(false)), "{file}");
+    // A stream of another graph waits for nothing.
+    weir.post("/api/v2/namespaces", &json!({"name": "calm"})).expect(201);
+    let format = json!({"type": "CypherLine", "query": "RETURN $that"});
+    let calm = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 1, "format": format});
+    weir.post("/api/v1/ingest/calm?namespace=calm", &calm).expect(200);
     let pressure = weir.get("/api/v2/system/backpressure").expect(200).json()[0].take();
     assert_eq!(pressure["globalValve"]["closedCount"], 1, "{pressure}");
+    let stream = |name: &str| pressure["ingests"].as_array().and_then(|all| all.iter().find(|stream| stream["name"] == name));
+    for (name, state) in [("people", "BACKPRESSURED"), ("calm", "FLOWING")] {
+        let told = stream(name).map(|stream| (&stream["status"], &stream["stages"]));
+        assert_eq!(told, Some((&json!("RUNNING"), &json!({"source": state, "preGraphWrite": state}))), "{name}: {pressure}");
+    }
     let adults = pressure["standingQueries"].as_array().and_then(|all| all.iter().find(|query| query["name"] == "adults"));
+    let rate = |name: &str| adults.and_then(|query| query["queue"][name].as_f64());
+    assert!(rate("productionRate") > Some(0.0) && rate("consumptionRate") == Some(0.0), "{pressure}");
     let of = |name: &str| adults.and_then(|query| query["outputs"].as_array()?.iter().find(|output| output["name"] == name));
     let state = |name: &str| of(name).map(|output| output["destinations"][0]["state"].clone());
     assert_eq!((state("hook"), state("file")), (Some(json!("BACKPRESSURED")), Some(json!("FLOWING"))), "{pressure}");
+    let done = |name: &str| of(name).map(|output| (output["totalCount"].as_u64(), output["rate"].as_f64() > Some(0.0)));
+    assert_eq!((done("hook"), done("file")), (Some((Some(0), false)), Some((Some(count), true))), "{pressure}");
     // Queries that write are not held.
     set(&weir, "ann", 40);
     wait_until("what was written by hand comes", RESULTS_MAX, || lines("out.jsonl") == count + 1);
@@ -1012,6 +1026,47 @@ fn all_that_is_wrong_with_outputs_of_v2_is_told_together() {
     let told = weir.post(PLACE, &json!({"pattern": pattern, "outputs": outputs})).expect(400).json();
     assert_eq!(told.as_array().map(Vec::len), Some(1), "{told}");
     weir.get(PLACE).expect(404);
+    weir.stop();
+}
+
+#[test]
+fn what_is_wrong_with_a_destination_of_v2_is_told_with_its_place() {
+    const QUERIES: &str = "/api/v2/graph/quine/standingQueries";
+    const WRONG: &str = "DecodingFailure at .url: the URL must begin with http:// or https://";
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.age = 40 RETURN DISTINCT id(n) AS id"});
+    let errors = |outputs: Json| {
+        let body = json!({"name": "new", "pattern": pattern, "outputs": outputs});
+        let told = weir.post(QUERIES, &body).expect(400).json()["errors"].take();
+        let texts = told.as_array().into_iter().flatten().filter_map(|error| error["message"].as_str());
+        texts.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let to = |url: &str| json!({"type": "HttpEndpoint", "url": url});
+    let (nothing, wrong) = (json!({"type": "Drop"}), to("ftp://x/"));
+    // All of it can be read, and is looked at then.
+    let one = errors(json!([{"name": "a", "destinations": [nothing]}, {"name": "b", "destinations": [nothing, wrong]}]));
+    assert_eq!(one, [format!("Invalid value for: body ({WRONG} (in .outputs[1].destinations[1]))")]);
+    let each = errors(json!([{"name": "a", "destinations": [wrong, nothing, wrong]}]));
+    let told = |index| format!("Invalid value for: body (The output 'a': {WRONG} (in .outputs[0].destinations[{index}]))");
+    assert_eq!(each, [told(0), told(2)]);
+    // Behind one that cannot be read.
+    let both = errors(json!([{"name": "a", "destinations": [{"type": "Nowhere"}, wrong]}]));
+    assert!(both.len() == 2 && both[0].contains(".outputs[0].destinations[0]: type 'Nowhere'"), "{both:?}");
+    assert_eq!(both[1], format!("The output 'a': {WRONG} (in .outputs[0].destinations[1])"));
+    // What its dead letters go to.
+    let mut lettered = to("http://127.0.0.1:1/");
+    lettered["onResultError"] = json!({"type": "DeadLetter", "destinations": [to("http://127.0.0.1:1/"), wrong]});
+    let letters = errors(json!([{"name": "a", "destinations": [lettered]}]));
+    let place = ".outputs[0].destinations[0].onResultError.destinations[1]";
+    assert_eq!(letters, [format!("Invalid value for: body ({WRONG} (in {place}))")]);
+    // A body that is one output; and v1, whose clients know the place from the output on.
+    create(&weir, false);
+    let body = json!({"name": "a", "destinations": [nothing, wrong]});
+    let added = weir.post(&format!("{QUERIES}/adults/outputs"), &body).expect(400).text();
+    assert!(added.contains(&format!("{WRONG} (in .destinations[1])")), "{added}");
+    let of_v1 = weir.post(&format!("{PLACE}/output/a"), &json!({"type": "PostToEndpoint", "url": "ftp://x/"})).expect(400);
+    assert_eq!(of_v1.json(), json!([WRONG]));
     weir.stop();
 }
 

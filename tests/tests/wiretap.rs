@@ -99,6 +99,16 @@ fn what_follows_sees_what_a_result_tells_of() {
     wait_taps(&weir, 0);
 }
 
+/// Its answer never came.
+#[test]
+fn who_wants_no_row_is_answered_at_once() {
+    let weir = weir();
+    for rest in ["RETURN data LIMIT 0", "RETURN data ORDER BY data.id SKIP 1 LIMIT 0"] {
+        assert!(weir.rows(&format!("{TAP} {rest}")).is_empty(), "{rest}");
+    }
+    assert_eq!(weir.rows(&format!("{TAP} WITH data LIMIT 0 RETURN count(data)")), [json!([0])]);
+}
+
 /// Its answer never came, whatever its LIMIT and its limit of time.
 #[test]
 fn a_query_that_writes_cannot_listen() {

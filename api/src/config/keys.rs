@@ -63,7 +63,7 @@ pub struct Key {
     /// As it would be written; empty when the key is absent by default.
     pub default: &'static str,
     pub effect: Effect,
-    /// What it decides, for the page of all keys; empty when it decides nothing.
+    /// What it decides, for the page of all keys; of one that decides nothing, what is so instead, where that matters.
     pub about: &'static str,
 }
 
@@ -100,6 +100,7 @@ pub const KEYS: &[Key] = &[
     key("webserver.use-mtls.health-endpoints.enabled", Boolean, "false", "whether liveness and readiness are answered without TLS, on 127.0.0.1 and a port of their own"),
     key("webserver.use-mtls.health-endpoints.port", PORT, "8081", "that port"),
     key("webserver.body-bytes-max", Size(1, i64::MAX), "67108864", "a longer body is refused with 413"),
+    key("webserver.backups-enabled", Boolean, "true", "whether `GET /api/v1/admin/backup` is answered; secrets that were given as text are in a backup"),
     key("webserver.connections-max", Integer(1, 1_000_000), "4096", "connections at a time, web sockets included; more wait"),
     key("webserver.header-timeout", Duration, "30 s", "how long the head of a request may take to arrive"),
     key("webserver.body-timeout", Duration, "60 s", "how long its body may take"),
@@ -139,18 +140,19 @@ pub const KEYS: &[Key] = &[
     key("should-resume-ingest", Boolean, "false", "whether streams go on after a restart by themselves"),
     key("file-ingest.allowed-directories", Texts, "[\".\"]", "files are read that lie in these, not below them"),
     key("file-ingest.resolution-mode", OneOf(&["dynamic", "static"]), "dynamic", "`static`: only files that are there at the start"),
+    key("file-output.allowed-directories", Texts, "", "outputs write files that lie in these, not below them; without it anywhere but into weir's own data"),
     key("outgoing-http.allowed-hosts", Texts, "[\"*\"]", "web servers that may be asked: `*`, `host`, `host:port`, `*.domain`"),
     key("secrets.environment", Texts, "[\"WEIR_SECRET_*\"]", "variables that definitions may refer to for a secret: names, or what they begin with and `*`"),
     key("secrets.directories", Texts, "[\"/run/secrets\"]", "files that lie in these may be referred to for a secret"),
     key("dump-config", Boolean, "false", "whether the configuration in force is printed at the start"),
-    key("default-api-version", OneOf(&["v1", "v2"]), "v1", "told to clients that show both: which they should begin with"),
+    key("default-api-version", OneOf(&["v1", "v2"]), "v2", "told to clients that show both: which they should begin with"),
     key("log.level", Text, "info", "a level, or levels by module: `info,weir_engine=debug`"),
     key("log.format", OneOf(&["text", "json"]), "text", "lines of text, or an object of JSON a line"),
     ignored("log-config.show-unsafe", Boolean, "true"),
     ignored("log-config.show-exceptions", Boolean, "true"),
     ignored("log-config.redactor.type", Text, "redact-hide"),
     ignored("labels-property", Text, "__LABEL"),
-    ignored("edge-iteration", OneOf(&["reverse-insertion", "unordered"]), "reverse-insertion"),
+    Key { about: "the edges of a node have no order; a query that needs one has ORDER BY", ..ignored("edge-iteration", OneOf(&["reverse-insertion", "unordered"]), "reverse-insertion") },
     ignored("shard-count", Integer(1, i64::MAX), "4"),
     ignored("in-memory-soft-node-limit", COUNT, "10000"),
     ignored("in-memory-hard-node-limit", COUNT, "75000"),

@@ -69,6 +69,9 @@ impl Reading<'_> {
                 allowed_directories: self.texts("file-ingest.allowed-directories").into_iter().map(PathBuf::from).collect(),
                 only_present_at_start: self.text("file-ingest.resolution-mode").as_deref() == Some("static"),
             },
+            file_output: self
+                .given_texts("file-output.allowed-directories")
+                .map(|texts| texts.into_iter().map(PathBuf::from).collect()),
             allowed_hosts: self.texts("outgoing-http.allowed-hosts"),
             secrets: SecretSettings {
                 environment: self.texts("secrets.environment"),
@@ -161,6 +164,7 @@ impl Reading<'_> {
             address,
             port,
             body_bytes_max: self.integer("webserver.body-bytes-max") as u64,
+            backups_enabled: self.boolean("webserver.backups-enabled"),
             connections_max: self.integer("webserver.connections-max") as usize,
             header_timeout: self.duration("webserver.header-timeout"),
             body_timeout: self.duration("webserver.body-timeout"),

@@ -276,9 +276,13 @@ impl<'a> Reading<'a> {
     }
 
     fn texts(&mut self, path: &str) -> Vec<String> {
+        self.given_texts(path).unwrap_or_default()
+    }
+
+    fn given_texts(&mut self, path: &str) -> Option<Vec<String>> {
         match self.checked(path) {
-            Some(Json::Array(items)) => items.iter().filter_map(Json::as_str).map(str::to_owned).collect(),
-            _ => Vec::new(),
+            Some(Json::Array(items)) => Some(items.iter().filter_map(Json::as_str).map(str::to_owned).collect()),
+            _ => None,
         }
     }
 
@@ -398,6 +402,7 @@ mod tests {
         assert_eq!(settings.query.time_max, Duration::from_secs(120));
         assert_eq!(settings.ids, IdScheme::Uuid);
         assert_eq!(settings.file_ingest.allowed_directories, [PathBuf::from(".")]);
+        assert_eq!(settings.file_output, None);
         assert_eq!(settings.effective["webserver"]["port"], 8080);
         assert!(!settings.should_resume_ingest);
     }
@@ -550,6 +555,9 @@ mod tests {
         assert_eq!(directories("", &[(&format!("{key}.0"), "/a"), (&format!("{key}.1"), "/b")]), both);
         assert_eq!(directories(&format!("{key} = [/c]"), &[(&format!("{key}.0"), "/a")]), both[..1]);
         fails(&format!("{key} {{ x = /c }}"), &["should be a list of texts"]);
+        let written = |text: &str| load_text(text, &[]).expect("loads").file_output;
+        assert_eq!(written("weir.file-output.allowed-directories = [/a, /b]"), Some(both.to_vec()));
+        assert_eq!(written("weir.file-output.allowed-directories = []"), Some(Vec::new()));
         let reporter =
             load_text("", &[("quine.metrics-reporters.0.type", "slf4j"), ("quine.metrics-reporters.0.period", "10 s")]);
         assert_eq!(reporter.map(|settings| settings.reporters.len()), Ok(1));

@@ -32,6 +32,8 @@ pub struct Settings {
     pub chain_max: u32,
     pub should_resume_ingest: bool,
     pub file_ingest: FileIngest,
+    /// Where outputs may write files; anywhere when not given.
+    pub file_output: Option<Vec<PathBuf>>,
     /// Web servers that queries and outputs may ask.
     pub allowed_hosts: Vec<String>,
     pub secrets: SecretSettings,
@@ -104,6 +106,8 @@ pub struct Webserver {
     pub address: String,
     pub port: u16,
     pub body_bytes_max: u64,
+    /// Whether whoever reaches the port can have a backup.
+    pub backups_enabled: bool,
     pub connections_max: usize,
     pub header_timeout: Duration,
     pub body_timeout: Duration,

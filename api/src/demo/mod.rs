@@ -15,6 +15,7 @@ use weir_connectors::status_lines;
 use weir_cypher_compiler::{Options, compile};
 use weir_engine::{Graph, Ingester};
 use weir_model::Text;
+use weir_model::visible::visible;
 
 use self::generator::{Change, Generator};
 use crate::app::App;
@@ -126,7 +127,7 @@ async fn print(app: Arc<App>) {
         let (sign, word, colour) = if positive { ("+", "match       ", "\x1b[32m") } else { ("-", "cancellation", "\x1b[31m") };
         let data = result["data"].as_object().into_iter().flatten();
         let cells: Vec<String> = data.map(|(key, value)| format!("{key} {}", value.to_string().trim_matches('"'))).collect();
-        let line = format!("{}  {sign} {word}  {}", clock::stamp(SystemTime::now()), cells.join("  "));
+        let line = format!("{}  {sign} {word}  {}", clock::stamp(SystemTime::now()), visible(&cells.join("  ")));
         let line = if colours { format!("{colour}{line}\x1b[0m\n") } else { format!("{line}\n") };
         if print_above(&line).is_err() {
             return;

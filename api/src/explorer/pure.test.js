@@ -63,7 +63,11 @@ test("rules fit by label, keys and values", () => {
   const n = node("1", ["A", "B"], {x: 1, y: null, l: [1]});
   assert.ok(fits({propertyKeys: ["x"], knownValues: {l: [1]}, dbLabel: "B"}, n));
   assert.ok(fits({propertyKeys: [], knownValues: {}}, n));
-  for (const predicate of [{dbLabel: "C"}, {propertyKeys: ["y"]}, {propertyKeys: ["toString"]}, {knownValues: {x: "1"}}]) assert.ok(!fits(predicate, n));
+  // All labels in order, as one text.
+  assert.ok(fits({dbLabel: "A:B"}, n) && fits({dbLabel: "A:B"}, node("1", ["B", "A"])));
+  const nested = node("1", [], {m: {a: 1, b: [{c: 2, d: 3}]}});
+  assert.ok(fits({knownValues: {m: {b: [{d: 3, c: 2}], a: 1}}}, nested) && !fits({knownValues: {m: {b: [{d: 3, c: 2}]}}}, nested));
+  for (const predicate of [{dbLabel: "B:A"}, {dbLabel: "A:B:C"}, {dbLabel: "C"}, {propertyKeys: ["y"]}, {propertyKeys: ["toString"]}, {knownValues: {x: "1"}}]) assert.ok(!fits(predicate, n));
 });
 
 test("the first rule that fits says how a node looks", () => {

@@ -1,13 +1,14 @@
 // How a node looks and what can be asked of it, by the lists of the server (query-ui); and the queries the page itself sends.
 
-import {write} from "./values.js";
+import {canonical, write} from "./values.js";
 
-// Whether a node is one that a rule is for: all keys are there, all known values are these, and the label is one of it.
+// Whether a node is one that a rule is for: all keys are there, all known values are these, and the label is one of it,
+// or all of them, in order with colons between, as older rules have it.
 export function fits(predicate, node) {
   const has = key => Object.hasOwn(node.properties, key) && node.properties[key] !== null;
   return (predicate.propertyKeys || []).every(has)
-    && Object.entries(predicate.knownValues || {}).every(([key, value]) => has(key) && write(node.properties[key]) === write(value))
-    && (!predicate.dbLabel || node.labels.includes(predicate.dbLabel));
+    && Object.entries(predicate.knownValues || {}).every(([key, value]) => has(key) && canonical(node.properties[key]) === canonical(value))
+    && (!predicate.dbLabel || node.labels.includes(predicate.dbLabel) || [...node.labels].sort().join(":") === predicate.dbLabel);
 }
 
 const shortId = id => id.length > 10 ? id.slice(0, 8) + "…" : id;

@@ -50,6 +50,14 @@ export function shown(value) {
 }
 
 const isMap = value => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Numeral);
+
+// As JSON with the keys of maps in order: what is equal is the same text.
+export function canonical(value) {
+  if (Array.isArray(value)) return "[" + value.map(canonical).join(",") + "]";
+  if (!isMap(value)) return write(value);
+  return "{" + Object.keys(value).sort().map(key => JSON.stringify(key) + ":" + canonical(value[key])).join(",") + "}";
+}
+
 const has = (value, ...keys) => isMap(value) && Object.keys(value).length === keys.length && keys.every(key => Object.hasOwn(value, key));
 
 export const isNode = value => has(value, "id", "labels", "properties") && Array.isArray(value.labels) && isMap(value.properties);

@@ -3,6 +3,7 @@
 //! A record that cannot be decoded, or whose query fails, is sent to each of the dead-letter destinations. The stream goes
 //! on when they have it: nothing is acknowledged of which nobody has heard.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
@@ -16,7 +17,7 @@ use super::limit::FailureLimit;
 use super::refused;
 use crate::error::ApiError;
 use crate::wire::decode::{Fields, Mistakes};
-use crate::wire::family::{Family, duration_text, parse_duration};
+use crate::wire::family::{Family, parse_duration, setting_text};
 use crate::wire::letters::{LetterBox, letter_boxes};
 
 const RECORD: &str = "onRecordError";
@@ -110,9 +111,9 @@ impl ErrorHandling {
             Some(settings) => json!({
                 "type": "RetryStreamError",
                 "retryCount": settings.count,
-                "within": duration_text(settings.within),
-                "minBackoff": duration_text(settings.backoff_min),
-                "maxBackoff": duration_text(settings.backoff_max),
+                "within": setting_text(settings.within),
+                "minBackoff": setting_text(settings.backoff_min),
+                "maxBackoff": setting_text(settings.backoff_max),
             }),
         };
     }
@@ -137,12 +138,8 @@ impl ErrorHandling {
     ) -> Result<(), ConnectorError> {
         let open = |(index, letters): (usize, &LetterBox)| {
             secret::check(|| letters.config.stored())?;
-            if let (LetterForm::Message { envelope }, Some(schema)) =
-                (letters.form, letters.schema(&context.files, &context.hosts)?)
-            {
-                fits(&schema, envelope, config, ids)
-                    .map_err(|problem| ConnectorError::config("outputFormat.typeName", problem))?;
-            }
+            letters.config.try_out()?;
+            fitting_schema(letters, config, ids, context)?;
             letters.config.open(&destination_context(stream, index, context), None).map(drop)
         };
         let check = |(index, letters): (usize, &LetterBox)| open((index, letters)).map_err(|error| placed(error, index));
@@ -150,14 +147,21 @@ impl ErrorHandling {
     }
 
     /// Where failed records go, if anywhere.
-    pub fn open(&self, stream: &str, ids: IdScheme, context: &SourceContext) -> Result<Option<DeadLetters>, ConnectorError> {
+    pub fn open(
+        &self,
+        stream: &str,
+        config: &dyn SourceConfig,
+        ids: IdScheme,
+        context: &SourceContext,
+    ) -> Result<Option<DeadLetters>, ConnectorError> {
         if self.boxes.is_empty() {
             return Ok(None);
         }
         let mut open = weir_connectors::DeadLetters::default();
         for (index, letters) in self.boxes.iter().enumerate() {
             let at = destination_context(stream, index, context);
-            let schema = letters.schema(&context.files, &context.hosts)?;
+            // It was looked at when the stream was made, perhaps by a version whose letters were other ones.
+            let schema = fitting_schema(letters, config, ids, context).map_err(|error| placed(error, index))?;
             let destination = destination::open(&letters.config, &at.output, &at, None)?;
             open.add(&at.output, destination, (letters.form, schema));
         }
@@ -182,6 +186,7 @@ fn destination_context(stream: &str, index: usize, context: &SourceContext) -> D
         generation: Generation::V2,
         runtime: context.runtime.clone(),
         hosts: context.hosts.clone(),
+        files: context.files.clone(),
     }
 }
 
@@ -348,6 +353,20 @@ impl Letter<'_> {
     }
 }
 
+/// What letters are written by, if by a schema: one that has a place for something of them.
+fn fitting_schema(
+    letters: &LetterBox,
+    config: &dyn SourceConfig,
+    ids: IdScheme,
+    context: &SourceContext,
+) -> Result<Option<Arc<RecordSchema>>, ConnectorError> {
+    let schema = letters.schema(&context.files, &context.hosts)?;
+    if let (LetterForm::Message { envelope }, Some(schema)) = (letters.form, &schema) {
+        fits(schema, envelope, config, ids).map_err(|problem| ConnectorError::config("outputFormat.typeName", problem))?;
+    }
+    Ok(schema)
+}
+
 /// Whether letters can be written by the schema, and something of them is.
 fn fits(schema: &RecordSchema, envelope: bool, config: &dyn SourceConfig, ids: IdScheme) -> Result<(), String> {
     let letter = Letter { number: 1, bytes: b"record", origin: &[], decoded: None, reason: "reason" };
@@ -398,6 +417,8 @@ mod tests {
         let restarts =
             json!({"type": "RetryStreamError", "retryCount": 2, "within": "31s", "minBackoff": "1s", "maxBackoff": "10s"});
         assert_eq!(shown["onStreamError"], restarts);
+        let between = json!({"type": "RetryStreamError", "retryCount": 2, "within": "60500ms", "minBackoff": "1500ms", "maxBackoff": "2500ms"});
+        assert_eq!(read(Json::Null, between.clone()).expect("is read")["onStreamError"], between, "nothing is rounded");
         let boxes = &shown["onRecordError"]["deadLetterQueueSettings"]["destinations"];
         assert_eq!(
             boxes[0],
@@ -446,6 +467,39 @@ mod tests {
         refused(Json::Null, json!({"type": "RetryStreamError"}), "retryCount: Missing required field (in .onStreamError)");
         refused(Json::Null, json!({"type": "RetryStreamError", "retryCount": 1, "within": "soon"}), "is no duration");
         refused(Json::Null, json!({"type": "Nope"}), "is not one of LogStreamError, RetryStreamError");
+    }
+
+    /// An earlier version told them without what is around them now: they became messages with nothing in them.
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn letters_of_a_stored_stream_that_fit_no_more_are_not_written_empty() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("flat.desc");
+        // message Flat { bytes value = 1; }
+        let sized = |number: u8, bytes: &[u8]| [&[(number << 3) | 2, bytes.len() as u8], bytes].concat();
+        let field = [sized(1, b"value"), vec![0x18, 1, 0x20, 1, 0x28, 12]].concat();
+        let message = [sized(1, b"Flat"), sized(2, &field)].concat();
+        let declared = [sized(1, b"flat.proto"), sized(4, &message), sized(12, b"proto3")].concat();
+        std::fs::write(&file, sized(1, &declared)).expect("a file");
+
+        let format = json!({"type": "Protobuf", "schemaUrl": file, "typeName": "Flat", "withInfoEnvelope": false});
+        let redis = json!({"type": "Redis", "url": "redis://127.0.0.1:1", "key": "failed", "outputFormat": format});
+        let definition = json!({"onRecordError": {"deadLetterQueueSettings": {"destinations": [redis]}}});
+        let handling = ErrorHandling::read(&definition).expect("is read");
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let files = weir_connectors::FilePolicy::allow_all();
+        let context = SourceContext { files, ..crate::ingest::stream::tests::context(&threads) };
+        let source = |committing: Json| {
+            let definition =
+                json!({"type": "KafkaIngest", "topics": ["t"], "bootstrapServers": "h:1", "offsetCommitting": committing});
+            weir_connectors::parse_source_v1(&definition).expect("a source")
+        };
+        let plain = fitting_schema(&handling.boxes[0], &*source(Json::Null), IdScheme::Uuid, &context);
+        assert!(plain.expect("it fits").is_some());
+        let committing = source(json!({"type": "ExplicitCommit"}));
+        let refused = handling.open("s", &*committing, IdScheme::Uuid, &context).err().expect("it is refused").to_string();
+        assert!(refused.contains("Flat has none of the fields that are told"), "{refused}");
+        assert!(refused.contains("destinations[0].outputFormat.typeName"), "{refused}");
     }
 
     #[test]

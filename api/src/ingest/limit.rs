@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 
 use crate::wire::decode::{Fields, Mistakes};
-use crate::wire::family::{duration_text, parse_duration};
+use crate::wire::family::{parse_duration, setting_text};
 
 const PATH: &str = ".onRecordError.stopAfter";
 
@@ -47,7 +47,7 @@ impl FailureLimit {
     pub fn shown(&self) -> Json {
         let mut shown = json!({"records": self.records});
         if let Some(within) = self.within {
-            shown["within"] = duration_text(within).into();
+            shown["within"] = setting_text(within).into();
         }
         shown
     }
@@ -69,7 +69,7 @@ impl Failures {
             return Ok(());
         }
         let within =
-            within.map_or(" since the stream was started".to_owned(), |within| format!(" within {}", duration_text(within)));
+            within.map_or(" since the stream was started".to_owned(), |within| format!(" within {}", setting_text(within)));
         Err(format!(
             "{} records failed{within}, more than the {most} of onRecordError.stopAfter; the last: {}",
             self.count,
@@ -87,6 +87,8 @@ mod tests {
         let read = |given: Json| FailureLimit::read(&given, &mut Mistakes::default());
         let limit = read(json!({"records": 2, "within": "20ms"})).expect("a limit");
         assert_eq!(limit.shown(), json!({"records": 2, "within": "20ms"}));
+        let between = json!({"records": 2, "within": "1500ms"});
+        assert_eq!(read(between.clone()).map(|limit| limit.shown()), Some(between));
         let mut failures = Failures::new(Some(limit));
         let mut add = |count| failures.add(count, || "so".to_owned());
         assert_eq!([add(0), add(1), add(1)], [Ok(()), Ok(()), Ok(())]);

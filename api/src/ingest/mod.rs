@@ -3,6 +3,7 @@
 //! Owns which streams there are, and what a definition says. What one stream is stands in `stream`, how its records travel in
 //! `pump`. Does not know any particular source, nor HTTP.
 
+mod again;
 mod errors;
 mod limit;
 mod pump;
@@ -28,8 +29,8 @@ pub use transformation::Transformation;
 
 use self::stream::Stored;
 use crate::clock;
-use crate::error::{ApiError, chain};
-use crate::procedures::Procedures;
+use crate::error::{ApiError, both, chain};
+use crate::procedures::{Preparing, Procedures};
 use crate::wire::decode::{Mistakes, refuse_elsewhere};
 use crate::wire::family::Family;
 
@@ -54,6 +55,13 @@ pub const WHAT: &str = "ingest stream";
 /// What whoever makes a stream is told whose query does so.
 pub const SCANS: &str =
     "the query of the ingest stream visits every node for each record; give it an anchor: id(n) = idFrom($that.key)";
+
+/// The same, where a record may come again and the query then changes more than it did.
+pub const ADDS: &str = "a record of this source may come again after a kill, and what the query of the ingest stream creates, or adds to what is \
+    there, it then creates or adds once more; match nodes by an id from the record, id(n) = idFrom($that.key), and set what it says";
+
+/// What its query is called in errors.
+const QUERY: &str = "the query of an ingest stream";
 
 /// Refuses a command about indexes or rules of expiry where a query runs for each of many: it would do nothing, or fail, for all
 /// but the first.
@@ -94,8 +102,8 @@ impl Ingests {
     /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
     pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
         let definition = read(definition)?;
-        definition.0.query().map_or(Ok(()), |query| self.procedures.check_text(query.text))?;
-        definition.2.check()?;
+        let text = definition.0.query().map_or(Ok(()), |query| self.procedures.check_text(query.text));
+        both(text, definition.2.check())?;
         let free = || match self.get(graph, name) {
             Some(_) => {
                 Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")))
@@ -105,7 +113,7 @@ impl Ingests {
         free()?;
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
         let life = (Status::Running, Stored::default());
-        let stream = Stream::new(graph, (name, source), definition, life, &self.procedures, true)?;
+        let stream = Stream::new(Preparing::new(graph, &self.procedures), (name, source), definition, life)?;
         // Not when it is restored: an earlier version took it, and it is to be seen why its records fail.
         check_no_command(&stream.query.plan, "an ingest stream")?;
         secret::check(|| stream.config.stored()).map_err(refused)?;
@@ -118,7 +126,22 @@ impl Ingests {
         self.store(&stream)?;
         self.keep(stream.clone());
         stream.run(&self.engine, &self.context);
+        if stream.adds_again() {
+            tracing::warn!(ingest = name, "{ADDS}");
+        }
         Ok(stream)
+    }
+
+    /// What is wrong with a stream as v2 sends it, and with its query.
+    pub fn with_the_query(&self, error: ApiError, graph: &Graph, body: &Json) -> ApiError {
+        let runs = error.is_of_request() && body["source"]["format"]["type"] != "Drop";
+        let Some(text) = body["query"].as_str().filter(|_| runs) else { return error };
+        let parameter = body["parameter"].as_str().unwrap_or("that");
+        let preparing = Preparing::new(graph, &self.procedures);
+        match self.procedures.check_text(text).and_then(|()| preparing.compile(text, parameter, QUERY)) {
+            Ok(_) => error,
+            Err(wrong) => error.and(wrong),
+        }
     }
 
     /// Brings back what was there before a restart. With `resume`, streams that ran go on where they stood.
@@ -149,12 +172,11 @@ impl Ingests {
             Status::Running => Status::Restored,
             other => other,
         };
-        let settings = &stored["settings"];
-        let definition = read(settings)?;
+        let definition = read_again(&stored["settings"])?;
         // Of one that an earlier version stored nothing is known.
         let past = Stored::deserialize(&stored["past"]).unwrap_or_default();
         let named = (text("name"), text("source").to_owned());
-        let stream = Stream::new(graph, named, definition, (status, past), &self.procedures, false)?;
+        let stream = Stream::new(Preparing::again(graph, &self.procedures), named, definition, (status, past))?;
         if let Some(message) = stored["message"].as_str() {
             stream.lock().message = Some(message.to_owned());
         }
@@ -277,7 +299,14 @@ pub fn shown(settings: &Json) -> Option<Json> {
 type Definition = (Box<dyn SourceConfig>, ErrorHandling, Transformation);
 
 fn read(definition: &Json) -> Result<Definition, ApiError> {
-    Ok((parse(definition)?, ErrorHandling::read(definition)?, Transformation::read(definition)?))
+    let rest = both(ErrorHandling::read(definition), Transformation::read(definition));
+    let (config, (errors, transformation)) = both(parse(definition), rest)?;
+    Ok((config, errors, transformation))
+}
+
+/// The same of one that is stored. What it refers to may be gone: the stream says so when it runs, and goes on when it is back.
+fn read_again(definition: &Json) -> Result<Definition, ApiError> {
+    Ok((parse(definition)?, ErrorHandling::decode(definition)?, Transformation::read(definition)?))
 }
 
 fn parse(definition: &Json) -> Result<Box<dyn SourceConfig>, ApiError> {

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use weir_connectors::{Intake, RecordQuery, SourceConfig, SourceContext, Upload};
-use weir_cypher_compiler::{Options, compile};
-use weir_engine::{Engine, Graph, Prepared, RESULTS_WAITING_MAX};
+use weir_cypher_compiler::expression_text;
+use weir_engine::{Engine, Graph, Prepared, RESULTS_WAITING_MAX, WithoutAnchor};
 use weir_model::Text;
 use weir_model::lock::lock;
 
 use super::pump::{self, Resting};
-use super::{Definition, ErrorHandling, SCANS, Transformation, key};
+use super::{Definition, ErrorHandling, QUERY, SCANS, Transformation, again, key};
 use crate::clock;
 use crate::error::ApiError;
 use crate::meter::Meter;
-use crate::procedures::Procedures;
+use crate::procedures::Preparing;
 use crate::wire::family::Family;
 use crate::wire::v2;
 
@@ -32,6 +32,9 @@ const PAUSE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What is told of a stream of which a thread has panicked.
 pub(super) const BUG: &str = "the stream ended through a bug in weir; the log has the details";
+
+/// Records of which an anchor named no node are told of once in this time.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How many failed records are kept to be looked at; the count goes on.
 const FAILURES_KEPT_MAX: usize = 100;
@@ -84,6 +87,7 @@ pub(super) struct Stored {
     failed_records: u64,
     kept: Vec<KeptRecord>,
     coming_again: BTreeSet<u64>,
+    unnamed_records: u64,
     /// Milliseconds since 1970; none of a stream that is new.
     started: Option<u64>,
     /// Milliseconds.
@@ -154,6 +158,10 @@ pub(super) struct State {
     /// Those of them, by number, whose batch was left without effect as the stream ended. They are before no position: they are
     /// counted, and come again when it is started again.
     coming_again: BTreeSet<u64>,
+    /// Of so many records an anchor of the query named no node,
+    unnamed_records: u64,
+    /// which was last told then.
+    unnamed_told: Option<Instant>,
 }
 
 impl State {
@@ -185,19 +193,14 @@ impl State {
 
 impl Stream {
     pub(super) fn new(
-        graph: &Graph,
+        preparing: Preparing<'_>,
         (name, source): (&str, String),
         (config, errors, transformation): Definition,
         (status, past): (Status, Stored),
-        procedures: &Arc<Procedures>,
-        is_new: bool,
     ) -> Result<Arc<Stream>, ApiError> {
         // Records that are only counted run nothing, and the stream is like any other.
         let query = config.query().unwrap_or(RecordQuery { text: "RETURN null", parameter: "that" });
-        let options = procedures.options(graph, vec![Text::new(query.parameter)]);
-        // One that is there stays there, whatever it calls: an earlier version took it.
-        let runs_as = is_new.then_some("the query of an ingest stream");
-        let plan = compile(query.text, &Options { runs_as, ..options })?;
+        let plan = preparing.compile(query.text, query.parameter, QUERY)?;
         if let Some(other) = plan.parameters.iter().find(|name| name.as_str() != query.parameter) {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
         }
@@ -205,7 +208,7 @@ impl Stream {
         if scans {
             tracing::warn!(ingest = name, "{SCANS}");
         }
-        let query = graph.prepare(plan);
+        let query = preparing.graph.prepare(plan);
         let completed_before = status == Status::Completed;
         let state = State {
             status,
@@ -223,10 +226,12 @@ impl Stream {
             failed_records: past.failed_records,
             kept: past.kept,
             coming_again: past.coming_again,
+            unnamed_records: past.unnamed_records,
+            unnamed_told: None,
         };
         Ok(Arc::new(Stream {
             name: name.to_owned(),
-            graph: graph.clone(),
+            graph: preparing.graph.clone(),
             source,
             config,
             errors,
@@ -255,6 +260,11 @@ impl Stream {
     /// Whether its query visits every node.
     pub fn scans(&self) -> bool {
         self.scans
+    }
+
+    /// Whether its query may change the graph once more for a record that comes again, as those of its source do.
+    pub fn adds_again(&self) -> bool {
+        self.config.comes_again() && again::adds(&self.query.plan)
     }
 
     pub fn status(&self) -> Status {
@@ -479,6 +489,27 @@ impl Stream {
         self.lock().lag = lag;
     }
 
+    /// Nothing fails for such a record, and what it was to change is not changed: without this nobody would know.
+    pub(super) fn note_unnamed(&self, WithoutAnchor { records, anchor }: &WithoutAnchor) {
+        if *records == 0 {
+            return;
+        }
+        let (mut state, now) = (self.lock(), Instant::now());
+        state.unnamed_records += records;
+        if state.unnamed_told.is_some_and(|told| now - told < TELL_INTERVAL) {
+            return;
+        }
+        state.unnamed_told = Some(now);
+        let total = state.unnamed_records;
+        drop(state);
+        let anchor = anchor.as_ref().map(|anchor| format!("`{}`", expression_text(&self.query.plan, anchor)));
+        let anchor = anchor.as_deref().unwrap_or("an anchor (`id(n) = …`)");
+        tracing::warn!(
+            ingest = self.name,
+            "{anchor} in the query of the stream was null, or no id, and so found no node, in {total} records so far: what hangs on that node did not happen for these. Where that is meant, a condition beside it, such as `$that.key IS NOT NULL`, says so"
+        );
+    }
+
     pub(super) fn note_undelivered(&self, reason: Option<String>) {
         self.lock().undelivered = reason;
     }
@@ -605,6 +636,7 @@ impl Stream {
             failed_records: state.failed_records,
             kept: state.kept.clone(),
             coming_again: state.coming_again.clone(),
+            unnamed_records: state.unnamed_records,
             started: Some(clock::millis(self.started)),
             ran: self.runtime(&state).as_millis() as u64,
         };
@@ -652,6 +684,9 @@ impl Stream {
         if let Some(lag) = state.lag {
             info["stats"]["lag"] = lag.into();
         }
+        if state.unnamed_records > 0 {
+            info["stats"]["withoutAnchor"] = state.unnamed_records.into();
+        }
         if state.failed_records > 0 {
             let kept = state
                 .kept
@@ -686,15 +721,30 @@ pub(super) mod tests {
 
     use super::super::{Ingests, read};
     use super::*;
+    use crate::procedures::Procedures;
 
     pub fn stream() -> (Engine, Arc<Stream>) {
-        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
-        let engine = engine.expect("an engine in memory");
+        stream_of(&json!({"type": "NumberIteratorIngest", "ingestLimit": 1}))
+    }
+
+    pub fn stream_of(definition: &Json) -> (Engine, Arc<Stream>) {
+        let engine = engine();
         let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
-        let definition = read(&json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect("a definition");
+        let definition = read(definition).expect("a definition");
         let (named, life) = (("numbers", "numbers#1".to_owned()), (Status::Running, Stored::default()));
-        let stream = Stream::new(&engine.default_graph(), named, definition, life, &procedures, true).expect("a stream");
+        let graph = engine.default_graph();
+        let stream = Stream::new(Preparing::new(&graph, &procedures), named, definition, life).expect("a stream");
         (engine, stream)
+    }
+
+    pub fn context(threads: &tokio::runtime::Runtime) -> SourceContext {
+        let (files, hosts, runtime) = (FilePolicy::default(), HostPolicy::default(), threads.handle().clone());
+        SourceContext { files, hosts, runtime, stream: String::new(), wanted: None, tells: false }
+    }
+
+    fn engine() -> Engine {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        engine.expect("an engine in memory")
     }
 
     fn stored_status(engine: &Engine, stream: &Stream) -> Json {
@@ -719,28 +769,73 @@ pub(super) mod tests {
     /// An earlier version took it.
     #[test]
     fn a_stream_that_is_there_comes_back_whatever_its_query_calls() {
-        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
-        let engine = engine.expect("an engine in memory");
-        let (files, hosts) = (FilePolicy::default(), HostPolicy::default());
-        let procedures = Procedures::new(files.clone(), hosts.clone(), usize::MAX);
+        let engine = engine();
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
         let threads = tokio::runtime::Runtime::new().expect("threads");
-        let runtime = threads.handle().clone();
-        let context = SourceContext { files, hosts, runtime, stream: String::new(), wanted: None, tells: false };
         let query = "CALL standing.wiretap({name: 'x'}) YIELD data RETURN data";
         let format = json!({"type": "CypherLine", "query": query});
         let definition = json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "format": format});
         let graph = engine.default_graph();
 
-        let ingests = Ingests::new(engine.clone(), context, procedures.clone());
+        let ingests = Ingests::new(engine.clone(), context(&threads), procedures.clone());
         let refused = ingests.create(&graph, "new", &definition).err().expect("it is refused").to_string();
         assert!(refused.contains("cannot stand in the query of an ingest stream"), "{refused}");
 
         let (named, life) = (("old", "old#1".to_owned()), (Status::Completed, Stored::default()));
-        let old = Stream::new(&graph, named, read(&definition).expect("a definition"), life, &procedures, false);
+        let preparing = Preparing::again(&graph, &procedures);
+        let old = Stream::new(preparing, named, read(&definition).expect("a definition"), life);
         old.expect("it is taken").store(&engine).expect("it is stored");
         ingests.restore(false).expect("what is stored is read");
         let names: Vec<String> = ingests.list(&graph).iter().map(|stream| stream.name.clone()).collect();
         assert_eq!(names, ["old"]);
+    }
+
+    /// It was not listed any more, and could not be mended.
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn a_stream_comes_back_whatever_has_become_of_the_files_it_names() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("authorities.pem");
+        let (mut source, mut letters) = (json!({"type": "KafkaIngest", "topics": ["t"]}), json!({"type": "Kafka", "topic": "t"}));
+        for kafka in [&mut source, &mut letters] {
+            kafka["bootstrapServers"] = "127.0.0.1:1".into();
+            kafka["kafkaProperties"] = json!({"ssl.truststore.location": file});
+        }
+        let told = json!({"deadLetterQueueSettings": {"destinations": [letters]}});
+        let numbers = json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "onRecordError": told});
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        for (definition, mended) in [(numbers, Status::Completed), (source, Status::Running)] {
+            let engine = engine();
+            let graph = engine.default_graph();
+            std::fs::write(&file, "").expect("a file");
+            let (named, life) = (("s", "s#1".to_owned()), (Status::Paused, Stored::default()));
+            let definition = read(&definition).expect("a definition");
+            let stream = Stream::new(Preparing::new(&graph, &procedures), named, definition, life).expect("a stream");
+            stream.store(&engine).expect("it is stored");
+
+            std::fs::remove_file(&file).expect("it is there");
+            let ingests = Ingests::new(engine, context(&threads), procedures.clone());
+            ingests.restore(false).expect("what is stored is read");
+            let stream = ingests.get(&graph, "s").expect("it is back");
+            assert_eq!(stream.status(), Status::Paused);
+            let wait_for = |status: Status| {
+                let since = Instant::now();
+                while stream.status() != status {
+                    assert!(since.elapsed() < Duration::from_secs(60), "{:?}: {:?}", stream.status(), stream.told());
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            };
+            ingests.start(&stream).expect("it is started");
+            wait_for(Status::Failed);
+            let message = stream.message().expect("it is told why");
+            assert!(message.contains("ssl.truststore.location") && message.contains("there is no such file"), "{message}");
+
+            std::fs::write(&file, "").expect("a file");
+            ingests.start(&stream).expect("it goes on");
+            wait_for(mended);
+            assert!(ingests.delete(&graph, "s").expect("it ends").is_some());
+        }
     }
 
     #[test]

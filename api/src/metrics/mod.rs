@@ -15,12 +15,12 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_engine::{DEFAULT_GRAPH, RESULTS_WAITING_MAX, Stage};
+use weir_engine::{DEFAULT_GRAPH, Histogram, RESULTS_WAITING_MAX, Stage};
 
 use crate::app::App;
 use crate::clock;
 use crate::ingest::{Status, Stream};
-use crate::outputs::Figures;
+use crate::outputs::{Figures, State};
 use crate::standing::Query;
 use crate::wire::standing::Output;
 use crate::wire::v2;
@@ -31,7 +31,7 @@ pub use self::reporters::ReporterSettings;
 pub use self::timed_store::{StoreTimers, TimedStore};
 use self::timer::of_histogram;
 
-/// What clients look for about each shard.
+/// What clients look for about each shard: nodes do not sleep, and wait for no place, so none of these ever happens.
 const NEVER: [&str; 9] = [
     "sleep-counters.woken",
     "sleep-counters.slept-success",
@@ -43,6 +43,9 @@ const NEVER: [&str; 9] = [
     "unlikely.hard-limit-reached",
     "unlikely.wake-up-error",
 ];
+const NEVER_TIMED: [&str; 2] = ["sleep-timers.slept", "sleep-timers.woken"];
+/// Of a shard of all graphs.
+const NEVER_RELAYED: &str = "delivery-relay-deduplicated";
 
 /// What there is of a graph.
 pub struct GraphFigures {
@@ -89,6 +92,10 @@ pub fn to_json(app: &App) -> Json {
     let mut gauges = JsonMap::new();
     let mut timers = Vec::from(app.store_timers.all().map(|(name, timer)| timer.to_json(&format!("persistor.{name}"))));
     let graphs = graphs(app);
+    let (shards, nothing) = (app.settings.effective["shard-count"].as_u64().unwrap_or_default().min(1024), Histogram::default());
+    for shard in 0..shards {
+        counters.insert(format!("shard.shard-{shard}.{NEVER_RELAYED}"), 0.into());
+    }
     for graph in &graphs {
         let prefix = if graph.name == DEFAULT_GRAPH { String::new() } else { format!("{}.", graph.name) };
         for stream in &graph.streams {
@@ -98,11 +105,12 @@ pub fn to_json(app: &App) -> Json {
         for query in &graph.queries {
             of_query(&prefix, query, &mut counters, &mut timers);
         }
-        // Nodes do not sleep, and wait for no place, so none of these ever happens.
-        let shards = app.settings.effective["shard-count"].as_u64().unwrap_or_default().min(1024);
         for shard in 0..shards {
             for name in NEVER {
                 counters.insert(format!("{prefix}shard.shard-{shard}.{name}"), 0.into());
+            }
+            for name in NEVER_TIMED {
+                timers.push(of_histogram(&format!("{prefix}shard.shard-{shard}.{name}"), &nothing, 0.0));
             }
         }
     }
@@ -130,15 +138,19 @@ pub fn to_json(app: &App) -> Json {
 
 fn of_query(prefix: &str, query: &Query, counters: &mut JsonMap<String, Json>, timers: &mut Vec<Json>) {
     let name = |what: &str| format!("{prefix}standing-queries.{what}.{}", query.name);
-    let dropped: u64 = query.outputs().iter().map(|output| output.counters.dropped.load(Ordering::Relaxed)).sum();
     // Cancellations are results, too.
     counters.insert(name("results"), query.result_count().into());
     counters.insert(name("cancellations"), query.cancellation_count().into());
-    counters.insert(name("dropped"), dropped.into());
+    counters.insert(name("dropped"), dropped(query).into());
     counters.insert(name("consumption"), consumed(query, &query.figures()).into());
     let installed = query.installed();
     let delivered = installed.latency().of(Stage::Delivered);
     timers.push(of_histogram(&name("queue-time"), delivered, query.results_per_second()));
+}
+
+/// Results that destinations have left out because they came too fast.
+fn dropped(query: &Query) -> u64 {
+    query.outputs().iter().map(|output| output.counters.dropped.load(Ordering::Relaxed)).sum()
 }
 
 /// Results that every output has been given. What one has been given and another has not is counted among the results, and waits.
@@ -147,18 +159,36 @@ fn consumed(query: &Query, figures: &[(Figures, bool)]) -> u64 {
     query.result_count().saturating_sub(behind as u64)
 }
 
-/// What ingest waits for: queries, and memory that is short.
+/// How many results a second every output is through with: as many as the slowest of those that take any. Where none does,
+/// nothing waits for them.
+fn consumed_per_second(query: &Query, figures: &[(Figures, bool)]) -> f64 {
+    let taking = figures.iter().filter(|(output, _)| matches!(output.state, State::Running | State::Retrying));
+    taking.map(|(output, _)| output.done.1).min_by(f64::total_cmp).unwrap_or_else(|| query.results_per_second())
+}
+
+/// What all ingest waits for: memory that is short.
+fn memory_is_tight() -> bool {
+    weir_engine::memory::figures().is_some_and(|memory| memory.tight)
+}
+
+/// What ingest of the graph alone waits for: its queries.
+fn closed_of(graph: &GraphFigures) -> usize {
+    graph.queries.iter().filter(|query| query.waiting() > RESULTS_WAITING_MAX).count()
+}
+
 fn closed_valves(graphs: &[GraphFigures]) -> usize {
-    let memory = usize::from(weir_engine::memory::figures().is_some_and(|memory| memory.tight));
-    memory + graphs.iter().flat_map(|graph| &graph.queries).filter(|query| query.waiting() > RESULTS_WAITING_MAX).count()
+    usize::from(memory_is_tight()) + graphs.iter().map(closed_of).sum::<usize>()
 }
 
 /// One snapshot, of the one member.
 pub fn backpressure(app: &App) -> Json {
     let graphs = graphs(app);
     let closed = closed_valves(&graphs);
-    let ingests: Vec<Json> =
-        graphs.iter().flat_map(|graph| graph.streams.iter().map(|stream| stream_state(&graph.name, stream, closed))).collect();
+    let of_streams = |graph: &GraphFigures| {
+        let is_held = memory_is_tight() || closed_of(graph) > 0;
+        graph.streams.iter().map(|stream| stream_state(&graph.name, stream, is_held)).collect::<Vec<_>>()
+    };
+    let ingests: Vec<Json> = graphs.iter().flat_map(of_streams).collect();
     let queries: Vec<Json> =
         graphs.iter().flat_map(|graph| graph.queries.iter().map(|query| query_state(&graph.name, query))).collect();
     let webserver = &app.settings.webserver;
@@ -181,9 +211,8 @@ pub fn backpressure(app: &App) -> Json {
     }])
 }
 
-fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
-    let held = closed > 0 && stream.status() == Status::Running;
-    let state = if held { "BACKPRESSURED" } else { "FLOWING" };
+fn stream_state(namespace: &str, stream: &Stream, is_held: bool) -> Json {
+    let state = if is_held && stream.status() == Status::Running { "BACKPRESSURED" } else { "FLOWING" };
     let mut shown = json!({
         "name": stream.name,
         "namespace": namespace,
@@ -200,7 +229,7 @@ fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
 }
 
 fn query_state(namespace: &str, query: &Query) -> Json {
-    let (waiting, cancelled) = (query.waiting(), query.cancellation_count());
+    let (waiting, cancelled, dropped) = (query.waiting(), query.cancellation_count(), dropped(query));
     let figures = query.figures();
     let consumed = consumed(query, &figures);
     // Each destination of a workflow is an output here.
@@ -219,15 +248,16 @@ fn query_state(namespace: &str, query: &Query) -> Json {
             false => "FLOWING",
         };
         let kind = definition.as_ref().map_or("Drop".to_owned(), v2::standing::destination_kind);
-        let delivered = output.count(|counters| counters.delivered.load(Ordering::Relaxed));
         let name = definition.as_ref().and_then(Output::workflow).unwrap_or(&output.name);
         let at = outputs.iter().position(|known| known["name"] == name).unwrap_or(outputs.len());
+        let (count, rate) = output.done;
         if at == outputs.len() {
-            let rate = query.results_per_second();
-            outputs.push(json!({"name": name, "rate": rate, "totalCount": 0, "hasEnrichment": enriched, "destinations": []}));
+            outputs.push(json!({"name": name, "rate": rate, "totalCount": count, "hasEnrichment": enriched, "destinations": []}));
         }
+        // It is through with a result when all its destinations are.
         let workflow = &mut outputs[at];
-        workflow["totalCount"] = workflow["totalCount"].as_u64().unwrap_or(0).max(delivered).into();
+        workflow["rate"] = workflow["rate"].as_f64().unwrap_or(0.0).min(rate).into();
+        workflow["totalCount"] = workflow["totalCount"].as_u64().unwrap_or(0).min(count).into();
         if let Some(destinations) = workflow["destinations"].as_array_mut() {
             let index = destinations.len();
             destinations.push(json!({"index": index, "type": kind, "state": state}));
@@ -245,10 +275,10 @@ fn query_state(namespace: &str, query: &Query) -> Json {
             "capacityRatio": ratio.min(1.0),
             "totalProduced": consumed + waiting as u64,
             "totalCancellations": cancelled,
-            "totalDropped": 0,
+            "totalDropped": dropped,
             "totalConsumed": consumed,
             "productionRate": query.results_per_second(),
-            "consumptionRate": query.results_per_second(),
+            "consumptionRate": consumed_per_second(query, &figures),
         },
         "outputs": outputs,
     })

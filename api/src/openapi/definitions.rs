@@ -160,6 +160,7 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
         notation(&mut definition, family);
         tag(&mut definition, kind);
         v2::ingest::rename_region(kind, &mut definition["properties"], family);
+        v2::ingest::set_defaults(&mut definition);
         let mut example = Json::Object(v2::names::fields_to_v2(&sample, &without, Family::Preview));
         example["type"] = kind.into();
         v2::ingest::rename_region(kind, &mut example, family);
@@ -226,6 +227,9 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
             letter_boxes.insert(name.clone(), letter_box(definition.clone()));
             boxes.push((kind.to_owned(), name));
         }
+        if kind == v2::standing::SNS {
+            definition["properties"]["format"] = json_format();
+        }
         definition["properties"][ON_RESULT_ERROR] = named("OnResultError");
         let name = format!("{kind}Destination");
         all.insert(name.clone(), definition);
@@ -239,6 +243,17 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
     );
     all.insert("OnResultError".to_owned(), on_result_error());
     (one_of(kinds), letter_boxes)
+}
+
+/// Of a destination that clients give a format to, and that knows one.
+fn json_format() -> Json {
+    json!({
+        "type": "object",
+        "description": "What a message is: the text of the result.",
+        "required": ["type"],
+        "properties": {"type": {"type": "string", "const": "JSON"}},
+        "default": {"type": "JSON"},
+    })
 }
 
 /// What definitions refer to, in the notation of v2.

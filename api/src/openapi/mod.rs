@@ -192,7 +192,11 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
     }
     if route.takes != Takes::Nothing {
         all.push((408, "The body did not arrive in time.", Wrong::Text));
-        all.push((413, "The body is larger than `webserver.body-bytes-max`.", Wrong::Text));
+        let too_large = match route.takes {
+            Takes::Data => "The body is larger than 4 MiB, or than `webserver.body-bytes-max`.",
+            _ => "The body is larger than `webserver.body-bytes-max`.",
+        };
+        all.push((413, too_large, Wrong::Text));
         all.push((415, "The content type is not one that is taken.", Wrong::Text));
     }
     all.push((500, "Something failed, or took longer than it may.", Wrong::Family));
@@ -204,7 +208,7 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
         ));
     }
     if readiness {
-        all.push((503, "weir is not ready.", Wrong::Absent));
+        all.push((503, "weir is not ready. `Retry-After` says when to ask again.", Wrong::Absent));
     }
     all
 }

@@ -100,8 +100,12 @@ pub const WAKE_UP: Parameter = Parameter {
 
 pub const WALK_LENGTH: Parameter = same("length", Kind::Integer { from: Some(1) }, "10", "Steps of a walk, at most.");
 pub const WALK_COUNT: Parameter = same("count", Kind::Integer { from: Some(0) }, "5", "Walks from each node.");
-pub const WALK_QUERY: Parameter =
-    same("query", Kind::Text, "\"RETURN id(thisNode)\"", "What is told of each node: Cypher that only reads, about `thisNode`.");
+pub const WALK_QUERY: Parameter = same(
+    "query",
+    Kind::Text,
+    "\"RETURN id(thisNode)\"",
+    "What is told of each node: Cypher that only reads, about `thisNode`, without `CALL` and `LOAD CSV`.",
+);
 pub const WALK_RETURN: Parameter =
     same("return", Kind::Number { from: 0.0 }, "1.0", "How unlikely it is to step back; 0 is never.");
 pub const WALK_IN_OUT: Parameter = Parameter {

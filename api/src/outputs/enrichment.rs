@@ -18,6 +18,7 @@ use weir_connectors::delivery::Delivered;
 use weir_connectors::on_call::{LOOK, Work};
 use weir_connectors::{DeliveryCounters, Envelope, Generation};
 use weir_engine::{Cause, EngineError, Graph, QueryOptions};
+use weir_model::expression::FailureKind;
 use weir_model::{IdScheme, Map, Position, Text, Tick, Value};
 
 use super::chain::Chain;
@@ -252,6 +253,10 @@ impl Asker {
                     self.wait_confirmed(tries, upper, *error)?;
                     rows.extend(answer.iter().map(|row| sent(row)));
                     break;
+                }
+                // What it asks the world for follows from what others keep changing: no reason to give the result up.
+                Err(EngineError::Query(failure)) if failure.kind == FailureKind::WouldFetch => {
+                    (Some(RETRY_PAUSE), format!("the query could not run on a result: {}", failure_text(&failure)))
                 }
                 Err(EngineError::Query(failure)) => {
                     let again = self.tries_failed.then_some(pause);

@@ -35,6 +35,8 @@ pub struct Figures {
     pub behind: usize,
     /// When the oldest of those that wait was found.
     pub oldest: Option<Tick>,
+    /// Results that it is through with, delivered or given up: how many, and how many a second lately.
+    pub done: (u64, f64),
     /// Results that it would have written for in a loop, and did not.
     pub loops: u64,
     /// Of the definition that runs; none where none does.
@@ -70,6 +72,7 @@ impl Figures {
             waiting: held.waiting,
             behind: lane.behind(),
             oldest: held.oldest,
+            done: (lane.done.count(), lane.done.recent()),
             loops: running.as_ref().map_or(0, |running| running.chain.cut.load(Ordering::Relaxed)),
             counters: running.map(|running| running.counters.clone()),
         }

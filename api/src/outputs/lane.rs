@@ -19,6 +19,7 @@ use weir_model::Tick;
 use weir_model::lock::{lock, read, write};
 
 use super::{RunningOutput, Sent, TapPoints};
+use crate::meter::Meter;
 
 /// Results that wait here while nothing takes them. When more come, they are left to be found again from the log.
 const WAITING_MAX: usize = 100_000;
@@ -33,6 +34,8 @@ pub struct Lane {
     changing: AtomicBool,
     /// Why none runs.
     parked: Mutex<Option<String>>,
+    /// Results that its outputs are through with: delivered, or given up.
+    pub done: Meter,
     /// For those who listen.
     pub tap_points: Arc<TapPoints>,
 }
@@ -82,6 +85,7 @@ impl Lane {
             running: RwLock::default(),
             changing: AtomicBool::default(),
             parked: Mutex::default(),
+            done: Meter::default(),
             tap_points: Arc::default(),
         }
     }
@@ -125,7 +129,7 @@ impl Lane {
 
     pub fn held(&self) -> Lying {
         let queue = lock(&self.queue);
-        let old = |results: &[Sent]| results.partition_point(|result| result.place.tick < queue.from);
+        let old = |results: &[Sent]| old(results, queue.from);
         // They come first, and mostly there are none.
         let with_old = queue.batches.iter().map_while(|(results, _)| {
             let old = old(results);
@@ -173,7 +177,7 @@ impl Lane {
     /// Results of this tick and later ones that are not reported as delivered. None: more than are kept here.
     pub fn left(&self, from: Tick) -> Option<usize> {
         let queue = lock(&self.queue);
-        let of = |results: &[Sent]| results.len() - results.partition_point(|result| result.place.tick < from);
+        let of = |results: &[Sent]| results.len() - old(results, from);
         (!queue.lost).then(|| queue.batches.iter().map(|(results, _)| of(results)).sum())
     }
 
@@ -258,7 +262,10 @@ impl Lane {
     pub fn delivered(&self, turn: u64, upper: Tick, note: impl FnOnce()) {
         let mut queue = lock(&self.queue);
         if queue.turn == turn {
-            queue.forget(upper);
+            let done = queue.forget(upper);
+            if done > 0 {
+                self.done.mark(done as u64);
+            }
             note();
         }
     }
@@ -330,16 +337,25 @@ impl Queue {
         self.given == self.batches.len()
     }
 
-    fn forget(&mut self, upper: Tick) {
+    /// How many results that was, without those that were skipped.
+    fn forget(&mut self, upper: Tick) -> usize {
+        let mut done = 0;
         while let Some((results, _)) = self.batches.pop_front_if(|(_, of)| *of <= upper) {
             self.results -= results.len();
+            done += results.len() - old(&results, self.from);
             match self.given.checked_sub(1) {
                 Some(given) => self.given = given,
                 // Another output had it.
                 None => self.left -= results.len(),
             }
         }
+        done
     }
+}
+
+/// How many of the first ones are of earlier ticks.
+fn old(results: &[Sent], from: Tick) -> usize {
+    results.partition_point(|result| result.place.tick < from)
 }
 
 #[cfg(test)]
@@ -410,6 +426,7 @@ mod tests {
         assert_eq!(lying(), (3, Some(Tick(5))));
         lane.delivered(turn, Tick(7), || ());
         assert_eq!(lying(), (1, Some(Tick(7))));
+        assert_eq!(lane.done.count(), 2, "those of ticks 5 and 6");
     }
 
     #[test]

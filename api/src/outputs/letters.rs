@@ -15,7 +15,6 @@ const FIELDS: &str = "standingQuery, output, message, tick, isPositiveMatch, res
 
 /// What letters to this destination are written by: None where they are no messages, an error where they could not be told.
 pub fn schema(to: &LetterBox, files: &FilePolicy, hosts: &HostPolicy) -> Result<Option<Arc<RecordSchema>>, ConnectorError> {
-    to.config.check()?;
     let schema = to.schema(files, hosts)?;
     if let (LetterForm::Message { envelope: true }, Some(schema)) = (to.form, &schema) {
         let result = Outgoing { body: b"{}".to_vec(), positive: true, mark: 1, id: Some(NodeId { high: 0, low: 1 }) };

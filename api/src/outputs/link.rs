@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use weir_connectors::{DestinationConfig, Envelope, Generation, HostPolicy, RecordSchema, secret};
-use weir_cypher_compiler::{Options, compile, unknown_parameter};
-use weir_engine::{Graph, Prepared};
-use weir_model::{Plan, Text};
+use weir_connectors::{ConnectorError, DestinationConfig, Envelope, FilePolicy, Generation, HostPolicy, RecordSchema, secret};
+use weir_cypher_compiler::unknown_parameter;
+use weir_engine::Prepared;
+use weir_model::Plan;
 
 use super::letters;
 use super::taps::Shown;
 use crate::error::{ApiError, both};
 use crate::ingest::{check_no_command, refused};
-use crate::procedures::Procedures;
-use crate::wire::letters::Refusals;
+use crate::procedures::Preparing;
+use crate::wire::letters::{LetterBox, ON_RESULT_ERROR, Refusals};
 use crate::wire::standing::{CypherOutput, DestinationOutput, Output, Workflow};
 
 /// An output that has been checked and compiled, and not yet opened.
@@ -27,6 +27,7 @@ pub struct DestinationLink {
     /// What letters to each of its dead letters' destinations are written by, where that is a schema.
     pub(super) letter_schemas: Vec<Option<Arc<RecordSchema>>>,
     pub(super) hosts: HostPolicy,
+    pub(super) files: FilePolicy,
     pub(super) form: Form,
     pub(super) shown: Shown,
 }
@@ -45,10 +46,11 @@ pub struct Form {
 
 impl Form {
     /// Fetches what the format needs.
-    fn of(config: &dyn DestinationConfig, generation: Generation, procedures: &Procedures) -> Result<Form, ApiError> {
+    fn of(config: &dyn DestinationConfig, generation: Generation, preparing: Preparing<'_>) -> Result<Form, ApiError> {
+        let Preparing { procedures, place, .. } = preparing;
         let (mut envelope, mut positive_only) = (config.envelope(generation), config.positive_only());
         let schema = config.format().map(|format| format.schema(config.subject(), procedures.files(), procedures.hosts()));
-        let schema = schema.transpose().map_err(refused)?.flatten();
+        let schema = schema.transpose().map_err(|error| refused_at(place, "", error))?.flatten();
         let lines = schema.is_none() && config.is_line(generation);
         if schema.is_some() && generation == Generation::V1 {
             // Records of v1 have no room for whether it is a match.
@@ -76,31 +78,37 @@ impl Link {
     /// Finds everything that is wrong with an output before anything is kept of it. One that is not new is taken also where a new
     /// one is refused for what its queries call: an earlier version took it, and if it could not be opened, its results would
     /// wait for ever, and the log with them.
-    pub fn prepare(output: &Output, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Link, ApiError> {
+    pub fn prepare(output: &Output, preparing: Preparing<'_>) -> Result<Link, ApiError> {
+        let Preparing { procedures, place, .. } = preparing;
         match output {
             Output::Destination(DestinationOutput { config, refusals }) => {
-                config.check().map_err(refused)?;
-                let schemas = refusals.boxes().iter().map(|to| letters::schema(to, procedures.files(), procedures.hosts()));
-                let letter_schemas = schemas.collect::<Result<_, _>>().map_err(refused)?;
-                let form = Form::of(&**config, Generation::V1, procedures)?;
+                checked(&**config, preparing).map_err(|error| refused_at(place, "", error))?;
+                let letter_schema = |(index, to): (usize, &LetterBox)| {
+                    let checked = checked(&*to.config, preparing);
+                    let schema = checked.and_then(|()| letters::schema(to, procedures.files(), procedures.hosts()));
+                    schema.map_err(|error| refused_at(place, &format!(".{ON_RESULT_ERROR}.destinations[{index}]"), error))
+                };
+                let letter_schemas = refusals.boxes().iter().enumerate().map(letter_schema).collect::<Result<_, _>>()?;
+                let form = Form::of(&**config, Generation::V1, preparing)?;
                 let shown = Shown { envelope: form.envelope, positive_only: form.positive_only };
-                let (config, refusals, hosts) = (config.clone(), refusals.clone(), procedures.hosts().clone());
-                Ok(Link::Destination(DestinationLink { config, refusals, letter_schemas, hosts, form, shown }))
+                let (config, refusals) = (config.clone(), refusals.clone());
+                let (hosts, files) = (procedures.hosts().clone(), procedures.files().clone());
+                Ok(Link::Destination(DestinationLink { config, refusals, letter_schemas, hosts, files, form, shown }))
             }
-            Output::CypherQuery(cypher) => {
-                Ok(Link::Query(QueryLink::prepare(cypher, Generation::V1, graph, procedures, is_new)?))
-            }
-            Output::Workflow(workflow) => Link::of_workflow(workflow, graph, procedures, is_new),
+            Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, Generation::V1, preparing)?)),
+            Output::Workflow(workflow) => Link::of_workflow(workflow, preparing),
         }
     }
 
     /// One destination of a workflow, behind its query if there is one.
-    fn of_workflow(workflow: &Workflow, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Link, ApiError> {
+    fn of_workflow(workflow: &Workflow, preparing: Preparing<'_>) -> Result<Link, ApiError> {
         let first = workflow.enrichment.as_ref().map(|cypher| {
             let own = CypherOutput { structure: workflow.structure, and_then: None, ..cypher.clone() };
-            QueryLink::prepare(&own, Generation::V2, graph, procedures, is_new)
+            QueryLink::prepare(&own, Generation::V2, preparing)
         });
-        let (first, mut end) = both(first.transpose(), Link::at_the_end(workflow, graph, procedures, is_new))?;
+        // Of one that was there before nobody has the body at hand.
+        let place = if preparing.is_new { workflow.place.as_str() } else { "" };
+        let (first, mut end) = both(first.transpose(), Link::at_the_end(workflow, Preparing { place, ..preparing }))?;
         let Some(mut first) = first else {
             if let Link::Query(query) = &mut end {
                 (query.positive_only, query.enriches) = (workflow.only_positive, false);
@@ -113,18 +121,18 @@ impl Link {
     }
 
     /// The destination of a workflow.
-    fn at_the_end(workflow: &Workflow, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Link, ApiError> {
+    fn at_the_end(workflow: &Workflow, preparing: Preparing<'_>) -> Result<Link, ApiError> {
         let mut end = match &*workflow.destination {
             Output::CypherQuery(cypher) => {
                 let cypher = CypherOutput { structure: workflow.envelope(), ..cypher.clone() };
-                Link::Query(QueryLink::prepare(&cypher, Generation::V2, graph, procedures, is_new)?)
+                Link::Query(QueryLink::prepare(&cypher, Generation::V2, preparing)?)
             }
-            other => Link::prepare(other, graph, procedures, is_new)?,
+            other => Link::prepare(other, preparing)?,
         };
         if let Link::Destination(DestinationLink { config, form, shown, .. }) = &mut end {
             // All destinations of a workflow are listened to together, whatever form each of them has.
             *shown = Shown { envelope: workflow.structure, positive_only: workflow.only_positive };
-            *form = Form::of(&**config, Generation::V2, procedures)?;
+            *form = Form::of(&**config, Generation::V2, preparing)?;
             // One in the notation of v1 may ask for nothing but the data.
             if form.envelope != Envelope::Bare && !config.takes_whole() {
                 form.envelope = match (form.envelope, workflow.envelope()) {
@@ -161,27 +169,21 @@ impl QueryLink {
         if self.prepared.writes() { 1 } else { self.parallelism.min(behind) }
     }
 
-    fn prepare(
-        cypher: &CypherOutput,
-        generation: Generation,
-        graph: &Graph,
-        procedures: &Arc<Procedures>,
-        is_new: bool,
-    ) -> Result<QueryLink, ApiError> {
+    fn prepare(cypher: &CypherOutput, generation: Generation, preparing: Preparing<'_>) -> Result<QueryLink, ApiError> {
         let next = || {
             let next = cypher.and_then.as_deref().map(|next| match next {
-                Output::CypherQuery(next) => QueryLink::prepare(next, generation, graph, procedures, is_new).map(Link::Query),
-                other => Link::prepare(other, graph, procedures, is_new),
+                Output::CypherQuery(next) => QueryLink::prepare(next, generation, preparing).map(Link::Query),
+                other => Link::prepare(other, preparing),
             });
             next.transpose()
         };
-        let plan = QueryLink::plan(cypher, graph, procedures, is_new);
+        let plan = QueryLink::plan(cypher, preparing);
         let (plan, next) = match generation {
             // Clients of v1 are told the first that is wrong.
             Generation::V1 => (plan?, next()?),
             Generation::V2 => both(plan, next())?,
         };
-        let prepared = graph.prepare(plan);
+        let prepared = preparing.graph.prepare(plan);
         Ok(QueryLink {
             prepared,
             structure: cypher.structure,
@@ -195,15 +197,13 @@ impl QueryLink {
     }
 
     /// Its own query alone.
-    fn plan(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>, is_new: bool) -> Result<Plan, ApiError> {
-        let options = procedures.options(graph, vec![Text::new(&cypher.parameter)]);
-        let runs_as = is_new.then_some("the query of an output");
-        let plan = compile(&cypher.query, &Options { runs_as, ..options })?;
+    fn plan(cypher: &CypherOutput, preparing: Preparing<'_>) -> Result<Plan, ApiError> {
+        let plan = preparing.compile(&cypher.query, &cypher.parameter, "the query of an output")?;
         if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
             let hint = format!("a result is in `${}`", cypher.parameter);
             return Err(vec![unknown_parameter(&cypher.query, other).with_hint(Some(hint))].into());
         }
-        if is_new {
+        if preparing.is_new {
             check_no_command(&plan, "an output")?;
         }
         if plan.facts.scans && !cypher.allow_all_node_scan {
@@ -215,6 +215,19 @@ impl QueryLink {
         }
         Ok(plan)
     }
+}
+
+/// Whether a destination could work. One that was there before is not tried: a start would take longer, and what is wrong with it
+/// is told when it is opened.
+fn checked(config: &dyn DestinationConfig, preparing: Preparing<'_>) -> Result<(), ConnectorError> {
+    config.check()?;
+    if preparing.is_new { config.try_out() } else { Ok(()) }
+}
+
+/// What is wrong with a destination, or a part of it, and where that is, for those who are told a place: clients of v1 know what
+/// they have sent as one.
+fn refused_at(place: &str, part: &str, error: ConnectorError) -> ApiError {
+    if place.is_empty() { refused(error) } else { refused(error).within(&format!("{place}{part}")) }
 }
 
 /// Whether the values are there that an output refers to.
@@ -231,13 +244,50 @@ pub fn check_secrets(output: &Output) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use serde_json::{Value as Json, json};
-    use weir_connectors::FilePolicy;
+    use weir_connectors::{Destination, DestinationContext};
     use weir_engine::store::InMemory;
     use weir_engine::{Engine, Options as EngineOptions};
+    use weir_model::Position;
 
     use super::*;
+    use crate::procedures::Procedures;
     use crate::wire::v2;
+
+    /// Counts how often it was tried.
+    #[derive(Default)]
+    struct Tried(AtomicUsize);
+
+    impl DestinationConfig for Tried {
+        fn settings(&self) -> Json {
+            json!({"type": "Tried"})
+        }
+
+        fn try_out(&self) -> Result<(), ConnectorError> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            Err(ConnectorError::config("type", "is not opened"))
+        }
+    }
+
+    /// A start of many outputs would take long.
+    #[test]
+    fn only_what_is_new_is_tried_before_it_is_opened() {
+        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
+        let graph = engine.expect("an engine in memory").default_graph();
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let tried = Arc::new(Tried::default());
+        let output = Output::Destination(DestinationOutput { config: tried.clone(), refusals: Refusals::GiveUp });
+        for (preparing, count) in [(Preparing::again(&graph, &procedures), 0), (Preparing::new(&graph, &procedures), 1)] {
+            Link::prepare(&output, preparing).map(drop).expect("nothing is wrong with it");
+            assert_eq!(tried.0.load(Ordering::Relaxed), count);
+        }
+    }
 
     /// An earlier version took it, and nobody would take the results that wait for it.
     #[test]
@@ -260,7 +310,8 @@ mod tests {
                 of_v2(json!({"resultEnrichment": {"query": text}, "destinations": [{"type": "Drop"}]})),
                 of_v2(json!({"destinations": [query]})),
             ] {
-                let is_taken = |is_new| Link::prepare(&output, &graph, &procedures, is_new).is_ok();
+                let preparing = Preparing::new(&graph, &procedures);
+                let is_taken = |is_new| Link::prepare(&output, Preparing { is_new, ..preparing }).is_ok();
                 assert!(is_taken(false) && !is_taken(true), "{text}");
             }
         }

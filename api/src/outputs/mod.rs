@@ -83,10 +83,10 @@ impl Opened {
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
-        let open = |DestinationLink { config, refusals, letter_schemas, hosts, form, .. }: &DestinationLink| {
+        let open = |DestinationLink { config, refusals, letter_schemas, hosts, files, form, .. }: &DestinationLink| {
             let (output, identity) = (name.to_owned(), format!("{}-{name}", id.0));
-            let (generation, runtime, hosts) = (form.generation, runtime.clone(), hosts.clone());
-            let context = DestinationContext { output, identity, generation, runtime, hosts };
+            let (generation, runtime, hosts, files) = (form.generation, runtime.clone(), hosts.clone(), files.clone());
+            let context = DestinationContext { output, identity, generation, runtime, hosts, files };
             let whose = whose(query, name);
             let opened = destination::open(config, &whose, &context, from)?;
             let on_refused = match refusals {

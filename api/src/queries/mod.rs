@@ -10,22 +10,27 @@ pub mod plans;
 mod running;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weir_engine::EngineError;
 use weir_model::Failure;
 use weir_model::expression::FailureKind;
+use weir_model::plan::QueryFacts;
 
 use crate::error::ApiError;
+use crate::leaving::LEAVING_MAX;
 
 pub use self::pipe::{Answer, Pipe};
 pub use self::plans::{Compiled, Plans};
 pub use self::running::{Client, Listed, Register};
 
-/// How long queries that run may go on when weir stops, and how long those that are ended then may take.
+/// How long queries may go on without sending anything when weir stops, and how long those that are ended then may take.
 const GRACE: Duration = Duration::from_secs(2);
 const ENDING_MAX: Duration = Duration::from_secs(3);
+
+/// How often the end looks whether those that send rows still do.
+const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Debug)]
 pub struct QuerySettings {
@@ -72,18 +77,38 @@ impl Queries {
         check_text(text, self.settings.text_bytes_max)
     }
 
-    /// A place to run in, once there is one.
-    pub async fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        self.places.clone().acquire_owned().await.map_err(|_| ApiError::Failed("no query is run any more".to_owned()))
+    /// A place to run in, once there is one. Who asks what runs, or ends it, needs none.
+    pub async fn place(&self, facts: QueryFacts) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        if facts.at_once {
+            return Ok(None);
+        }
+        let place = self.places.clone().acquire_owned().await;
+        place.map(Some).map_err(|_| ApiError::stopping())
     }
 
-    /// The end: those that run have a moment, and are ended then; what has been committed stays. Blocks until they are over, or
-    /// it has taken too long.
+    /// The end: those that wait for a place are refused. Those that run have a moment, those that send rows as long as answers
+    /// may take that are there already. Then they are ended; what has been committed stays. Blocks until they are over, or it has
+    /// taken too long.
     pub fn shut_down(&self) {
+        let began = Instant::now();
+        self.places.close();
         self.register.is_empty_within(GRACE);
-        let ended = self.register.stop();
-        if ended > 0 {
-            tracing::warn!("{ended} queries ran {} s after weir was asked to stop, and are ended", GRACE.as_secs());
+        let (mut silent, mut sending) = self.register.stop(GRACE);
+        while sending > 0 && began.elapsed() < LEAVING_MAX {
+            self.register.is_empty_within(LOOK);
+            let (ended, going_on) = self.register.stop(GRACE);
+            (silent, sending) = (silent + ended, going_on);
+        }
+        let (cut, _) = self.register.stop(Duration::ZERO);
+        if silent > 0 {
+            let seconds = GRACE.as_secs();
+            tracing::warn!("{silent} queries ran after weir was asked to stop, sent nothing for {seconds} s, and are ended");
+        }
+        if cut > 0 {
+            let seconds = LEAVING_MAX.as_secs();
+            tracing::warn!("{cut} queries still sent rows {seconds} s after weir was asked to stop, and are ended");
+        }
+        if silent + cut > 0 {
             self.register.is_empty_within(ENDING_MAX);
         }
     }
@@ -105,5 +130,39 @@ impl Queries {
             _ => failure.message,
         };
         EngineError::Query(Failure { kind: failure.kind, message }).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_end_refuses_those_that_wait_for_a_place_while_others_still_have_one() {
+        let queries = Arc::new(Queries::new(QuerySettings {
+            time_max: Duration::from_secs(60),
+            memory_bytes_max: 1 << 20,
+            all_memory_bytes_max: 1 << 20,
+            text_bytes_max: 1 << 20,
+            running_max: 1,
+            slow_after: Duration::from_secs(60),
+            client_patience: Duration::from_secs(60),
+        }));
+        let held = queries.place(QueryFacts::default()).await.expect("a place");
+        assert!(held.is_some());
+        let waits = {
+            let queries = queries.clone();
+            tokio::spawn(async move { queries.place(QueryFacts::default()).await })
+        };
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        // None is in the list, so that this waits for nobody.
+        queries.shut_down();
+        let told = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("at once").expect("no panic");
+        assert!(matches!(told, Err(ApiError::Busy { .. })));
+        // Who asks what still runs needs none.
+        let asks = QueryFacts { at_once: true, ..QueryFacts::default() };
+        assert!(queries.place(asks).await.is_ok());
+        drop(held);
     }
 }

@@ -16,6 +16,7 @@ use weir_model::lock::lock;
 
 use super::running::Running;
 use crate::error::ApiError;
+use crate::leaving::Cut;
 
 /// How long rows wait for others, or for the end of their query.
 const HOLD: Duration = Duration::from_millis(10);
@@ -82,6 +83,7 @@ impl Pipe {
             self.shared.news.notify_one();
         }
         let began = Instant::now();
+        self.shared.running.sends(began);
         while state.bytes.len() >= WAITING_BYTES_MAX && !state.gone {
             if self.shared.running.is_cancelled() {
                 return ControlFlow::Break(());
@@ -93,6 +95,7 @@ impl Pipe {
                 return ControlFlow::Break(());
             }
             state = self.shared.room.wait_timeout(state, LOOK).unwrap_or_else(|e| e.into_inner()).0;
+            self.shared.running.sends(Instant::now());
         }
         if state.gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -121,7 +124,7 @@ impl Drop for Pipe {
 /// What the client gets first.
 pub enum Answer<S> {
     Whole(Vec<u8>),
-    Parts(S),
+    Parts(S, Cut),
 }
 
 impl Reader {
@@ -141,14 +144,17 @@ impl Reader {
                 None => break,
             }
         }
-        Ok(Answer::Parts(stream::unfold(Some(self), |reader| async {
+        let shared = Arc::downgrade(&self.shared);
+        let cut = Cut::new(move || shared.upgrade().is_some_and(|shared| matches!(shared.lock().end, Some(Err(_)))));
+        let parts = stream::unfold(Some(self), |reader| async {
             let reader = reader?;
             match reader.next().await {
                 Ok(bytes) if bytes.is_empty() => None,
                 Ok(bytes) => Some((Ok(bytes), Some(reader))),
                 Err(error) => Some((Err(error), None)),
             }
-        })))
+        });
+        Ok(Answer::Parts(parts, cut))
     }
 
     /// The next bytes; none at the end.

@@ -81,8 +81,8 @@ impl Generations {
     }
 }
 
-/// Probably over in no time, and waits for nothing: no scan of the graph, no call of anything. A command about the graph as a
-/// whole is no query among others.
+/// Probably over in no time, and waits for nothing: no scan of the graph, no call but of what is over at once. A command about
+/// the graph as a whole is no query among others.
 pub fn is_quick(plan: &Plan) -> bool {
     !plan.facts.scans && !plan.facts.calls && !matches!(plan.root, Operator::Schema(_))
 }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_quick_calls_nothing_whatever_its_names_are() {
         let (engine, procedures) = (engine(), Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX));
-        let options = procedures.options(&engine.default_graph(), Vec::new());
+        let options = procedures.options(&engine.default_graph(), vec![Text::new("given")]);
         let quick = |text: &str| is_quick(&compile(text, &options).expect("compiles"));
         for text in [
             "CREATE (:Show)",
@@ -148,6 +148,34 @@ mod tests {
         ] {
             assert!(quick(text), "{text}");
         }
+        let at_once = |text: &str| compile(text, &options).expect("compiles").facts.at_once;
+        for text in [
+            "SHOW QUERIES YIELD id, query WHERE query CONTAINS 'x' RETURN id ORDER BY query LIMIT 5",
+            "TERMINATE QUERIES '1', '2'",
+            "CALL query.running() YIELD id CALL query.terminate(id) YIELD message RETURN message",
+            "CALL query.terminate($given) YIELD message RETURN count(message)",
+        ] {
+            assert!(quick(text) && at_once(text), "{text}");
+        }
+        // What is beside the call may take long, or changes the graph and is tried again: it has to be as any other.
+        for text in [
+            "UNWIND range(1, 1000) AS x UNWIND range(1, 1000) AS y CALL query.running() YIELD id RETURN count(id)",
+            "MATCH (n) WHERE id(n) = idFrom(1) CALL query.terminate(n.query) YIELD message RETURN message",
+            "CALL query.terminate('1') YIELD message CREATE (:Told {message: message})",
+            "CALL query.running() YIELD id CALL util.sleep(1) RETURN id",
+            "CALL query.terminate([x IN range(1, 100000) | x]) YIELD id \
+             RETURN id, reduce(t = 'x', n IN range(1, 20) | t + t) AS t",
+            "CALL query.running() YIELD id RETURN size([x IN range(1, 30000) WHERE any(y IN range(1, 30000) WHERE x * y = -1)])",
+            "CALL query.running() YIELD id RETURN size(range(1, toInteger(id)))",
+            "CALL query.running() YIELD id RETURN COUNT { MATCH (n) } AS all",
+            "CALL query.running() YIELD id AS a CALL query.running() YIELD id AS b CALL query.running() YIELD id AS c RETURN count(*)",
+        ] {
+            assert!(!quick(text) && !at_once(text), "{text}");
+        }
+        let ends = |text: &str| compile(text, &options).expect("compiles").facts.ends;
+        assert!(ends("TERMINATE QUERY '1'") && !ends("SHOW QUERIES"));
+        assert!(ends("MATCH (n) WHERE id(n) = idFrom(1) CALL query.terminate(n.query) YIELD message RETURN message"));
+        assert!(!at_once("RETURN 1") && !at_once("CALL util.sleep(1)"));
         for text in [
             "CALL util.sleep(1)",
             "CREATE (n) WITH n CALL util.sleep(1) RETURN id(n)",

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
 use weir_model::lock::lock;
+use weir_model::plan::QueryFacts;
 
 use crate::clock;
 use crate::error::{ApiError, BACK_SECONDS};
@@ -30,9 +31,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A line of the audit log for a query that writes: there may be thousands a second, so only where the level says debug.
-    pub fn audit(&self, text: &str, writes: bool) {
-        if writes {
+    /// A line of the audit log for a query that writes, or ends others: there may be thousands a second, so only where the level
+    /// says debug.
+    pub fn audit(&self, text: &str, facts: QueryFacts) {
+        if facts.writes || facts.ends {
             let remote = self.remote.map(|remote| remote.to_string()).unwrap_or_default();
             tracing::debug!(target: log::AUDIT, "audit: {remote} query: {}", shortened(text));
         }
@@ -50,6 +52,7 @@ impl Client {
 
 pub struct Running {
     pub id: u64,
+    is_listed: bool,
     text: String,
     namespace: String,
     client: Client,
@@ -57,6 +60,8 @@ pub struct Running {
     began: Instant,
     /// Given out so far.
     pub rows: AtomicU64,
+    /// When it last sent something, in milliseconds since it began.
+    sent_millis: AtomicU64,
     /// It is to end.
     pub cancelled: AtomicBool,
     /// Because weir does.
@@ -92,6 +97,16 @@ impl Running {
     /// It has ended with an error.
     pub fn fail(&self, reason: &dyn std::fmt::Display) {
         self.failed.get_or_init(|| reason.to_string());
+    }
+
+    /// A row leaves, or waits until its client has taken others.
+    pub fn sends(&self, now: Instant) {
+        let millis = now.saturating_duration_since(self.began).as_millis() as u64;
+        self.sent_millis.store(millis, Ordering::Relaxed);
+    }
+
+    fn silent_for(&self) -> Duration {
+        self.began.elapsed().saturating_sub(Duration::from_millis(self.sent_millis.load(Ordering::Relaxed)))
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -134,13 +149,15 @@ impl Register {
         Register { slow_after, next: AtomicU64::new(1), running: Mutex::default(), stopped: AtomicBool::new(false) }
     }
 
-    /// Ends all that run, and those that still come. Answers with how many there were.
-    pub fn stop(&self) -> usize {
+    /// Ends those that have sent nothing for so long, and all that still come. Answers with how many it ended, and how many go
+    /// on.
+    pub fn stop(&self, silence: Duration) -> (usize, usize) {
         let running = self.lock();
         // Whoever comes into the list after this has seen it.
         self.stopped.store(true, Ordering::Relaxed);
-        running.values().for_each(|running| running.stop());
-        running.len()
+        let going_on = || running.values().filter(|running| !running.is_stopped());
+        let silent = going_on().filter(|running| running.silent_for() >= silence);
+        (silent.inspect(|running| running.stop()).count(), going_on().count())
     }
 
     /// Waits until none runs, but no longer than this.
@@ -157,15 +174,26 @@ impl Register {
 
     /// A query begins. It is listed until what this answers is dropped.
     pub fn begin(self: &Arc<Self>, text: &str, namespace: &str, client: Client) -> Listed {
+        self.begin_as(true, text, namespace, client)
+    }
+
+    /// As `begin`, for one that asks what runs: nobody sees it, or ends it, but its client and the end of weir.
+    pub fn begin_unlisted(self: &Arc<Self>, text: &str, namespace: &str, client: Client) -> Listed {
+        self.begin_as(false, text, namespace, client)
+    }
+
+    fn begin_as(self: &Arc<Self>, is_listed: bool, text: &str, namespace: &str, client: Client) -> Listed {
         let span = client.span(text, namespace);
         let running = Arc::new(Running {
             id: self.next.fetch_add(1, Ordering::Relaxed),
+            is_listed,
             text: text.to_owned(),
             namespace: namespace.to_owned(),
             client,
             started: SystemTime::now(),
             began: Instant::now(),
             rows: AtomicU64::new(0),
+            sent_millis: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             failed: OnceLock::new(),
@@ -181,12 +209,12 @@ impl Register {
 
     /// In the order in which they began.
     pub fn list(&self) -> Vec<Arc<Running>> {
-        self.lock().values().cloned().collect()
+        self.lock().values().filter(|running| running.is_listed).cloned().collect()
     }
 
     /// Ends a query, soon. None when there is no such query, or no more.
     pub fn cancel(&self, id: u64) -> Option<Arc<Running>> {
-        let running = self.lock().get(&id).cloned()?;
+        let running = self.lock().get(&id).filter(|running| running.is_listed).cloned()?;
         running.cancelled.store(true, Ordering::Relaxed);
         Some(running)
     }
@@ -249,7 +277,7 @@ mod tests {
         assert!(register.is_empty_within(Duration::ZERO));
         let first = register.begin("RETURN 1", "quine", Client::default());
         assert!(!register.is_empty_within(Duration::from_millis(20)) && !first.running.is_cancelled());
-        assert_eq!(register.stop(), 1);
+        assert_eq!(register.stop(Duration::ZERO), (1, 0));
         let late = register.begin("RETURN 2", "quine", Client::default());
         for running in [&first.running, &late.running] {
             assert!(running.is_cancelled() && matches!(running.ending(false), ApiError::Busy { .. }));
@@ -257,6 +285,22 @@ mod tests {
         }
         drop((first, late));
         assert!(register.is_empty_within(Duration::ZERO));
+    }
+
+    #[test]
+    fn the_end_leaves_those_that_send_until_they_do_not() {
+        let register = Arc::new(Register::new(Duration::from_secs(1)));
+        let begin = || register.begin("RETURN 1", "quine", Client::default());
+        let (computes, sends) = (begin(), begin());
+        let silence = Duration::from_millis(500);
+        std::thread::sleep(silence);
+        sends.running.sends(Instant::now());
+        assert_eq!(register.stop(silence), (1, 1));
+        assert!(computes.running.is_stopped() && !sends.running.is_cancelled());
+        assert_eq!(register.stop(silence), (0, 1), "what was ended is not ended again");
+        std::thread::sleep(silence + Duration::from_millis(10));
+        assert_eq!(register.stop(silence), (1, 0));
+        assert!(sends.running.is_stopped());
     }
 
     #[test]
@@ -275,5 +319,17 @@ mod tests {
         assert!(register.cancel(1).is_none());
         drop(second);
         assert!(register.list().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_listed_is_counted_for_the_end_and_ended_by_it() {
+        let register = Arc::new(Register::new(Duration::from_secs(1)));
+        let asks = register.begin_unlisted("SHOW QUERIES", "quine", Client::default());
+        assert!(register.list().is_empty() && register.cancel(asks.running.id).is_none() && !asks.running.is_cancelled());
+        assert!(!register.is_empty_within(Duration::ZERO));
+        assert_eq!(register.stop(Duration::ZERO), (1, 0));
+        assert!(asks.running.is_stopped());
+        drop(asks);
+        assert!(register.is_empty_within(Duration::ZERO));
     }
 }

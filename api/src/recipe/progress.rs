@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 use weir_connectors::status_lines;
+use weir_model::visible::visible;
 
 use crate::app::App;
 use crate::ingest::Stream;
@@ -34,8 +35,8 @@ impl Watched {
     }
 
     fn line(&self) -> String {
-        let stream = &self.stream;
-        format!("{} status is {} and ingested {}", stream.name, stream.status().name().to_lowercase(), stream.ingested())
+        let (stream, name) = (&self.stream, visible(&self.stream.name));
+        format!("{name} status is {} and ingested {}", stream.status().name().to_lowercase(), stream.ingested())
     }
 
     fn drawn(&self) -> String {
@@ -88,7 +89,8 @@ pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Qu
         if terminal {
             let width = Terminal::of_error().width.unwrap_or(usize::MAX);
             let of_query = |query: &Arc<Query>| {
-                format!("{} count {}, {} a second", query.name, query.result_count(), amount(query.results_per_second()))
+                let (name, per_second) = (visible(&query.name), amount(query.results_per_second()));
+                format!("{name} count {}, {per_second} a second", query.result_count())
             };
             for line in streams.iter().map(Watched::drawn).chain(queries.iter().map(of_query)) {
                 // A line that wraps would be two.

@@ -51,7 +51,9 @@ const SOURCE_FIELDS: &[&str] = &[
     "key",
 ];
 const OUTPUT_FIELDS: &[&str] =
-    &["url", "headers", "topic", "bootstrapServers", "streamName", "credentials", "region", "path", "hookUrl", "query"];
+    &["url", "topic", "bootstrapServers", "streamName", "credentials", "region", "path", "hookUrl", "query"];
+/// As the reference has it, in the first version alone.
+const OUTPUT_FIELDS_V1: &[&str] = &["headers"];
 
 /// A recipe, its values filled in.
 pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<String>> {
@@ -226,14 +228,14 @@ impl Filling<'_> {
 
     fn standing(&mut self, query: &mut Json) {
         match query.get_mut("outputs") {
-            Some(Json::Object(outputs)) => outputs.values_mut().for_each(|output| self.output(output)),
+            Some(Json::Object(outputs)) => outputs.values_mut().for_each(|output| self.output(output, OUTPUT_FIELDS_V1)),
             Some(Json::Array(workflows)) => {
                 for workflow in workflows {
                     if let Some(enrichment) = workflow.get_mut("resultEnrichment") {
                         self.fields(enrichment, &["query"]);
                     }
                     let destinations = workflow.get_mut("destinations").and_then(Json::as_array_mut);
-                    destinations.into_iter().flatten().for_each(|destination| self.output(destination));
+                    destinations.into_iter().flatten().for_each(|destination| self.output(destination, &[]));
                 }
             }
             _ => {}
@@ -248,10 +250,11 @@ impl Filling<'_> {
         }
     }
 
-    fn output(&mut self, output: &mut Json) {
+    fn output(&mut self, output: &mut Json, besides: &[&str]) {
         self.fields(output, OUTPUT_FIELDS);
+        self.fields(output, besides);
         if let Some(next) = output.get_mut("andThen") {
-            self.output(next);
+            self.output(next, besides);
         }
     }
 
@@ -286,6 +289,8 @@ impl Filling<'_> {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+
+    use serde_json::json;
 
     use super::*;
     use crate::recipe::NoRecipe;
@@ -388,6 +393,21 @@ ingestStreams:
 ";
         let errors = read(text.as_bytes(), &[]).err().expect("wrong");
         assert_eq!(errors, [expected[0].replace("limit", "ingestLimit")]);
+    }
+
+    #[test]
+    fn headers_are_filled_in_the_first_version_alone() {
+        let given = values(&[("key", "k"), ("at", "http://h/")]);
+        let filled = |outputs: Json, output: &str| {
+            let mut query = json!({"outputs": outputs});
+            Filling { values: &given, missing: BTreeSet::new() }.standing(&mut query);
+            let output = query.pointer(output).expect("it is there");
+            [output["url"].clone(), output["headers"]["X-Key"].clone()]
+        };
+        let end = |kind: &str| json!({"type": kind, "url": "$at", "headers": {"X-Key": "$key"}});
+        assert_eq!(filled(json!({"o": end("PostToEndpoint")}), "/outputs/o"), ["http://h/", "k"]);
+        let workflow = json!([{"name": "o", "destinations": [end("HttpEndpoint")]}]);
+        assert_eq!(filled(workflow, "/outputs/0/destinations/0"), ["http://h/", "$key"]);
     }
 
     #[test]

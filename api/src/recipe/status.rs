@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_cypher_compiler::compile;
 use weir_engine::QueryOptions;
+use weir_model::visible::visible;
 use weir_model::{Text, Value, json};
 
 use crate::app::App;
@@ -70,12 +71,12 @@ fn ask(app: &App, query: &str) -> Result<String, ApiError> {
 fn compact(value: &Value, app: &App) -> String {
     let mut text = Vec::new();
     json::write(value, app.settings.ids, &mut text);
-    String::from_utf8_lossy(&text).into_owned()
+    visible(&String::from_utf8_lossy(&text))
 }
 
 /// One row of the answer, as a small table.
 fn block(number: usize, cells: &[(&str, String)]) -> String {
-    let cut = |name: &str| name.chars().take(STATUS_NAME_MAX).collect::<String>();
+    let cut = |name: &str| visible(name).chars().take(STATUS_NAME_MAX).collect::<String>();
     let name_width = cells.iter().map(|(name, _)| cut(name).chars().count()).max().unwrap_or(0);
     let value_width = cells.iter().map(|(_, value)| value.chars().count()).max().unwrap_or(0);
     let width = (name_width + 3 + value_width).clamp(40, 200);
@@ -101,5 +102,6 @@ mod tests {
         let shown = block(1, &[("people", "12".to_owned())]);
         let expected = "---[ Status Query result 1 ]------------\npeople | 12\n-------+--------------------------------\n";
         assert_eq!(shown, expected);
+        assert!(block(1, &[("a\n\u{1b}b", "1".to_owned())]).contains("\na\\n\\u001bb | 1\n"));
     }
 }

@@ -114,7 +114,8 @@ fn usual_name(settings: &WalkSettings, common: &Common) -> String {
     format!("graph-walk-{millis}{now}-{length}x{count}-q{query}-{return_weight:?}x{in_out:?}-{seed}.csv")
 }
 
-/// A new file in the working directory where that is an allowed one, in the first allowed directory otherwise.
+/// A new file in the working directory where that is an allowed one, in the first allowed directory otherwise. Where weir keeps
+/// its own data none is made.
 fn make(app: &App, name: &str) -> Result<File, ApiError> {
     let refused = || ApiError::bad(format!("Invalid file name: {name}"));
     let mut parts = Path::new(name).components();
@@ -122,9 +123,13 @@ fn make(app: &App, name: &str) -> Result<File, ApiError> {
         return Err(refused());
     }
     let here = fs::canonicalize(".").ok();
-    let allowed = || app.settings.file_ingest.allowed_directories.iter().filter_map(|path| fs::canonicalize(path).ok());
-    let directory: Option<PathBuf> = allowed().find(|path| Some(path) == here.as_ref()).or_else(|| allowed().next());
-    let directory = directory.ok_or_else(|| ApiError::bad("file-ingest.allowed-directories allows no directory to write to"))?;
+    let files = app.procedures.files();
+    let resolved = app.settings.file_ingest.allowed_directories.iter().filter_map(|path| fs::canonicalize(path).ok());
+    let allowed: Vec<PathBuf> = resolved.filter(|path| !files.is_own(path)).collect();
+    let directory = allowed.iter().find(|path| Some(*path) == here.as_ref()).or_else(|| allowed.first());
+    let directory = directory.ok_or_else(|| {
+        ApiError::bad("file-ingest.allowed-directories names no directory to write to; add one without weir's own data")
+    })?;
     File::options().write(true).create_new(true).open(directory.join(name)).map_err(|error| {
         tracing::info!("the file {name} cannot be made: {error}");
         match error.kind() {

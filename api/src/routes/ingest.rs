@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
-use warp::http::header::CONTENT_ENCODING;
 use weir_connectors::NotTaken;
-use weir_connectors::body::{Records, uncompressed};
+use weir_connectors::body::{Records, encodings, told_encodings, uncompressed};
 
 use super::reply::{Reply, blocking};
 use super::request::{Content, Request};
 use crate::app::App;
 use crate::error::{ApiError, INVALID};
-use crate::ingest::{SCANS, Status, Stream, WHAT};
+use crate::ingest::{ADDS, SCANS, Status, Stream, WHAT};
 use crate::openapi::unknown;
 use crate::wire::family::Family;
 use crate::wire::v2;
@@ -50,14 +49,19 @@ pub async fn create(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
 pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
     let body = request.data()?;
-    let (name, definition) = v2::ingest::decode(&body).map_err(ApiError::Decode)?;
-    request.check_name(&name)?;
+    let decoded = v2::ingest::decode(&body).map_err(ApiError::Decode);
+    let decoded = decoded.and_then(|named| request.check_name(&named.0).map(|_| named));
     // In the notation of v1 with a name nothing is told.
     let has_source = body.get("source").is_some();
     let mut warnings = if has_source { unknown::warnings("IngestBody", &body) } else { Vec::new() };
-    let created = blocking(move || app.ingests.create(&graph, &name, &definition)).await;
-    let stream = created.map_err(if has_source { v2::ingest::in_its_place } else { v2::ingest::in_its_words })?;
+    let words = if has_source { v2::ingest::in_its_place } else { v2::ingest::in_its_words };
+    let create = move || {
+        let created = decoded.and_then(|(name, definition)| app.ingests.create(&graph, &name, &definition).map_err(words));
+        created.map_err(|error| if has_source { app.ingests.with_the_query(error, &graph, &body) } else { error })
+    };
+    let stream = blocking(create).await?;
     warnings.extend(stream.scans().then(|| SCANS.to_owned()));
+    warnings.extend(stream.adds_again().then(|| ADDS.to_owned()));
     Ok(Reply::Created(stream.to_json(request.family, true), warnings))
 }
 
@@ -124,14 +128,13 @@ fn key(request: &Request) -> Result<Option<String>, ApiError> {
 }
 
 fn records(request: &mut Request, bytes_max: u64) -> Result<Records, ApiError> {
-    let encoding = request.headers.get(CONTENT_ENCODING).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
-    let encoding = encoding.trim().to_ascii_lowercase();
+    let told = told_encodings(&request.headers);
     let body = std::mem::take(&mut request.body);
     let Content::Records(cut) = request.content else { return Err(ApiError::Failed("the route takes no records".to_owned())) };
     let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
     let read = || {
-        let unknown = || ApiError::ContentEncoding { given: encoding.clone(), expected: "none, or gzip, deflate or zstd" };
-        let body = uncompressed(&encoding, body, bytes_max).ok_or_else(unknown)?;
+        let unknown = || ApiError::ContentEncoding { given: told.clone(), expected: format!("none, or {}", encodings()) };
+        let body = uncompressed(&told, body, bytes_max).ok_or_else(unknown)?;
         let wrong = |problem| ApiError::Decode(vec![format!("ParsingFailure: {problem}")]);
         Records::cut(body.map_err(wrong)?, cut).map_err(wrong)
     };

@@ -1,4 +1,4 @@
-//! What is logged: looked at and changed while weir runs; and the audit log, which says who changed what.
+//! What is logged: looked at and changed while weir runs; and the audit log, which says who changed what, and who took a copy.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,14 +27,19 @@ pub async fn set_level(_: Arc<App>, request: Request) -> Result<Reply, ApiError>
     Ok(Reply::Value(json!({"level": level})))
 }
 
+/// Those of queries that change something, or take a copy of everything.
+const AUDITED: &[&str] = &["transfer::back_up", "transfer::export", "transfer::import", "algorithms::save", "running::cancel"];
+
 impl Route {
-    /// Whether a request for it changes how weir works, or what it keeps. Queries are told of elsewhere: most only read.
+    /// Whether a request for it changes how weir works, or what it keeps, or takes all of it away. Queries are told of elsewhere:
+    /// most only read.
     fn is_audited(&self) -> bool {
-        self.method != Method::GET && !matches!(self.capability, Capability::Open | Capability::GraphQuery)
+        let changes = self.method != Method::GET && !matches!(self.capability, Capability::Open | Capability::GraphQuery);
+        changes || AUDITED.contains(&self.name)
     }
 }
 
-/// A line for what changes something, whether it was let or not. `audit=off` among the levels of the log turns it off, and no
+/// A line for each such request, whether it was let or not. `audit=off` among the levels of the log turns it off, and no
 /// level of everything else does but `off`.
 pub fn audit(route: &Route, remote: SocketAddr, target: &str, status: StatusCode) {
     if route.is_audited() {

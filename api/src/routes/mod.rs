@@ -44,6 +44,7 @@ use crate::app::{App, LATE_REQUEST_MAX};
 use crate::error::ApiError;
 use crate::sockets::is_asked;
 use crate::traces::{Context, Span};
+use crate::wire::decode;
 use crate::wire::family::Family;
 
 pub use self::request::MEMBER_HEADER;
@@ -78,8 +79,10 @@ pub enum Capability {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Takes {
     Nothing,
-    /// YAML or JSON.
+    /// YAML or JSON: a definition, up to `DEFINITION_BYTES_MAX`.
     Data,
+    /// YAML or JSON: values of single nodes, which may be long.
+    Value,
     /// YAML, JSON, or the bare text of a query.
     Query,
     /// Records, cut as the content type says.
@@ -90,7 +93,7 @@ impl Takes {
     fn expected(self) -> &'static str {
         match self {
             Takes::Nothing => "",
-            Takes::Data => "application/yaml or application/json",
+            Takes::Data | Takes::Value => "application/yaml or application/json",
             Takes::Query => "application/yaml or application/json or text/plain",
             Takes::Records => {
                 "application/json or application/x-ndjson or application/jsonl or text/plain or application/octet-stream"
@@ -198,7 +201,7 @@ async fn handled(
     };
     if route.takes != Takes::Nothing {
         request.content = content(route.takes, family, &request.headers)?;
-        let read = read_body(received.body_mut(), &request.headers, app.settings.webserver.body_bytes_max);
+        let read = read_body(received.body_mut(), &request.headers, route.takes, app.settings.webserver.body_bytes_max);
         let read = tokio::time::timeout(app.settings.webserver.body_timeout, read);
         // Nobody waits for the rest of one that weir would take nothing from any more.
         request.body = tokio::select! {
@@ -306,9 +309,10 @@ fn content(takes: Takes, family: Family, headers: &HeaderMap) -> Result<Content,
 
 /// A text in the character set that its content type names.
 fn in_utf8(body: Vec<u8>, headers: &HeaderMap, takes: Takes) -> Result<Vec<u8>, ApiError> {
-    if let Some(given) = headers.get(CONTENT_ENCODING).filter(|given| !given.as_bytes().eq_ignore_ascii_case(b"identity")) {
+    let mut lines = headers.get_all(CONTENT_ENCODING).iter();
+    if let Some(given) = lines.find(|given| !given.as_bytes().eq_ignore_ascii_case(b"identity")) {
         let given = String::from_utf8_lossy(given.as_bytes()).into_owned();
-        return Err(ApiError::ContentEncoding { given, expected: "none" });
+        return Err(ApiError::ContentEncoding { given, expected: "none".to_owned() });
     }
     let Some(given) = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return Ok(body) };
     let parameters = given.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
@@ -350,18 +354,30 @@ fn preference(range: &str, gives: &str) -> Option<(u8, bool)> {
     Some((narrow, !refused))
 }
 
-async fn read_body(body: &mut Incoming, headers: &HeaderMap, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
+/// A definition takes many times its length while it is read, and none is nearly as long as records are.
+const DEFINITION_BYTES_MAX: u64 = decode::YAML_BYTES_MAX as u64;
+
+/// How long a body may be, of those that may be as long as the configuration says, and what is said of a longer one.
+fn longest(takes: Takes, bytes_max: u64) -> (u64, &'static str) {
+    if takes == Takes::Data && bytes_max > DEFINITION_BYTES_MAX {
+        return (DEFINITION_BYTES_MAX, "that it may have here; send data as records of a stream or as parameters of a query");
+    }
+    (bytes_max, "that webserver.body-bytes-max allows")
+}
+
+async fn read_body(body: &mut Incoming, headers: &HeaderMap, takes: Takes, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
+    let (most, why) = longest(takes, bytes_max);
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > bytes_max) {
-        return Err(ApiError::TooLarge(bytes_max));
+    if announced.is_some_and(|length| length > most) {
+        return Err(ApiError::TooLarge { most, why });
     }
     let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(1 << 20) as usize);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ApiError::bad(format!("the body could not be read: {error}")))?;
         // Trailers mean nothing here.
         let Ok(chunk) = frame.into_data() else { continue };
-        if (bytes.len() + chunk.len()) as u64 > bytes_max {
-            return Err(ApiError::TooLarge(bytes_max));
+        if (bytes.len() + chunk.len()) as u64 > most {
+            return Err(ApiError::TooLarge { most, why });
         }
         bytes.extend_from_slice(&chunk);
     }
@@ -412,6 +428,15 @@ mod tests {
         for (name, _) in weir_connectors::body::CONTENT_TYPES {
             assert!(Takes::Records.expected().contains(name), "{name}");
         }
+    }
+
+    #[test]
+    fn definitions_are_short() {
+        assert_eq!(longest(Takes::Data, 64 << 20).0, 4 << 20);
+        for takes in [Takes::Value, Takes::Query, Takes::Records] {
+            assert_eq!(longest(takes, 64 << 20), (64 << 20, "that webserver.body-bytes-max allows"));
+        }
+        assert_eq!(longest(Takes::Data, 1 << 20), (1 << 20, "that webserver.body-bytes-max allows"));
     }
 
     #[test]

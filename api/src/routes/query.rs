@@ -96,9 +96,9 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     let began = Instant::now();
     let (compiled, parameters) = compiled(&app, &asked.common.graph, &asked.body)?;
     let facts = compiled.prepared.plan.facts;
-    asked.client.audit(&asked.body.text, facts.writes);
-    // The past may have to be read from the disk.
-    if compiled.quick && !profiled && asked.common.at.is_none() {
+    asked.client.audit(&asked.body.text, facts);
+    // The past may have to be read from the disk, and what ends queries does so once.
+    if compiled.quick && !facts.at_once && !profiled && asked.common.at.is_none() {
         let answer = if compiled.prepared.writes() {
             together(&asked, &compiled, &parameters, shape).await
         } else {
@@ -118,8 +118,13 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     let deadline = asked.common.timeout.filter(|_| !facts.writes).and_then(|timeout| began.checked_add(timeout));
     let latest = deadline.or(began.checked_add(app.queries.settings.time_max));
     let Asked { body, common: Common { graph, at, timeout, .. }, client, family } = asked;
-    let listed = app.queries.register.begin(&body.text, graph.name(), client);
-    let place = app.queries.place().await?;
+    let register = &app.queries.register;
+    let listed = if facts.at_once {
+        register.begin_unlisted(&body.text, graph.name(), client)
+    } else {
+        register.begin(&body.text, graph.name(), client)
+    };
+    let place = app.queries.place(facts).await.inspect_err(|error| listed.running.fail(error))?;
     let (pipe, reader) = Pipe::new(listed.running.clone(), app.queries.settings.client_patience, latest);
     tokio::task::spawn_blocking(move || {
         let running = listed.running.clone();
@@ -170,7 +175,7 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     });
     Ok(Reply::Whole(match reader.answer().await? {
         Answer::Whole(body) => json_bytes(body),
-        Answer::Parts(parts) => json_parts(parts),
+        Answer::Parts(parts, cut) => json_parts(parts, cut),
     }))
 }
 

@@ -9,6 +9,7 @@ use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply as _, Response};
 
 use crate::error::{self, ApiError};
+use crate::leaving::Cut;
 use crate::wire::family::Family;
 
 pub const JSON: &str = "application/json";
@@ -110,9 +111,10 @@ pub fn json_bytes(body: Vec<u8>) -> Response {
 }
 
 /// A body that leaves as it comes. An error breaks the connection.
-pub fn json_parts(parts: impl Stream<Item = std::io::Result<Vec<u8>>> + Send + Sync + 'static) -> Response {
+pub fn json_parts(parts: impl Stream<Item = std::io::Result<Vec<u8>>> + Send + Sync + 'static, cut: Cut) -> Response {
     let mut reply = warp::reply::stream(parts).into_response();
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    reply.extensions_mut().insert(cut);
     reply
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::stream;
 use tokio::runtime::Handle;
@@ -17,6 +18,7 @@ use super::reply::{Reply, blocking};
 use super::request::Request;
 use crate::app::App;
 use crate::error::{ApiError, chain};
+use crate::leaving::Cut;
 use crate::transfer::{Format, take_in, write_graph};
 
 /// Parts that wait for a client: it slows the thread that reads.
@@ -27,9 +29,15 @@ const PART_BYTES: usize = 256 << 10;
 
 /// A backup of everything, or of what has come since another: `since` says where that one ended.
 pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    if !app.settings.webserver.backups_enabled {
+        let reason =
+            "backups over HTTP are off (webserver.backups-enabled = false); end weir, and run `weir backup` without `--url`";
+        return Err(ApiError::bad(reason));
+    }
     let since: Option<Since> = request.parameter("since").map(str::parse).transpose().map_err(ApiError::bad)?;
     let leave_out: Vec<String> = request.parameter("leaveOut").map(names).unwrap_or_default();
     let (out, parts) = Parts::new(&app);
+    let cut = out.cut();
     tokio::task::spawn_blocking(move || {
         let mut out = out;
         match app.engine.back_up(since.as_ref(), &leave_out, &mut out) {
@@ -41,7 +49,7 @@ pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
         }
     });
     let name = "attachment; filename=\"weir.backup\"";
-    Ok(Reply::Whole(body("application/octet-stream", name, first_part(parts).await?)))
+    Ok(Reply::Whole(body("application/octet-stream", name, first_part(parts).await?, cut)))
 }
 
 /// Namespaces as they are kept, out of a list.
@@ -53,6 +61,7 @@ pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     let format = format(&request)?;
     let common = request.common(&app)?;
     let (out, parts) = Parts::new(&app);
+    let cut = out.cut();
     tokio::task::spawn_blocking(move || {
         let mut out = out;
         let written =
@@ -64,7 +73,7 @@ pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
         Format::Cypher => ("text/plain; charset=utf-8", "attachment; filename=\"graph.cypher\""),
         Format::Parquet => ("application/vnd.apache.parquet", "attachment; filename=\"graph.parquet\""),
     };
-    Ok(Reply::Whole(body(content_type, name, first_part(parts).await?)))
+    Ok(Reply::Whole(body(content_type, name, first_part(parts).await?, cut)))
 }
 
 pub async fn import(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
@@ -94,6 +103,8 @@ type Part = Result<Vec<u8>, String>;
 struct Parts {
     bytes: Vec<u8>,
     sender: mpsc::Sender<Part>,
+    /// It has ended with an error.
+    has_failed: Arc<AtomicBool>,
     app: Arc<App>,
     runtime: Handle,
 }
@@ -101,13 +112,20 @@ struct Parts {
 impl Parts {
     fn new(app: &Arc<App>) -> (Parts, mpsc::Receiver<Part>) {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        (Parts { bytes: Vec::new(), sender, app: app.clone(), runtime: Handle::current() }, receiver)
+        let (bytes, has_failed) = (Vec::new(), Arc::default());
+        (Parts { bytes, sender, has_failed, app: app.clone(), runtime: Handle::current() }, receiver)
+    }
+
+    fn cut(&self) -> Cut {
+        let has_failed = self.has_failed.clone();
+        Cut::new(move || has_failed.load(Ordering::Relaxed))
     }
 
     /// An error breaks the connection, so that nobody takes a part for the whole. What still waits stays here: where nothing has
     /// left yet, the error is the answer.
     fn end(mut self, ended: Result<(), String>) {
         if let Err(reason) = ended.and_then(|()| self.flush().map_err(|error| error.to_string())) {
+            self.has_failed.store(true, Ordering::Relaxed);
             // Waits for nobody; meanwhile the body has no end.
             let sender = self.sender;
             self.runtime.spawn(async move { sender.send(Err(reason)).await });
@@ -168,7 +186,7 @@ async fn first_part(mut parts: mpsc::Receiver<Part>) -> Result<mpsc::Receiver<Pa
 }
 
 /// To be kept under a name: browsers would show it.
-fn body(content_type: &'static str, name: &'static str, parts: mpsc::Receiver<Part>) -> Response {
+fn body(content_type: &'static str, name: &'static str, parts: mpsc::Receiver<Part>, cut: Cut) -> Response {
     let parts = stream::unfold(parts, |mut parts| async move {
         let part = parts.recv().await?.map_err(io::Error::other);
         Some((part, parts))
@@ -176,5 +194,6 @@ fn body(content_type: &'static str, name: &'static str, parts: mpsc::Receiver<Pa
     let mut reply = warp::reply::stream(parts).into_response();
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     reply.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
+    reply.extensions_mut().insert(cut);
     reply
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use warp::http::header::CACHE_CONTROL;
+use warp::http::header::{CACHE_CONTROL, LINK};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::Response;
 
@@ -67,8 +67,11 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// The same for a page whose scripts and styles are files: nothing that stands in it runs.
 const POLICY_OF_FILES: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
+/// Says where the description of the API is, from wherever the page is seen.
 pub async fn page(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(Reply::Whole(closed(document("text/html; charset=UTF-8", PAGE, Duration::ZERO))))
+    let mut page = closed(document("text/html; charset=UTF-8", PAGE, Duration::ZERO));
+    page.headers_mut().insert(LINK, HeaderValue::from_static("<openapi.json>; rel=\"service-desc\""));
+    Ok(Reply::Whole(page))
 }
 
 pub async fn explorer(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
@@ -98,17 +101,20 @@ fn file_of(files: &'static [(&'static str, &'static str)], name: &str) -> Result
     Ok(Reply::Whole(held(document(content_type, text, Duration::ZERO), POLICY_OF_FILES)))
 }
 
+/// How soon a page that weir has not yet is asked for again.
+const PAGE_SECONDS: u32 = 2;
+
 /// What a browser is shown instead of a page while weir starts; it asks again by itself.
 pub fn starting(reason: &str) -> Response {
     let reason = reason.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta http-equiv=\"refresh\" content=\"2\">\n\
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta http-equiv=\"refresh\" content=\"{PAGE_SECONDS}\">\n\
          <title>weir starts</title>\n<style>:root {{ color-scheme: light dark; }} body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem; }}</style>\n\
          <h1>weir starts</h1>\n<p>{reason}</p>\n<p>This page comes by itself when it is ready.</p>\n</html>\n"
     );
     let mut reply = error::response(StatusCode::SERVICE_UNAVAILABLE, Some("text/html; charset=UTF-8"), page);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    closed(reply)
+    error::again_in(PAGE_SECONDS, closed(reply))
 }
 
 /// A page that loads nothing from elsewhere, with headers that hold it to that.
@@ -142,6 +148,7 @@ mod tests {
     async fn who_looks_while_weir_starts_is_told_why_and_comes_again() {
         let reply = starting("the graph <a & b> is loaded");
         assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(reply.headers()["retry-after"], "2");
         let body = reply.into_body().collect().await.expect("a body").to_bytes();
         let page = String::from_utf8_lossy(&body);
         assert!(page.contains("<p>the graph &lt;a &amp; b&gt; is loaded</p>"), "{page}");

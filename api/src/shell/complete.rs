@@ -9,10 +9,10 @@ use serde_json::Value as Json;
 use tokio::runtime::Runtime;
 use weir_cypher_compiler::language::{KEYWORDS, Wanted, wanted};
 use weir_cypher_compiler::{nearest, quoted_name};
+use weir_model::visible::visible;
 
 use super::{command, statement};
 use crate::client::{Client, Parameters};
-use crate::terminal::visible;
 
 /// Names are asked for anew after this long.
 const NAMES_AGE_MAX: Duration = Duration::from_secs(10);

@@ -21,10 +21,11 @@ use std::time::Instant;
 
 use serde_json::Value as Json;
 use tokio::runtime::Runtime;
+use weir_model::visible::visible;
 
 use crate::ask::{self, End, Target};
 use crate::client::{Answer, Client, Parameter, Parameters, Problem};
-use crate::terminal::{self, Colour, Table, Terminal, visible};
+use crate::terminal::{self, Colour, Table, Terminal};
 use command::Command;
 use editor::{Editor, Typed};
 

@@ -185,7 +185,7 @@ impl Protocol {
         }
         let (compiled, parameters) = compiled(&self.app, &graph, &run.body)?;
         let facts = compiled.prepared.plan.facts;
-        self.client.audit(&run.body.text, facts.writes);
+        self.client.audit(&run.body.text, facts);
         let columns = table.then(|| columns(&run, &compiled));
         let started = self.started(id, !facts.writes, facts.scans, columns);
         let listed = Arc::new(self.app.queries.register.begin(&run.body.text, graph.name(), self.client.clone()));
@@ -329,7 +329,7 @@ impl Work {
 
     /// Runs the query on a thread of its own and sends what it gives in batches.
     async fn results(self, said: &mpsc::Sender<Said>) -> Result<(), ApiError> {
-        let place = self.app.queries.place().await?;
+        let place = self.app.queries.place(self.compiled.prepared.plan.facts).await?;
         let (sender, mut rows) = mpsc::channel::<String>(WAITING_MAX);
         let frame = Frame::of(&self.run, &self.compiled);
         let (batch_max, within) = (self.run.batch_max, self.run.within);

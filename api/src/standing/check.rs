@@ -8,6 +8,7 @@ use weir_model::Text;
 use super::{Query, StandingQueries};
 use crate::error::{ApiError, both};
 use crate::outputs::{Link, check_secrets};
+use crate::procedures::Preparing;
 use crate::wire::standing::{Mode, Output, PatternSettings};
 
 impl StandingQueries {
@@ -112,7 +113,7 @@ impl StandingQueries {
             return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
         }
         output.texts().into_iter().try_for_each(|text| self.procedures.check_text(text))?;
-        let prepare = || Link::prepare(output, graph, &self.procedures, true);
+        let prepare = || Link::prepare(output, Preparing::new(graph, &self.procedures));
         let link = match output.workflow() {
             Some(_) => both(check_secrets(output), prepare())?.1,
             // Clients of v1 are told the first that is wrong.

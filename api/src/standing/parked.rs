@@ -11,6 +11,7 @@ use super::{Query, StandingQueries, lock};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::outputs::{Lane, Link, Opened};
+use crate::procedures::Preparing;
 use crate::wire::standing::{Output, StandingSettings};
 
 /// Between two tries, at first and at most.
@@ -52,7 +53,7 @@ impl StandingQueries {
 
     /// Opens an output where it stood.
     pub(super) fn open_again(&self, query: &Query, lane: &Lane, definition: &Output) -> Result<Opened, ApiError> {
-        let link = Link::prepare(definition, &query.graph, &self.procedures, false)?;
+        let link = Link::prepare(definition, Preparing::again(&query.graph, &self.procedures))?;
         self.open_at(query, lane, link, position_of(query, lane))
     }
 
@@ -94,7 +95,7 @@ impl StandingQueries {
         };
         // The world is asked while others may change things. But what is opened at a position cuts off what is behind it: had
         // another output been there meanwhile, that would be results that were delivered.
-        let link = Link::prepare(&definition, &query.graph, &self.procedures, false);
+        let link = Link::prepare(&definition, Preparing::again(&query.graph, &self.procedures));
         let alone = position_of(query, lane).map(|_| lock(&self.changing));
         if !is_wanted() {
             return true;

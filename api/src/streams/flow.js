@@ -92,8 +92,9 @@ export function flowOf({ingests, queries, pressure}, rate, seconds) {
     standing.push({...box(key, query.name, modeOf(query.pattern), ...queryState(query.stats.local || {}, queues.get(query.name), seconds), rate(key)), outputs: mine.length});
     outputs.push(...mine);
   }
-  const open = pressure.globalValve.isOpen;
-  const graph = box("graph", "graph", "", open ? "flowing" : "backpressured", open ? "" : "writes of streams wait", streams.reduce((sum, {rate}) => sum + (rate || 0), 0));
+  // Of this graph alone: the global valve is of all of them.
+  const held = streams.some(({state}) => state === "backpressured");
+  const graph = box("graph", "graph", "", held ? "backpressured" : "flowing", held ? "writes of streams wait" : "", streams.reduce((sum, {rate}) => sum + (rate || 0), 0));
   return {streams, graph, queries: standing, outputs, bottleneck: bottleneck(streams, standing, outputs)};
 }
 

@@ -97,14 +97,16 @@ test("how streams, queries and outputs are", () => {
 
 const stream = (name, status = "RUNNING") => ({name, status, settings: {source: {type: "NumberIterator"}}, stats: {}});
 const standing = (name, outputs) => ({name, pattern: {mode: "ANY_QUERY"}, outputs: Object.keys(outputs).map(name => ({name, destinations: [{type: "File"}]})), stats: {local: {outputs}}});
-const pressure = (isOpen = true) => ({globalValve: {isOpen}, ingests: [], standingQueries: []});
-const flow = (ingests, queries, isOpen) => flowOf({ingests, queries, pressure: pressure(isOpen)}, () => 10, seconds);
+// The valve is shut, by this graph or another one.
+const pressure = held => ({globalValve: {isOpen: false}, ingests: held.map(name => ({name, stages: {source: "BACKPRESSURED"}})), standingQueries: []});
+const flow = (ingests, queries, held = []) => flowOf({ingests, queries, pressure: pressure(held)}, () => 10, seconds);
 
 test("the bottleneck is what holds up the most", () => {
   assert.equal(flow([stream("a")], [standing("q", {out: output()})]).bottleneck, null);
-  const held = flow([stream("a")], [standing("q", {slow: output({state: "RETRYING"}), full: output({holdsIngest: true})})], false);
+  const held = flow([stream("a")], [standing("q", {slow: output({state: "RETRYING"}), full: output({holdsIngest: true})})], ["a"]);
   assert.deepEqual(held.bottleneck, {key: "output/q/full", text: "The output “full” of “q” holds up the stream “a”."});
   assert.equal(held.graph.state, "backpressured");
+  assert.equal(flow([stream("a")], []).graph.state, "flowing", "another graph is held up");
   assert.match(flow([], [standing("q", {gone: output({state: "FAILED"})})]).bottleneck.text, /“gone” of “q” has ended/);
   assert.match(flow([], [standing("q", {slow: output({state: "RETRYING", waiting: 3, lastError: {message: "refused", at: ""}})})]).bottleneck.text, /delays its own results: tried again; 3 results wait; refused/);
   assert.equal(bottleneck([], [], []), null);

@@ -1,6 +1,7 @@
 //! A value of an answer as people read it: in the words of Cypher, on one line.
 
 use serde_json::{Map, Value as Json};
+use weir_model::visible::visible;
 
 /// Strings stand in quotes, so that `"1"` and `1`, `"null"` and `null` are told apart. Nodes and relationships look as they do
 /// in patterns.
@@ -96,26 +97,6 @@ fn quoted(text: &str, out: &mut String) {
     out.push('"');
     out.push_str(&visible(&text.replace('\\', "\\\\").replace('"', "\\\"")));
     out.push('"');
-}
-
-/// What would break the line, or steer the terminal, as escapes.
-pub fn visible(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if steers(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Also what turns the direction of writing around.
-pub fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

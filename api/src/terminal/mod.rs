@@ -6,9 +6,11 @@ mod table;
 
 use std::io::IsTerminal;
 
+use weir_model::visible::steers;
+
 use crate::client::Problem;
 
-pub use cell::{cell, visible};
+pub use cell::cell;
 pub use table::Table;
 
 /// Whether to colour, and how much room there is.
@@ -76,7 +78,7 @@ pub fn counted(count: u64, one: &str, several: &str) -> String {
 
 /// Text of unknown origin without what would steer the terminal.
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if cell::steers(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if steers(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
 fn coloured(stream: &impl IsTerminal) -> bool {

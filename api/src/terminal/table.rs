@@ -5,8 +5,9 @@
 
 use serde_json::Value as Json;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use weir_model::visible::visible;
 
-use super::cell::{cell, visible};
+use super::cell::cell;
 use super::{Colour, Terminal};
 
 /// Narrower columns show nothing worth reading.

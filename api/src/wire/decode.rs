@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map as JsonMap, Value as Json};
 use weir_connectors::config::wrong_type;
 
@@ -55,7 +55,7 @@ fn is_within(place: &str, path: &str) -> bool {
 /// JSON text, with the parser's complaint as clients know it. Numbers too large for 64 bits become floats.
 pub fn json(text: &[u8]) -> Result<Json, Vec<String>> {
     let text = &*unmarked(text);
-    serde_json::from_slice(text).map(|Finite(value)| value).map_err(|error| no_json(text, &error))
+    Reads::new().json(text).map_err(|error| no_json(text, &error))
 }
 
 fn no_json(text: &[u8], error: &serde_json::Error) -> Vec<String> {
@@ -92,7 +92,17 @@ fn after_the_end(text: &[u8], error: &serde_json::Error) -> Option<char> {
 }
 
 /// YAML takes many times longer to read than JSON. Whoever sends so much of it can send JSON.
-const YAML_BYTES_MAX: usize = 4 << 20;
+pub const YAML_BYTES_MAX: usize = 4 << 20;
+
+/// What the values of a text may take. Short ones become many times as long as they are (`[0,0,…]`), and in YAML what has a name
+/// is there again wherever that stands (`*a`).
+const VALUES_BYTES_MAX: usize = 128 << 20;
+
+/// What one takes at least, and what an object takes besides, about.
+const VALUE_BYTES: usize = size_of::<Json>();
+const OBJECT_BYTES: usize = 480;
+
+const TOO_MUCH: &str = "the values in this text would take more than 128 MiB; split it up";
 
 /// Each bracket is looked at again for every one that is open around it.
 const YAML_BRACKETS_MAX: usize = 256;
@@ -100,15 +110,15 @@ const YAML_BRACKETS_MAX: usize = 256;
 /// The key of what an object has from others.
 pub(super) const MERGED: &str = "<<";
 
-/// What is said of JSON that is well written and has no value. YAML makes a text of such a number.
-const NO_VALUES: [&str; 3] = ["number out of range", "lone leading surrogate", "unexpected end of hex escape"];
+/// What is said of JSON that is well written and has no value here. YAML makes a text of such a number.
+const NO_VALUES: [&str; 4] = ["number out of range", "lone leading surrogate", "unexpected end of hex escape", TOO_MUCH];
 
 /// YAML, or JSON. That is YAML as well, but whose parser knows no pairs of escapes (`\ud83d\ude00`).
 pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     let text = &*unmarked(text);
     if matches!(text.trim_ascii_start().first(), Some(b'{' | b'[')) {
-        match serde_json::from_slice(text) {
-            Ok(Finite(value)) => return Ok(value),
+        match Reads::new().json(text) {
+            Ok(value) => return Ok(value),
             Err(error) if has_no_value(&error) => return Err(no_json(text, &error)),
             Err(_) => {}
         }
@@ -130,93 +140,120 @@ pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     if text.iter().all(u8::is_ascii_whitespace) {
         return Err(vec!["ParsingFailure: exhausted input".to_owned()]);
     }
-    let read = serde_yaml_ng::from_slice(text).map_err(|error| vec![format!("ParsingFailure: {error}")]);
-    let Finite(mut value) = read?;
+    let read = Reads::new().deserialize(serde_yaml_ng::Deserializer::from_slice(text));
+    let mut value = read.map_err(|error| vec![format!("ParsingFailure: {error}")])?;
     merge(&mut value);
     Ok(value)
 }
 
-/// What YAML and JSON have in common. YAML has numbers that are none (`.inf`, `.nan`), of which JSON makes null without a word.
-/// And with its feature `raw_value` serde_json takes an object with one key of its own for the text of another value, which may
-/// have such an object in it: so bodies could be nested deeper than it allows otherwise. Here no key is special.
-pub(super) struct Finite(pub(super) Json);
+/// Reads what YAML and JSON have in common. YAML has numbers that are none (`.inf`, `.nan`), of which JSON makes null without a
+/// word. And with its feature `raw_value` serde_json takes an object with one key of its own for the text of another value, which
+/// may have such an object in it: so bodies could be nested deeper than it allows otherwise. Here no key is special.
+pub(super) struct Reads {
+    /// What the values that are still to come may take.
+    left: usize,
+}
 
-impl<'de> Deserialize<'de> for Finite {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Finite, D::Error> {
-        deserializer.deserialize_any(Reads)
+impl Reads {
+    pub(super) fn new() -> Reads {
+        Reads { left: VALUES_BYTES_MAX }
+    }
+
+    /// The one value that a text of JSON holds.
+    pub(super) fn json(&mut self, text: &[u8]) -> Result<Json, serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let value = self.deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(value)
+    }
+
+    fn take<E: de::Error>(&mut self, bytes: usize) -> Result<(), E> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| E::custom(TOO_MUCH))?;
+        Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Reads {
+    type Value = Json;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        self.take::<D::Error>(VALUE_BYTES)?;
+        deserializer.deserialize_any(self)
     }
 }
 
 /// As JSON is read otherwise.
-struct Reads;
-
-impl<'de> Visitor<'de> for Reads {
-    type Value = Finite;
+impl<'de> Visitor<'de> for &mut Reads {
+    type Value = Json;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("any valid JSON value")
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Finite, E> {
-        Ok(Finite(value.into()))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Json, E> {
+        Ok(value.into())
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Finite, E> {
-        Ok(Finite(value.into()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Json, E> {
+        Ok(value.into())
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Finite, E> {
-        Ok(Finite(value.into()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Json, E> {
+        Ok(value.into())
     }
 
-    fn visit_i128<E: de::Error>(self, value: i128) -> Result<Finite, E> {
-        Ok(Finite((value as f64).into()))
+    fn visit_i128<E: de::Error>(self, value: i128) -> Result<Json, E> {
+        Ok((value as f64).into())
     }
 
-    fn visit_u128<E: de::Error>(self, value: u128) -> Result<Finite, E> {
-        Ok(Finite((value as f64).into()))
+    fn visit_u128<E: de::Error>(self, value: u128) -> Result<Json, E> {
+        Ok((value as f64).into())
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Finite, E> {
-        let number = serde_json::Number::from_f64(value);
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Json, E> {
         let refused = || format!("{} is no number that JSON has; where a text is meant, put it in quotes", yaml_name(value));
-        number.map(|number| Finite(Json::Number(number))).ok_or_else(|| E::custom(refused()))
+        serde_json::Number::from_f64(value).map(Json::Number).ok_or_else(|| E::custom(refused()))
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Finite, E> {
-        Ok(Finite(value.into()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Json, E> {
+        self.take::<E>(value.len())?;
+        Ok(value.into())
     }
 
-    fn visit_string<E: de::Error>(self, value: String) -> Result<Finite, E> {
-        Ok(Finite(value.into()))
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Json, E> {
+        self.take::<E>(value.len())?;
+        Ok(value.into())
     }
 
-    fn visit_none<E: de::Error>(self) -> Result<Finite, E> {
-        Ok(Finite(Json::Null))
+    fn visit_none<E: de::Error>(self) -> Result<Json, E> {
+        Ok(Json::Null)
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Finite, D::Error> {
-        Finite::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(self)
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Finite, E> {
-        Ok(Finite(Json::Null))
+    fn visit_unit<E: de::Error>(self) -> Result<Json, E> {
+        Ok(Json::Null)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Finite, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Json, A::Error> {
         let mut read = Vec::new();
-        while let Some(Finite(item)) = items.next_element()? {
+        while let Some(item) = items.next_element_seed(&mut *self)? {
             read.push(item);
         }
-        Ok(Finite(Json::Array(read)))
+        Ok(Json::Array(read))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Finite, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Json, A::Error> {
+        self.take::<A::Error>(OBJECT_BYTES)?;
         let mut read = JsonMap::new();
-        while let Some((name, Finite(value))) = fields.next_entry::<String, Finite>()? {
+        while let Some(name) = fields.next_key::<String>()? {
+            self.take::<A::Error>(name.len())?;
+            let value = fields.next_value_seed(&mut *self)?;
             read.insert(name, value);
         }
-        Ok(Finite(Json::Object(read)))
+        Ok(Json::Object(read))
     }
 }
 
@@ -505,6 +542,26 @@ mod tests {
         assert_eq!(yaml(j!([long]).to_string().as_bytes()), Ok(j!([long])));
         assert!(yaml(format!("a: {long}").as_bytes()).is_err());
         assert_eq!(yaml(b"{a: [b]}"), Ok(j!({"a": ["b"]})));
+    }
+
+    #[test]
+    fn what_values_take_is_bounded() {
+        let said = |read: Result<Json, Vec<String>>| read.expect_err("too much").join("\n");
+        let list = format!("{{\"a\": [{}0]}}", "0,".repeat(VALUES_BYTES_MAX / VALUE_BYTES));
+        for read in [json(list.as_bytes()), yaml(list.as_bytes())] {
+            let said = said(read);
+            assert!(said.starts_with("ParsingFailure: ") && said.contains(TOO_MUCH), "{said}");
+        }
+        let objects = format!("[{}{{}}]", "{},".repeat(VALUES_BYTES_MAX / OBJECT_BYTES));
+        assert!(said(json(objects.as_bytes())).contains(TOO_MUCH));
+        // A few KB, which name what is in them again and again.
+        let named = |of: &str, items: usize| yaml(format!("a: &a {of}\nb: [{}]", vec!["*a"; items].join(", ")).as_bytes());
+        let numbers = format!("[{}]", vec!["0"; 2_000].join(", "));
+        assert!(named(&numbers, 10).is_ok());
+        assert!(said(named(&numbers, 2_000)).contains(TOO_MUCH));
+        let text = "x".repeat(1 << 20);
+        assert!(named(&text, 10).is_ok());
+        assert!(said(named(&text, 200)).contains(TOO_MUCH));
     }
 
     #[test]

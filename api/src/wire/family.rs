@@ -131,6 +131,16 @@ pub fn duration_text(duration: Duration) -> String {
     parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect()
 }
 
+/// The same of a setting, which is read again as it is shown: nothing is rounded.
+pub fn setting_text(duration: Duration) -> String {
+    match duration.as_nanos() {
+        nanos if nanos.is_multiple_of(1_000_000_000) => duration_text(duration),
+        nanos if nanos.is_multiple_of(1_000_000) => format!("{}ms", nanos / 1_000_000),
+        nanos if nanos.is_multiple_of(1_000) => format!("{}us", nanos / 1_000),
+        nanos => format!("{nanos}ns"),
+    }
+}
+
 /// `1h30m`, `500ms`, `2.5 s`, `2 days`: one or more numbers with their units. None when it is something else.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
@@ -197,6 +207,11 @@ mod tests {
         for (text, millis) in [("2h15m", 8_100_000), ("1m10s", 70_000), ("250ms", 250), ("0s", 0), ("20s", 20_000)] {
             assert_eq!(parse_duration(text), Some(Duration::from_millis(millis)), "{text}");
             assert_eq!(duration_text(Duration::from_millis(millis)), text);
+            assert_eq!(setting_text(Duration::from_millis(millis)), text);
+        }
+        for (given, shown) in [("1.5s", "1500ms"), ("2h1ms", "7200001ms"), ("1s1us", "1000001us"), ("7ns", "7ns")] {
+            let read = parse_duration(given).expect("a duration");
+            assert_eq!((setting_text(read).as_str(), parse_duration(shown)), (shown, Some(read)), "{given}");
         }
         for (text, hours) in [("2d", 48), ("1 day 6 hours", 30)] {
             assert_eq!(parse_duration(text), Some(Duration::from_hours(hours)), "{text}");

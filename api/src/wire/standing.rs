@@ -107,6 +107,8 @@ pub struct Workflow {
     /// Runs for each result; its rows go on.
     pub enrichment: Option<CypherOutput>,
     pub destination: Box<Output>,
+    /// Where the destination stands in the body that it came with; empty of what is stored.
+    pub place: String,
 }
 
 #[derive(Clone)]
@@ -424,6 +426,7 @@ fn decode_workflow(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -
         structure,
         enrichment,
         destination: Box::new(destination),
+        place: String::new(),
     })
 }
 

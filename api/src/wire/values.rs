@@ -10,12 +10,17 @@ use serde_json::{Map as JsonMap, Value as Json};
 use weir_model::Value;
 use weir_model::json::parse;
 
-use super::decode::{Finite, json, unmarked, yaml};
+use super::decode::{Reads, json, unmarked, yaml};
 use super::yaml_values;
+
+/// Of one body. Each takes a hundred bytes or two while it is read, beside what is in texts.
+const VALUES_MAX: usize = 4 << 20;
 
 /// A body that is a value as a whole.
 pub fn value(body: &[u8], is_yaml: bool) -> Result<Value, Vec<String>> {
-    match parse(&unmarked(body)) {
+    let text = &*unmarked(body);
+    few_enough(text)?;
+    match parse(text) {
         Ok(value) => Ok(value),
         // YAML is more than JSON.
         Err(_) if is_yaml => {
@@ -30,7 +35,9 @@ pub fn value(body: &[u8], is_yaml: bool) -> Result<Value, Vec<String>> {
 /// A body of which one field is an object of values: the body, in which an object stays an object there, and these. They are
 /// null where the field is not an object.
 pub fn body_with(body: &[u8], is_yaml: bool, field: &str) -> Result<(Json, Value), Vec<String>> {
-    if let Some(read) = apart(&unmarked(body), field) {
+    let text = &*unmarked(body);
+    few_enough(text)?;
+    if let Some(read) = apart(text, field) {
         return read;
     }
     let tree = if is_yaml { yaml(body)? } else { json(body)? };
@@ -47,10 +54,36 @@ fn in_yaml(body: &[u8]) -> Result<Value, Vec<String>> {
     yaml_values::read(&unmarked(body)).map_err(|error| vec![format!("ParsingFailure: {error}")])
 }
 
+fn few_enough(text: &[u8]) -> Result<(), Vec<String>> {
+    if has_too_many(text) {
+        return Err(vec![format!("ParsingFailure: a body of more than {VALUES_MAX} values is not read; send it in parts")]);
+    }
+    Ok(())
+}
+
+/// Whether JSON holds more than `VALUES_MAX` values. Known before any of them is made, and without a look at most bodies: each
+/// takes two bytes, with what divides it from the next.
+fn has_too_many(text: &[u8]) -> bool {
+    if text.len() / 2 <= VALUES_MAX {
+        return false;
+    }
+    let (mut count, mut in_text, mut is_escaped) = (1_usize, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count > VALUES_MAX
+}
+
 /// None where it is no object of JSON, or one that cannot be read.
 fn apart(body: &[u8], field: &str) -> Option<Result<(Json, Value), Vec<String>>> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_slice(body).ok()?;
-    let (mut tree, mut values) = (JsonMap::new(), Value::Null);
+    let (mut tree, mut values, mut reads) = (JsonMap::new(), Value::Null, Reads::new());
     for (name, raw) in fields {
         let read = if name == field && raw.get().starts_with('{') {
             values = match parse(raw.get().as_bytes()) {
@@ -59,7 +92,7 @@ fn apart(body: &[u8], field: &str) -> Option<Result<(Json, Value), Vec<String>>>
             };
             Json::Object(JsonMap::new())
         } else {
-            serde_json::from_str(raw.get()).map(|Finite(read)| read).ok()?
+            reads.json(raw.get().as_bytes()).ok()?
         };
         tree.insert(name, read);
     }
@@ -113,6 +146,21 @@ mod tests {
         assert_eq!(read("p: {x: 9223372036854774784.0}", true), "Integer(9223372036854774784)");
         assert_eq!(read("p: {x: 9223372036854775808.0}", true), "Float(9.223372036854776e18)");
         assert_eq!(value(b"[a]", true), Ok(Value::list(vec![Value::text("a")])));
+    }
+
+    #[test]
+    fn values_are_counted_and_what_is_in_texts_is_not() {
+        let body = |x: &str| body_with(format!("{{\"p\": {{\"x\": {x}}}}}").as_bytes(), false, "p");
+        for (item, count) in [("0", VALUES_MAX), ("[ ]", VALUES_MAX / 2), ("{\"\\\"\": {}}", VALUES_MAX / 3)] {
+            let said = body(&format!("[{}0]", format!("{item},").repeat(count))).expect_err(item).join("\n");
+            assert_eq!(said, "ParsingFailure: a body of more than 4194304 values is not read; send it in parts", "{item}");
+            let whole = value(format!("[{}0]", format!("{item},").repeat(count)).as_bytes(), false);
+            assert_eq!(whole.map(|_| ()), Err(vec![said]), "{item}");
+        }
+        let text = ",[\\\"{\\\\".repeat(VALUES_MAX);
+        let (_, values) = body(&format!("\"{text}\"")).expect("one value");
+        let Value::Map(values) = values else { panic!("no map") };
+        assert!(values.get("x") == Some(&Value::text(&",[\"{\\".repeat(VALUES_MAX))));
     }
 
     #[test]

@@ -40,11 +40,9 @@ pub enum Event {
 }
 
 pub struct Connection {
-    incoming: Incoming,
+    pub incoming: Incoming,
     pub writer: Writer,
     pub frame_bytes_max: usize,
-    /// When the server said something.
-    pub heard: Instant,
     /// A message whose parts are coming.
     coming: Option<Coming>,
 }
@@ -59,8 +57,7 @@ struct Coming {
 impl Connection {
     pub async fn over(wire: Box<dyn Wire>, username: &str, password: &str, host: &str) -> Result<Connection, Refused> {
         let (incoming, writer) = ends(wire, "the server");
-        let mut connection =
-            Connection { incoming, writer, frame_bytes_max: frame::FRAME_BYTES_MAX, heard: Instant::now(), coming: None };
+        let mut connection = Connection { incoming, writer, frame_bytes_max: frame::FRAME_BYTES_MAX, coming: None };
         connection.writer.send(b"AMQP\x00\x00\x09\x01").await?;
         connection.expect(frame::START).await?;
         let abilities =
@@ -103,7 +100,6 @@ impl Connection {
         let broken = || Refused::Passing("the server does not speak the protocol of AMQP 0.9.1".to_owned());
         loop {
             let Some(frame) = self.incoming.next(deadline, parse).await? else { return Ok(None) };
-            self.heard = Instant::now();
             match (frame, &mut self.coming) {
                 (Frame::Heartbeat, _) => {}
                 (Frame::Header(length, id), Some(coming)) if coming.left.is_none() => {

@@ -65,6 +65,10 @@ impl SourceConfig for AmqpIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
+    fn comes_again(&self) -> bool {
+        true
+    }
+
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         if self.queue.is_empty() || !is_name(&self.queue) {
             return Err(ConnectorError::config("queue", "is no name of a queue: 1 to 255 bytes"));
@@ -108,8 +112,7 @@ impl Reads for Reader {
                     }
                 }
                 Some(_) => {}
-                None if connection.heard.elapsed() < SILENCE_MAX => {}
-                None => return Err(Refused::Passing("the server says nothing any more".to_owned())),
+                None => connection.incoming.heard_within(SILENCE_MAX)?,
             }
         }
     }

@@ -24,6 +24,19 @@ pub struct Bounds {
 /// What became of the results of one request: those that are not in it were taken.
 pub type Sent = Result<Vec<(usize, Failed)>, Failed>;
 
+/// What became of the results of a request, given those that its answer calls taken and those that it calls failed. What it does
+/// not speak of may not have been taken, as where something on the way answers for the service.
+pub fn unless_said(place: &str, range: Range<usize>, taken: &[usize], mut failed: Vec<(usize, Failed)>) -> Vec<(usize, Failed)> {
+    failed.retain(|(index, _)| range.contains(index));
+    for index in range {
+        if !taken.contains(&index) && failed.iter().all(|(known, _)| *known != index) {
+            let reason = format!("{place}: the answer does not say that the message was taken");
+            failed.push((index, Failed { code: String::new(), reason, retryable: true }));
+        }
+    }
+    failed
+}
+
 /// How a service is given results.
 pub trait Request {
     async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent;

@@ -1,7 +1,7 @@
 //! What becomes of messages of SQS that have been received: kept out of others' sight until what they changed is durable, then
 //! deleted. Those that are left when the stream ends are given back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,13 @@ const WAITING_MAX: usize = 2_000;
 const ENTRIES_MAX: usize = 10;
 /// What is assumed where the queue does not tell how long it hides a message.
 const VISIBILITY_SECONDS: u64 = 30;
-/// Between two tries of deletions that failed.
+/// Between two tries of what failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// For giving messages back at the end.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
 enum Told {
+    Received(Vec<String>, Instant),
     Took(u64, String),
     Durable(u64),
 }
@@ -56,9 +57,14 @@ impl Kept {
         let _ = self.waiting.subscribe().wait_for(is_room).await;
     }
 
-    /// A message, in the order in which they are handed on.
+    /// Messages of an answer. They are hidden from here on, however long it takes until the last of them is handed on.
+    pub fn received(&self, receipts: Vec<String>) {
+        self.waiting.send_modify(|waiting| waiting.messages += receipts.len());
+        let _ = self.told.send(Told::Received(receipts, Instant::now()));
+    }
+
+    /// One of them, in the order in which they are handed on.
     pub fn took(&self, number: u64, receipt: &str) {
-        self.waiting.send_modify(|waiting| waiting.messages += 1);
         let _ = self.told.send(Told::Took(number, receipt.to_owned()));
     }
 }
@@ -90,21 +96,12 @@ impl Keeper {
     /// Runs until every hold on it is gone.
     pub fn start(self, client: Arc<Client>) {
         tokio::spawn(async move {
-            let visibility = Duration::from_secs(visibility(&client, &self.queue).await);
-            let (waiting, done) = (BTreeMap::new(), VecDeque::new());
+            let (received, waiting, done) = (HashMap::new(), BTreeMap::new(), VecDeque::new());
             let (queue, place, again, count) = (self.queue, self.place, Instant::now(), self.waiting);
-            let hidden = Hidden { client, queue, place, visibility, waiting, done, again, count };
+            let hidden = Hidden { client, queue, place, visibility: None, received, waiting, done, again, count };
             hidden.keep(self.told, self.deletes).await;
         });
     }
-}
-
-async fn visibility(client: &Client, queue: &str) -> u64 {
-    let request = json!({"QueueUrl": queue, "AttributeNames": ["VisibilityTimeout"]});
-    let answer = client.call("GetQueueAttributes", &request).await.unwrap_or_default();
-    let told = answer.pointer("/Attributes/VisibilityTimeout").and_then(Json::as_str).and_then(|text| text.parse().ok());
-    // 0 hides nothing: whoever set that wants messages to come again at once.
-    told.unwrap_or(VISIBILITY_SECONDS)
 }
 
 /// A receipt, and since when the message is hidden for a whole stretch.
@@ -114,27 +111,33 @@ struct Hidden {
     client: Arc<Client>,
     queue: String,
     place: String,
-    visibility: Duration,
+    /// How long the queue hides a message. None: it could not be asked yet.
+    visibility: Option<Duration>,
+    /// Not handed on yet, so without a number: receipts, and since when the messages are hidden.
+    received: HashMap<String, Instant>,
     /// By number.
     waiting: BTreeMap<u64, Message>,
     /// To be deleted.
     done: VecDeque<Message>,
     /// Not earlier than this.
     again: Instant,
-    /// Of both, and of those that are not here yet.
+    /// Of all three, and of those that are not here yet.
     count: watch::Sender<Waiting>,
 }
 
 impl Hidden {
     async fn keep(mut self, mut told: UnboundedReceiver<Told>, deletes: bool) {
-        let mut look = tokio::time::interval((self.visibility / 6).clamp(Duration::from_millis(500), Duration::from_secs(20)));
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut look = Instant::now();
         loop {
             // In no order: none has to wait for one that always has something to do.
             tokio::select! {
                 word = told.recv() => match word {
+                    Some(Told::Received(receipts, since)) => {
+                        self.received.extend(receipts.into_iter().map(|receipt| (receipt, since)));
+                    }
                     Some(Told::Took(number, receipt)) => {
-                        self.waiting.insert(number, (receipt, Instant::now()));
+                        let since = self.received.remove(&receipt).unwrap_or_else(Instant::now);
+                        self.waiting.insert(number, (receipt, since));
                     }
                     Some(Told::Durable(number)) => {
                         let later = self.waiting.split_off(&(number + 1));
@@ -147,7 +150,11 @@ impl Hidden {
                     }
                     None => break,
                 },
-                _ = look.tick() => if deletes && !self.visibility.is_zero() { self.hide().await },
+                () = tokio::time::sleep_until(look.into()), if deletes => {
+                    self.hide().await;
+                    let next = |visibility: Duration| (visibility / 6).clamp(Duration::from_millis(500), Duration::from_secs(20));
+                    look = Instant::now() + self.visibility.map_or(TRY_AGAIN, next);
+                }
                 () = tokio::time::sleep_until(self.again.into()), if !self.done.is_empty() => {
                     self.delete().await;
                 }
@@ -155,7 +162,8 @@ impl Hidden {
         }
         let end = async {
             while !self.done.is_empty() && self.delete().await {}
-            let left: Vec<String> = std::mem::take(&mut self.waiting).into_values().map(|(receipt, _)| receipt).collect();
+            let waiting = std::mem::take(&mut self.waiting).into_values().map(|(receipt, _)| receipt);
+            let left: Vec<String> = waiting.chain(std::mem::take(&mut self.received).into_keys()).collect();
             if deletes {
                 self.change(&left, 0).await;
             }
@@ -215,21 +223,54 @@ impl Hidden {
         });
     }
 
+    /// Asks the queue how long it hides a message, unless it has said so.
+    async fn visibility(&mut self) -> Duration {
+        let assumed = Duration::from_secs(VISIBILITY_SECONDS);
+        if let Some(told) = self.visibility {
+            return told;
+        }
+        let request = json!({"QueueUrl": self.queue, "AttributeNames": ["VisibilityTimeout"]});
+        let told = match self.client.call("GetQueueAttributes", &request).await {
+            Ok(answer) => {
+                let told = answer.pointer("/Attributes/VisibilityTimeout").and_then(Json::as_str);
+                told.and_then(|text| text.parse().ok()).map_or(assumed, Duration::from_secs)
+            }
+            Err(failed) if failed.retryable => {
+                tracing::debug!("{}: {}", self.place, failed.reason);
+                return assumed;
+            }
+            Err(failed) => {
+                let (place, reason) = (&self.place, failed.reason);
+                tracing::warn!(
+                    "{place}: messages are hidden for {VISIBILITY_SECONDS} s at a time, as the queue does not tell: {reason}"
+                );
+                assumed
+            }
+        };
+        self.visibility = Some(told);
+        told
+    }
+
     /// Hides for another stretch what has been hidden for a third of one: also what could not be deleted yet.
     async fn hide(&mut self) {
+        let visibility = self.visibility().await;
+        // It hides nothing: whoever set that wants messages to come again at once.
+        if visibility.is_zero() {
+            return;
+        }
         let now = Instant::now();
-        let old = |(_, since): &&mut Message| now.duration_since(*since) >= self.visibility / 3;
+        let numbered = self.waiting.values_mut().chain(&mut self.done).map(|(receipt, since)| (&*receipt, since));
         let due: Vec<String> = self
-            .waiting
-            .values_mut()
-            .chain(&mut self.done)
-            .filter(old)
+            .received
+            .iter_mut()
+            .chain(numbered)
+            .filter(|(_, since)| now.duration_since(**since) >= visibility / 3)
             .map(|(receipt, since)| {
                 *since = now;
                 receipt.clone()
             })
             .collect();
-        self.change(&due, self.visibility.as_secs()).await;
+        self.change(&due, visibility.as_secs()).await;
     }
 
     async fn change(&self, receipts: &[String], seconds: u64) {
@@ -296,6 +337,7 @@ mod tests {
         let (runtime, access) = (runtime(), server.access());
         let (keeper, kept) = Keeper::new(server.url.clone(), "here".to_owned(), true);
         runtime.block_on(async { keeper.start(Arc::new(Client::open(&SQS, &access, None).await.unwrap())) });
+        kept.received((1..=3).map(|number| format!("r{number}")).collect());
         for number in 1..=3 {
             kept.took(number, &format!("r{number}"));
         }

@@ -95,16 +95,17 @@ pub struct Hold {
 }
 
 impl Hold {
-    pub fn new(good_for: Duration) -> Hold {
-        Hold { stop: AtomicBool::new(false), sent: Mutex::default(), renewed: Mutex::new(Instant::now()), good_for }
+    /// It is known to be ours as of the moment when that was asked for: the answer may have taken long.
+    pub fn new(good_for: Duration, asked: Instant) -> Hold {
+        Hold { stop: AtomicBool::new(false), sent: Mutex::default(), renewed: Mutex::new(asked), good_for }
     }
 
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    pub fn renew(&self) {
-        *lock(&self.renewed) = Instant::now();
+    pub fn renew(&self, asked: Instant) {
+        *lock(&self.renewed) = asked;
     }
 
     pub fn sent(&self) -> Option<String> {
@@ -116,7 +117,7 @@ impl Hold {
     }
 
     /// Others may have it by now.
-    fn has_lapsed(&self) -> bool {
+    pub fn has_lapsed(&self) -> bool {
         lock(&self.renewed).elapsed() >= self.good_for
     }
 }
@@ -358,9 +359,28 @@ impl Reader {
         match (&self.quiet_until, &self.at) {
             (_, Some(Place::Read)) => None,
             (Some(number), _) | (None, Some(Place::After(number))) => Some(iterator::after(number)),
-            (None, Some(Place::Begun)) if self.stream.begin.is_latest() && !self.now => Some(iterator::at(self.from)),
+            (None, Some(Place::Begun)) if self.is_at_its_moment() => Some(iterator::at(self.from)),
             (None, Some(Place::Begun)) => Some(self.stream.begin.asked()),
             (None, None) => Some(json!({"ShardIteratorType": "TRIM_HORIZON"})),
+        }
+    }
+
+    /// What comes next is what came since the stream began, as `Latest` has it.
+    fn is_at_its_moment(&self) -> bool {
+        self.quiet_until.is_none() && self.at == Some(Place::Begun) && self.stream.begin.is_latest() && !self.now
+    }
+
+    /// Whether that moment has not come yet for the service, whose clock is behind this one.
+    fn is_early(&self, failed: &Failed) -> bool {
+        let speaks_of_it = || failed.reason.to_ascii_lowercase().contains("timestamp");
+        self.is_at_its_moment() && failed.code == "InvalidArgumentException" && speaks_of_it()
+    }
+
+    /// One more failure in a row that passes.
+    fn passes(&self, failures: &mut u32, failed: &Failed) {
+        *failures += 1;
+        if *failures > self.stream.retries {
+            self.trouble.note(&failed.reason);
         }
     }
 
@@ -375,12 +395,17 @@ impl Reader {
 
     /// With one iterator, as long as it goes.
     async fn read(&mut self) -> Result<Went, ConnectorError> {
-        if !self.may_read().await {
-            return Ok(Went::Stopped);
-        }
-        let mut iterator = match self.iterator().await {
-            Ok(iterator) => iterator,
-            Err(failed) => return self.ends(failed).await,
+        let (mut pauses, mut failures) = (Pauses::new(), 0);
+        let mut iterator = loop {
+            if !self.may_read().await {
+                return Ok(Went::Stopped);
+            }
+            match self.iterator().await {
+                Ok(iterator) => break iterator,
+                Err(failed) if self.is_early(&failed) => self.passes(&mut failures, &failed),
+                Err(failed) => return self.ends(failed).await,
+            }
+            pauses.wait(Duration::ZERO).await;
         };
         while let Some(from) = iterator {
             // Closed only with the source.
@@ -492,11 +517,8 @@ impl Reader {
                     return Ok(Ok(events));
                 }
                 // For seconds after another subscription to the shard has begun.
-                Err(failed) if failed.retryable || failed.code == IN_USE => {
-                    failures += 1;
-                    if failures > self.stream.retries {
-                        self.trouble.note(&failed.reason);
-                    }
+                Err(failed) if failed.retryable || failed.code == IN_USE || self.is_early(&failed) => {
+                    self.passes(&mut failures, &failed);
                 }
                 Err(failed) => return self.ends(failed).await.map(Err),
             }
@@ -511,6 +533,7 @@ mod tests {
     use tokio::sync::mpsc::channel;
 
     use super::*;
+    use crate::aws::iterator::{IteratorAt, IteratorType};
     use crate::aws::stand_in::StandIn;
     use crate::conformance::runtime;
 
@@ -581,6 +604,47 @@ mod tests {
             let told = read(stream, shard, consumer).unwrap_err().to_string();
             assert!(told.contains("ResourceNotFoundException"), "{told}");
         }
+    }
+
+    #[test]
+    fn the_moment_when_a_stream_began_is_waited_for_where_the_clock_of_the_service_is_behind() {
+        let early = Mutex::new(2);
+        let server = StandIn::start(move |asked| match asked.operation.as_str() {
+            "GetRecords" => (200, "{}".to_owned()),
+            // One that never comes is the fault of a definition.
+            "GetShardIterator" if asked.body["Timestamp"] != 7.5 || *early.lock().unwrap() > 0 => {
+                *early.lock().unwrap() -= 1;
+                let message = "The timestampInMillis parameter cannot be greater than the currentTimestampInMillis";
+                (400, json!({"__type": "InvalidArgumentException", "message": message}).to_string())
+            }
+            _ => (200, json!({"ShardIterator": "i"}).to_string()),
+        });
+        let read = |begin: IteratorType| {
+            let (sender, _events) = channel(1);
+            runtime().block_on(async {
+                let reader = Reader {
+                    client: Arc::new(Client::open(&KINESIS, &server.access(), None).await.unwrap()),
+                    stream: Arc::new(Stream { begin, ..stream("s") }),
+                    place: "here".to_owned(),
+                    shard: "a".into(),
+                    from: 7_500,
+                    at: Some(Place::Begun),
+                    now: false,
+                    events: sender,
+                    room: Arc::new(Semaphore::new(1)),
+                    trouble: Trouble::new("here"),
+                    hold: None,
+                    consumer: None,
+                    quiet_until: None,
+                };
+                reader.run().await
+            })
+        };
+        assert_eq!(read(IteratorType::default()).unwrap(), ("a".to_owned(), true));
+        assert_eq!(server.asked().len(), 4, "it was asked for until it had come");
+        let given = IteratorType::At(IteratorAt::AtTimestamp { millis_since_epoch: 8_000 });
+        let told = read(given).unwrap_err().to_string();
+        assert!(told.contains("InvalidArgumentException"), "{told}");
     }
 
     #[test]

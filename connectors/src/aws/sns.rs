@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
-use super::batches::{Batched, Request, Sent};
+use super::batches::{Batched, Request, Sent, unless_said};
 use super::client::{Client, Failed, Opening, Service, element};
 use super::write_to_sqs::{BOUNDS, check_group, group, unlike};
 use crate::delivery::Outgoing;
@@ -109,7 +109,7 @@ impl Request for Publish {
     async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let mut fields = vec![pair("Action", "PublishBatch"), pair("Version", VERSION), pair("TopicArn", &self.topic)];
-        for (place, index) in range.enumerate() {
+        for (place, index) in range.clone().enumerate() {
             let mut member = |name: &str, value: &str| {
                 fields.push((format!("PublishBatchRequestEntries.member.{}.{name}", place + 1), value.to_owned()));
             };
@@ -121,19 +121,21 @@ impl Request for Publish {
             }
         }
         let answer = client.form(&fields).await?;
-        Ok(failures(&self.topic, &answer))
+        Ok(failures(&self.topic, range, &answer))
     }
 }
 
-fn failures(topic: &str, answer: &str) -> Vec<(usize, Failed)> {
-    let members = element(answer, "Failed").unwrap_or_default().split("<member>").skip(1);
+fn failures(topic: &str, range: Range<usize>, answer: &str) -> Vec<(usize, Failed)> {
+    let members = |name: &str| element(answer, name).unwrap_or_default().split("<member>").skip(1);
+    let of = |member: &str| -> Option<usize> { element(member, "Id")?.parse().ok() };
     let failed = |member: &str| {
-        let index = element(member, "Id")?.parse().ok()?;
+        let index = of(member)?;
         let code = element(member, "Code").unwrap_or_default().to_owned();
         let reason = format!("{topic}: {code}: {}", element(member, "Message").unwrap_or_default());
         Some((index, Failed { code, reason, retryable: element(member, "SenderFault") != Some("true") }))
     };
-    members.filter_map(failed).collect()
+    let taken: Vec<usize> = members("Successful").filter_map(of).collect();
+    unless_said(topic, range, &taken, members("Failed").filter_map(failed).collect())
 }
 
 #[cfg(test)]
@@ -145,8 +147,13 @@ mod tests {
         let answer = "<PublishBatchResponse><PublishBatchResult><Successful><member><Id>0</Id></member></Successful><Failed>\
             <member><Id>1</Id><Code>InternalError</Code><SenderFault>false</SenderFault></member><member><Id>2</Id>\
             <Code>InvalidParameter</Code><SenderFault>true</SenderFault></member></Failed></PublishBatchResult>";
-        let found = failures("t", answer);
-        assert_eq!(found.iter().map(|(index, failed)| (*index, failed.retryable)).collect::<Vec<_>>(), [(1, true), (2, false)]);
-        assert!(failures("t", "<Failed/>").is_empty() && failures("t", "").is_empty());
+        let found = |range: Range<usize>, answer: &str| -> Vec<(usize, bool)> {
+            failures("t", range, answer).iter().map(|(index, failed)| (*index, failed.retryable)).collect()
+        };
+        assert_eq!(found(0..3, answer), [(1, true), (2, false)]);
+        // What it does not speak of may not have been taken.
+        assert_eq!(found(0..4, answer), [(1, true), (2, false), (3, true)]);
+        assert!(found(0..1, &answer.replace("<Failed>", "<Failed/>")).is_empty());
+        assert_eq!((found(0..1, "<Failed/>"), found(5..6, "")), (vec![(0, true)], vec![(5, true)]));
     }
 }

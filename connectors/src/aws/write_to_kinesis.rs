@@ -164,11 +164,47 @@ impl Request for Put {
         let records: Vec<Json> = results.iter().map(record).collect();
         let stream = &self.stream;
         let answer = client.call("PutRecords", &json!({"StreamName": stream, "Records": records})).await?;
+        let told = answer["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if told.len() != records.len() {
+            let reason = format!("Kinesis stream {stream}: the answer speaks of {} records of {}", told.len(), records.len());
+            return Err(Failed { code: String::new(), reason, retryable: true });
+        }
         let failed = |(index, told): (usize, &Json)| {
             let code = told["ErrorCode"].as_str()?.to_owned();
             let words = told["ErrorMessage"].as_str().unwrap_or_default();
             Some((index, Failed { reason: format!("Kinesis stream {stream}: {code}: {words}"), code, retryable: true }))
         };
-        Ok(range.zip(answer["Records"].as_array().into_iter().flatten()).filter_map(failed).collect())
+        Ok(range.zip(told).filter_map(failed).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::{output, runtime};
+    use crate::parse_destination_v1;
+    use crate::real_server::results;
+
+    #[test]
+    fn an_answer_that_does_not_speak_of_each_record_delivers_none() {
+        let server = StandIn::start(|asked| {
+            let taken = json!({"SequenceNumber": "1", "ShardId": "a"});
+            let failed = json!({"ErrorCode": "InternalFailure", "ErrorMessage": "later"});
+            match asked.body["StreamName"].as_str() {
+                Some("whole") => (200, json!({"FailedRecordCount": 1, "Records": [taken, failed, taken]}).to_string()),
+                Some("part") => (200, json!({"FailedRecordCount": 0, "Records": [taken]}).to_string()),
+                Some("nothing") => (200, String::new()),
+                _ => (200, "{}".to_owned()),
+            }
+        });
+        let runtime = runtime();
+        for (stream, left) in [("whole", vec![1]), ("part", vec![0, 1, 2]), ("nothing", vec![0, 1, 2]), ("none", vec![0, 1, 2])] {
+            let definition = json!({"type": "WriteToKinesis", "streamName": stream, "region": "us-east-1", "endpoint": server.url,
+                "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}});
+            let mut destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+            let written = destination.write(&results(3), 0).unwrap();
+            assert_eq!((written.left, written.refused.len()), (left, 0), "{stream}");
+        }
     }
 }

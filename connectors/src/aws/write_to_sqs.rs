@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
-use super::batches::{Batched, Bounds, Request, Sent};
+use super::batches::{Batched, Bounds, Request, Sent, unless_said};
 use super::client::{Client, Failed, Opening};
 use super::sqs::{SQS, service_of};
 use crate::delivery::Outgoing;
@@ -122,15 +122,18 @@ impl Request for SendMessages {
             }
             entry
         };
-        let entries: Vec<Json> = range.map(message).collect();
+        let entries: Vec<Json> = range.clone().map(message).collect();
         let answer = client.call("SendMessageBatch", &json!({"QueueUrl": self.queue, "Entries": entries})).await?;
+        let of = |told: &Json| -> Option<usize> { told["Id"].as_str()?.parse().ok() };
         let failed = |told: &Json| {
-            let index = told["Id"].as_str()?.parse().ok()?;
+            let index = of(told)?;
             let code = told["Code"].as_str().unwrap_or_default().to_owned();
             let reason = format!("{}: {code}: {}", self.shown, told["Message"].as_str().unwrap_or_default());
             Some((index, Failed { code, reason, retryable: !told["SenderFault"].as_bool().unwrap_or_default() }))
         };
-        Ok(answer["Failed"].as_array().into_iter().flatten().filter_map(failed).collect())
+        let told = |name: &str| answer[name].as_array().map(Vec::as_slice).unwrap_or_default();
+        let taken: Vec<usize> = told("Successful").iter().filter_map(of).collect();
+        Ok(unless_said(&self.shown, range, &taken, told("Failed").iter().filter_map(failed).collect()))
     }
 }
 
@@ -141,6 +144,23 @@ mod tests {
     use crate::conformance::{output, runtime};
     use crate::parse_destination_v1;
     use crate::real_server::results;
+
+    #[test]
+    fn only_what_the_answer_speaks_of_is_delivered() {
+        let taken = |ids: &[&str]| json!({"Successful": ids.iter().map(|id| json!({"Id": id})).collect::<Vec<_>>()}).to_string();
+        let (some, all) = (taken(&["0", "2"]), taken(&["0", "1", "2"]));
+        let answers = [(String::new(), vec![0, 1, 2]), ("{}".to_owned(), vec![0, 1, 2]), (some, vec![1]), (all, vec![])];
+        let runtime = runtime();
+        for (answer, left) in answers {
+            let said = answer.clone();
+            let server = StandIn::start(move |_| (200, answer.clone()));
+            let definition = json!({"type": "WriteToSQS", "queueUrl": format!("{}1/queue", server.url), "region": "us-east-1",
+                "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}});
+            let mut destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+            let written = destination.write(&results(3), 0).unwrap();
+            assert_eq!((written.left, written.refused.len()), (left, 0), "{said}");
+        }
+    }
 
     #[test]
     fn what_is_told_of_a_failure_has_no_password() {

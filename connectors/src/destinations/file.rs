@@ -27,6 +27,7 @@ use crate::destination::{Destination, DestinationConfig, DestinationContext, Wri
 use crate::encode::{Envelope, Generation};
 use crate::error::{ConnectorError, Fault};
 use crate::file_head::{Head, identity};
+use crate::file_policy::FilePolicy;
 
 /// Appends each result to a file, as a line of JSON.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -54,9 +55,9 @@ impl DestinationConfig for WriteToFile {
         self.rotation.iter().try_for_each(Rotation::check)
     }
 
-    fn open(&self, _context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+    fn open(&self, context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         self.check()?;
-        let mut written = LineFile::open(&self.path)?;
+        let mut written = LineFile::open(&self.path, &context.files)?;
         let known =
             from.filter(|position| !position.0.is_empty()).map(|position| Stood::read(&written.place, position)).transpose()?;
         if written.identity.is_none() {
@@ -148,6 +149,8 @@ struct LineFile {
     /// Of a file that is put aside here. What it does beside ends before the file is let go.
     rotated: Option<Rotated>,
     path: PathBuf,
+    /// Which others may lie there later.
+    files: FilePolicy,
     file: File,
     place: String,
     /// None of a pipe or a device, which has no length to go back to and is not looked at again.
@@ -164,7 +167,8 @@ struct LineFile {
 
 impl LineFile {
     /// At its end, whatever is there.
-    fn open(path: &Path) -> Result<LineFile, ConnectorError> {
+    fn open(path: &Path, files: &FilePolicy) -> Result<LineFile, ConnectorError> {
+        files.check_to_write(path)?;
         let place = path.display().to_string();
         let io = |doing: &'static str| {
             let place = place.clone();
@@ -183,9 +187,9 @@ impl LineFile {
         if identity.is_some() {
             lock(&file, &place)?;
         }
-        let (path, text, stop) = (path.to_owned(), Vec::new(), Arc::default());
+        let (path, files, text, stop) = (path.to_owned(), files.clone(), Vec::new(), Arc::default());
         let (length, head, torn) = (0, Head::default(), false);
-        let mut opened = LineFile { rotated: None, path, file, place, identity, length, head, torn, text, stop };
+        let mut opened = LineFile { rotated: None, path, files, file, place, identity, length, head, torn, text, stop };
         opened.begin(metadata.len());
         Ok(opened)
     }
@@ -208,7 +212,7 @@ impl LineFile {
 
     /// Goes on in the file that is at the path now, whichever that is.
     fn go_on(&mut self) -> Result<(), ConnectorError> {
-        let next = LineFile::open(&self.path)?;
+        let next = LineFile::open(&self.path, &self.files)?;
         // What is to be written next stays, too.
         let (rotated, place, text) = (self.rotated.take(), std::mem::take(&mut self.place), std::mem::take(&mut self.text));
         *self = LineFile { rotated, place, text, stop: self.stop.clone(), ..next };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::{Delivery, DestinationContext, Generation, HostPolicy, Outgoing, parse_destination_v1};
+use crate::{Delivery, DestinationContext, FilePolicy, Generation, HostPolicy, Outgoing, parse_destination_v1};
 
 /// One request: the head in lower case, and the body.
 pub type Request = (String, String);
@@ -106,6 +106,7 @@ impl Server {
             generation: Generation::V1,
             runtime: runtime.handle().clone(),
             hosts: HostPolicy::default(),
+            files: FilePolicy::default(),
         };
         let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
         let delivery = Delivery::start("out", destination, on_refused, Box::new(|_, _| {}));

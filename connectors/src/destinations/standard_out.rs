@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 use weir_model::temporal::Date;
+use weir_model::visible::visible;
 
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
@@ -114,7 +115,8 @@ fn write_heading(output: &str, epoch_millis: i64, out: &mut Vec<u8>) {
     let time = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{:03}", millis % 1000);
     out.extend_from_slice(time.as_bytes());
     out.extend_from_slice(b" Standing query `");
-    out.extend_from_slice(output.as_bytes());
+    // Whoever names an output must not write lines that look like results of another.
+    out.extend_from_slice(visible(output).as_bytes());
     out.extend_from_slice(b"` match: ");
 }
 
@@ -130,5 +132,8 @@ mod tests {
         let mut out = Vec::new();
         write_line(None, 0, b"{\"data\":{}}", &mut out);
         assert_eq!(out, b"{\"data\":{}}\n", "v2 says nothing around it");
+        let mut out = Vec::new();
+        write_line(Some("a\n\u{1b}b"), 0, b"1", &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "1970-01-01 00:00:00,000 Standing query `a\\n\\u001bb` match: 1\n");
     }
 }

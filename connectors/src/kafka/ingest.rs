@@ -7,7 +7,7 @@ use rdkafka::error::KafkaError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
-use weir_model::{Position, Value};
+use weir_model::{Position, Text, Value};
 
 use super::commits::{ExplicitCommit, Policy};
 use super::login::SaslLogin;
@@ -254,6 +254,18 @@ impl KafkaIngest {
     }
 }
 
+/// A record whose offset is committed, with the place that is, as clients of the reference service are told of it.
+fn committable(record: Value) -> Value {
+    let field = |name: &str| match &record {
+        Value::Map(fields) => fields.get(name).map(|value| (Text::new(name), value.clone())),
+        _ => None,
+    };
+    let place = Value::map(["topic", "partition", "offset"].into_iter().filter_map(field));
+    // Commits carry none here.
+    let offset = Value::map([("partitionOffset".into(), place), ("metadata".into(), Value::text(""))]);
+    Value::map([("record".into(), record), ("committableOffset".into(), offset)])
+}
+
 impl SourceConfig for KafkaIngest {
     fn settings(&self) -> Json {
         crate::settings("KafkaIngest", &KafkaIngest { kafka_properties: self.kafka_properties.masked(), ..self.clone() })
@@ -268,7 +280,8 @@ impl SourceConfig for KafkaIngest {
     }
 
     fn frame(&self, bytes: &[u8], origin: &[u8]) -> Value {
-        origin::frame("value", Value::Bytes(bytes.into()), origin)
+        let record = origin::frame("value", Value::Bytes(bytes.into()), origin);
+        if self.offset_committing.is_some() { committable(record) } else { record }
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
@@ -316,5 +329,34 @@ impl SourceConfig for KafkaIngest {
             tells: context.tells,
         };
         Ok(Box::new(Records::open(place, settings, subscription, policy, from, &context.runtime)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::origin::packed;
+    use crate::parse_source_v1;
+    use crate::source::frame_json;
+
+    #[test]
+    fn a_record_whose_offset_is_committed_is_told_with_it() {
+        let origin = packed(|origin| {
+            origin.text("topic", "t");
+            origin.integer("partition", 3);
+            origin.integer("offset", 17);
+        });
+        let told = |committing: Json| {
+            let definition =
+                json!({"type": "KafkaIngest", "topics": ["t"], "bootstrapServers": "h:1", "offsetCommitting": committing});
+            frame_json(&parse_source_v1(&definition).unwrap().frame(b"x", &origin))
+        };
+        let record = json!({"value": "eA==", "topic": "t", "partition": 3, "offset": 17});
+        assert_eq!(told(Json::Null), record);
+        let place = json!({"topic": "t", "partition": 3, "offset": 17});
+        let committable = json!({"partitionOffset": place, "metadata": ""});
+        assert_eq!(told(json!({"type": "ExplicitCommit"})), json!({"record": record, "committableOffset": committable}));
     }
 }

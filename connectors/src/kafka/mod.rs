@@ -16,6 +16,7 @@ mod member;
 mod offsets;
 mod producer;
 mod properties;
+mod property_names;
 mod reading;
 mod records;
 mod topics;

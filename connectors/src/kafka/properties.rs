@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::Voice;
 use super::login::{SaslLogin, parse_jaas};
+use super::property_names::SETTABLE;
 use crate::config::{MASKED, Secret};
 use crate::dial::holds_key;
 use crate::error::ConnectorError;
@@ -56,7 +57,7 @@ impl SecurityProtocol {
 /// How the broker is reached, as a definition says it.
 pub struct Access<'a> {
     pub bootstrap_servers: &'a str,
-    /// None where the definition has no option for it: then it is among the properties.
+    /// None where no option of the definition says it: then it is among the properties.
     pub security_protocol: Option<SecurityProtocol>,
     pub ssl_keystore_password: Option<&'a Secret>,
     pub ssl_truststore_password: Option<&'a Secret>,
@@ -199,7 +200,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("auto.commit.enable", "is called enable.auto.commit"),
     ("enable.auto.offset.store", "is decided by weir: an offset counts when its record is durable"),
     ("enable.partition.eof", "is decided by weir"),
+    ("enabled_events", "is decided by weir"),
     ("log.queue", "is decided by weir"),
+    ("internal.termination.signal", "would take a signal away from weir"),
+    ("offset.store.path", "would write files: weir keeps the offsets itself"),
     ("delivery.report.only.error", "is decided by weir: every record is waited for"),
     ("sasl.oauthbearer.method", "is decided by saslJaasConfig"),
     ("sasl.oauthbearer.client.id", TOKENS),
@@ -233,6 +237,11 @@ impl fmt::Debug for KafkaProperties {
         let masked = self.masked();
         f.debug_map().entries(masked.0.iter().map(|(name, value)| (name, value.0.known().unwrap_or(MASKED)))).finish()
     }
+}
+
+/// What librdkafka calls it.
+fn renamed(name: &str) -> &str {
+    RENAMED.iter().find(|(java, _)| *java == name).map_or(name, |(_, ours)| ours)
 }
 
 fn is_secret(name: &str) -> bool {
@@ -403,7 +412,16 @@ impl Access<'_> {
                 client.set(name, "all");
             }
             _ => {
-                let name = RENAMED.iter().find(|(java, _)| *java == name).map_or(name, |(_, ours)| ours);
+                let name = renamed(name);
+                if !SETTABLE.contains(&name) {
+                    // librdkafka would read it as if that were not there.
+                    if name.strip_prefix("topic.").is_some_and(|bare| SETTABLE.contains(&renamed(bare))) {
+                        return refuse("write it without `topic.`");
+                    }
+                    return refuse(
+                        "No such configuration property: neither Java's clients nor librdkafka have one of this name that may be set",
+                    );
+                }
                 client.set(name, value);
             }
         }
@@ -528,6 +546,8 @@ fn refused_setting(error: KafkaError) -> ConnectorError {
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::types::RDKafkaConfRes;
+
     use super::*;
 
     /// With properties alone.
@@ -590,6 +610,16 @@ mod tests {
     fn what_cannot_be_is_refused_without_the_value() {
         for (name, value, expected) in [
             ("no.such", "hush", "No such configuration property"),
+            ("ut_handle_ProduceResponse", "hush", "No such configuration property"),
+            ("test.mock.num.brokers", "hush", "No such configuration property"),
+            ("dr_msg_cb", "hush", "No such configuration property"),
+            ("opaque", "hush", "No such configuration property"),
+            ("topic.request.required.acks", "hush", "write it without `topic.`"),
+            ("topic.delivery.timeout.ms", "hush", "write it without `topic.`"),
+            ("topic.offset.store.path", "hush", "No such configuration property"),
+            ("enabled_events", "hush", "decided by weir"),
+            ("internal.termination.signal", "hush", "signal"),
+            ("offset.store.path", "hush", "files"),
             ("bootstrap.servers", "hush", "bootstrapServers"),
             ("group.id", "hush", "groupId"),
             ("plugin.library.paths", "hush", "would load code"),
@@ -631,6 +661,21 @@ mod tests {
             assert!(!refused.contains("hush"), "{servers}: {refused}");
         }
         assert!(check_servers("a:1,[::1]:2, PLAINTEXT://c:3,sasl_ssl://d_e.f:4").is_ok());
+    }
+
+    #[test]
+    fn names_that_may_be_set_are_those_of_librdkafka() {
+        let is_refused = |name: &str| REFUSED.iter().any(|(refused, _)| *refused == name);
+        for name in SETTABLE {
+            // Of some the empty text is no value.
+            let set = ClientConfig::new().set(*name, "").create_native_config().map(drop);
+            let unknown = matches!(set, Err(KafkaError::ClientConfig(RDKafkaConfRes::RD_KAFKA_CONF_UNKNOWN, ..)));
+            assert!(!unknown && !is_refused(name), "{name}");
+        }
+        for (java, ours) in RENAMED {
+            assert!(SETTABLE.contains(ours) && !SETTABLE.contains(java), "{java}");
+        }
+        check(&[("socket.nagle.disable", "false"), ("max.in.flight", "5")], &[("max.in.flight", "5")]);
     }
 
     #[test]
@@ -691,7 +736,7 @@ mod tests {
             let properties = KafkaProperties(BTreeMap::from([(name.to_owned(), Open(Secret::plain(key)))]));
             assert!(properties.masked().get(name) == Some(MASKED) && !format!("{properties:?}").contains("hush"), "{name}");
             let refused = refused_setting(KafkaError::ClientConfig(
-                rdkafka::types::RDKafkaConfRes::RD_KAFKA_CONF_INVALID,
+                RDKafkaConfRes::RD_KAFKA_CONF_INVALID,
                 format!("{key} is wrong"),
                 name.to_owned(),
                 key.to_owned(),

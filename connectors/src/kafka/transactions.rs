@@ -125,7 +125,11 @@ impl Transactions {
         }
         config.set("group.id", &self.id).set("enable.auto.commit", "false");
         let asker = config.create_with_context(Voice::new(&self.place, self.settings.login.clone()));
-        let asker = asker.map_err(|_| failed(&self.place, "the client cannot be made with these properties", false))?;
+        let asker = asker.map_err(|error| match error {
+            KafkaError::ClientCreation(reason) => failed(&self.place, reason, false),
+            // It might show a value that is secret.
+            _ => failed(&self.place, "the client cannot be made with these properties", false),
+        })?;
         let (delivered, committing, refused, learned) = (None, None, Vec::new(), false);
         let (initialized, open, under_way) = (false, false, None);
         Ok(Session { producer, asker, initialized, delivered, committing, open, under_way, refused, learned })

@@ -17,7 +17,7 @@ use weir_model::Position;
 use super::failed;
 use super::login::SaslLogin;
 use super::producer::{Failure, RECORDS_MAX, TopicProducer, is_refusal};
-use super::properties::{Access, KafkaProperties, Settings, check_hosts};
+use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings, check_hosts};
 use super::transactions::Transactions;
 use crate::config::Secret;
 use crate::delivery::{Outgoing, RetryPolicy};
@@ -37,6 +37,9 @@ pub struct WriteToKafka {
     pub topic: String,
     /// Where to find the brokers: `host:port`, several with commas between.
     pub bootstrap_servers: String,
+    /// Whether the brokers are reached encrypted, and with a login. Without it `security.protocol` of the properties says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub security_protocol: Option<SecurityProtocol>,
     /// What a record's value is.
     #[serde(default)]
     pub format: OutputFormat,
@@ -73,7 +76,7 @@ impl WriteToKafka {
         };
         let access = Access {
             bootstrap_servers: &self.bootstrap_servers,
-            security_protocol: None,
+            security_protocol: self.security_protocol,
             ssl_keystore_password: self.ssl_keystore_password.as_ref(),
             ssl_truststore_password: self.ssl_truststore_password.as_ref(),
             ssl_key_password: self.ssl_key_password.as_ref(),
@@ -138,10 +141,17 @@ impl DestinationConfig for WriteToKafka {
     fn check(&self) -> Result<(), ConnectorError> {
         super::ingest::check_topic("topic", &self.topic)?;
         match self.client(self.exactly_once.then_some("weir")) {
+            // What is kept elsewhere is looked up when it is needed.
+            Ok(_) | Err(ConnectorError::Secret { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_out(&self) -> Result<(), ConnectorError> {
+        match self.client(self.exactly_once.then_some("weir")) {
             // How far it has delivered is read.
             Ok(settings) if self.exactly_once => settings.try_to_write().and_then(|()| settings.try_to_read()),
             Ok(settings) => settings.try_to_write(),
-            // What is kept elsewhere is looked up when it is needed.
             Err(ConnectorError::Secret { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -395,7 +405,8 @@ mod tests {
         let check = |exactly_once: bool, properties: Json| {
             let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": "127.0.0.1:1",
                 "exactlyOnce": exactly_once, "kafkaProperties": properties});
-            crate::parse_destination_v1(&definition).unwrap().check()
+            let config = crate::parse_destination_v1(&definition).unwrap();
+            config.check().and_then(|()| config.try_out())
         };
         for exactly_once in [false, true] {
             check(exactly_once, json!({"linger.ms": "5"})).unwrap();
@@ -414,6 +425,30 @@ mod tests {
             let refused = check(exactly_once, properties).unwrap_err().to_string();
             assert!(refused.contains("kafkaProperties") && refused.contains(words), "{refused}");
         }
+    }
+
+    #[test]
+    fn the_protocol_is_given_as_to_a_stream() {
+        let parse = |protocol: &str, properties: Json| {
+            crate::parse_destination_v1(&json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": "127.0.0.1:1",
+                "securityProtocol": protocol, "kafkaProperties": properties}))
+        };
+        let refused = |protocol: &str, properties: Json| {
+            let config = parse(protocol, properties).unwrap();
+            config.check().and_then(|()| config.try_out()).unwrap_err().to_string()
+        };
+        let config = parse("SSL", json!({})).unwrap();
+        for kept in [config.settings(), config.stored()] {
+            assert_eq!(kept["securityProtocol"], "SSL", "{kept}");
+        }
+        assert!(refused("SSL", json!({"ssl.certificate.location": "/nope.pem"})).contains("ssl.certificate.location"));
+        let no_login = refused("SASL_PLAINTEXT", json!({}));
+        assert!(no_login.contains("`securityProtocol`: SASL_PLAINTEXT needs a login"), "{no_login}");
+        let twice = refused("SSL", json!({"security.protocol": "PLAINTEXT"}));
+        assert!(twice.contains("kafkaProperties.security.protocol"), "{twice}");
+        assert!(twice.contains("is the option securityProtocol"), "{twice}");
+        let unknown = parse("TLS", json!({})).err().unwrap().to_string();
+        assert!(unknown.contains("valid values are: PLAINTEXT, SSL, SASL_SSL, SASL_PLAINTEXT"), "{unknown}");
     }
 
     #[test]

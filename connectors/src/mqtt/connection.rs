@@ -7,7 +7,7 @@ use crate::dial::Wire;
 use crate::ends::{ANSWER_TIME_MAX, Incoming, Refused, Writer, ends, unanswered};
 
 pub struct Connection {
-    incoming: Incoming,
+    pub incoming: Incoming,
     pub writer: Writer,
 }
 

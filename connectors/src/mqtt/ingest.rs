@@ -15,7 +15,7 @@ use super::access::{ALIVE_SECONDS, Login, MqttAccess, is_topic};
 use super::packet::{Packet, Publish, subscribe};
 use super::unacknowledged::Unacknowledged;
 use crate::config;
-use crate::ends::{ANSWER_TIME_MAX, Refused};
+use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::feed::{Inlet, Reads};
 use crate::formats::StreamFormat;
@@ -66,6 +66,10 @@ impl SourceConfig for MqttIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
+    fn comes_again(&self) -> bool {
+        true
+    }
+
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         if self.client_id.is_empty() || self.client_id.len() > u16::MAX.into() {
             return Err(ConnectorError::config("clientId", "is empty, or longer than 65535 bytes"));
@@ -89,7 +93,7 @@ impl SourceConfig for MqttIngest {
         let login = self.access.login(&context.hosts)?;
         let place = format!("topics {} of {}", self.topic_filters.join(", "), login.place);
         let keeper = Arc::new(Keeper::default());
-        let reader = Reader { login, definition: self.clone(), keeper: keeper.clone() };
+        let reader = Reader { login, definition: self.clone(), keeper: keeper.clone(), subscribed: false };
         Ok(Box::new(keeper.feed(&context.runtime, &place, Vec::new(), reader)))
     }
 }
@@ -98,25 +102,33 @@ struct Reader {
     login: Login,
     definition: MqttIngest,
     keeper: Arc<Keeper<Unacknowledged>>,
+    /// The broker has said that the session has the topics.
+    subscribed: bool,
 }
 
 impl Reads for Reader {
     async fn connection(&mut self, inlet: &Inlet) -> Result<Infallible, Refused> {
-        let (mut connection, kept) = self.login.connect(&self.definition.client_id, false).await?;
+        let connected = self.login.connect(&self.definition.client_id, false).await;
+        // A broker that could not be reached may be one that is restored from an older state, of before it was told.
+        self.subscribed &= matches!(connected, Ok((_, true)));
+        let (mut connection, kept) = connected?;
         self.keeper.connected(connection.writer.clone(), |waiting| waiting.connected(kept));
-        // Again on each connection: a broker that was told before changes nothing by it.
-        connection.writer.send(&subscribe(&self.definition.topic_filters, 1)).await?;
-        let mut subscribed = false;
+        if self.subscribed {
+            // Told once more, it would send all retained messages once more.
+            inlet.connected();
+        } else {
+            connection.writer.send(&subscribe(&self.definition.topic_filters, 1)).await?;
+        }
         let asked = Instant::now();
         loop {
             match connection.packet(Instant::now() + SILENCE_MAX).await? {
-                None => return Err(Refused::Passing("the broker says nothing any more".to_owned())),
+                None => connection.incoming.heard_within(SILENCE_MAX)?,
                 Some(Packet::Subscribed(levels)) => {
                     if let Some(at) = levels.iter().position(|level| *level == NOT_SUBSCRIBED) {
                         let topic = self.definition.topic_filters.get(at).map_or("", String::as_str);
                         return Err(Refused::Passing(format!("the broker does not let us read the topic {topic}")));
                     }
-                    subscribed = true;
+                    self.subscribed = true;
                     inlet.connected();
                 }
                 Some(Packet::Publish(message)) => {
@@ -124,11 +136,12 @@ impl Reads for Reader {
                         inlet.numbered(self.record(message), record).await;
                     }
                 }
+                // Messages of the session may come before the answer, and take long. One that only says that it is there will
+                // not.
+                Some(_) if !self.subscribed && asked.elapsed() > SILENCE_MAX => {
+                    return Err(Refused::Passing("the broker does not answer any more".to_owned()));
+                }
                 Some(_) => {}
-            }
-            // Messages of the session may come before the answer.
-            if !subscribed && asked.elapsed() > ANSWER_TIME_MAX.max(SILENCE_MAX) {
-                return Err(Refused::Passing("the broker does not answer any more".to_owned()));
             }
         }
     }
@@ -149,7 +162,49 @@ fn with_topic(message: Publish) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
+    use crate::conformance::anything;
+    use crate::parse_source_v1;
+
+    #[test]
+    fn topics_are_subscribed_to_once_as_long_as_the_broker_keeps_the_session() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("mqtt://{}", listener.local_addr().unwrap());
+        let definition = json!({"type": "MqttIngest", "url": url, "clientId": "c", "topicFilters": ["t"]});
+        let _stream = parse_source_v1(&definition).unwrap().open(&anything(), None).unwrap();
+        let accept = || {
+            let (mut wire, _) = listener.accept().unwrap();
+            let mut said = [0; 256];
+            assert!(wire.read(&mut said).unwrap() > 0 && said[0] == 0x10, "it says who it is");
+            wire
+        };
+        let connection = |kept: u8, answers: bool, expected: bool| {
+            let (mut wire, mut said) = (accept(), [0; 256]);
+            wire.write_all(&[0x20, 2, kept, 0]).unwrap();
+            // Something that comes, so that the next connection is not waited for longer and longer.
+            wire.write_all(b"\x30\x04\0\x01tx").unwrap();
+            let patience = if expected { Duration::from_secs(60) } else { Duration::from_millis(500) };
+            wire.set_read_timeout(Some(patience)).unwrap();
+            let subscribes = wire.read(&mut said).is_ok_and(|count| count > 0 && said[0] == 0x82);
+            assert_eq!(subscribes, expected, "kept: {kept}");
+            if answers {
+                wire.write_all(&[0x90, 3, 0, 1, 1]).unwrap();
+            }
+        };
+        // In another life, which nobody knows here, it may have had other topics.
+        connection(1, false, true);
+        connection(1, true, true);
+        connection(1, false, false);
+        // A new session, whose answer is not heard.
+        connection(0, false, true);
+        connection(1, true, true);
+        // One that is not reached.
+        drop(accept());
+        connection(1, false, true);
+    }
 
     #[test]
     fn what_no_json_can_say_is_left_as_it_came() {

@@ -191,8 +191,13 @@ pub fn parse_limits(bytes: &[u8]) -> Result<Option<(Option<usize>, usize)>, Stri
         return Err(broken());
     }
     let Some(body) = rest.get(count..count + length) else { return Ok(None) };
-    // A broker without version 5 refuses, and has nothing behind that.
-    let packet_bytes_max = if body.get(1) == Some(&0) { body.get(2..).and_then(packet_bytes_max) } else { None };
+    let packet_bytes_max = match body.get(1).ok_or_else(broken)? {
+        0 => body.get(2..).and_then(packet_bytes_max),
+        // It does not know that version: in the words of 3.1.1, and of 5.
+        1 | 0x84 => None,
+        // It says nothing of what it takes.
+        code => return Err(format!("the broker does not say what it takes ({code})")),
+    };
     Ok(Some((packet_bytes_max, 1 + count + length)))
 }
 
@@ -288,15 +293,19 @@ mod tests {
             (answer(b""), None),
             (answer(b"\x27\0"), None),
             (answer(b"\x7f"), None),
-            // It does not know that version, or refuses the login.
+            // It does not know that version.
             (vec![0x20, 2, 0, 1], None),
-            (vec![0x20, 3, 0, 0x86, 0], None),
+            (vec![0x20, 3, 0, 0x84, 0], None),
             (vec![0x20, 2, 0, 0], None),
         ] {
             assert_eq!(parse_limits(&bytes), Ok(Some((said, bytes.len()))), "{bytes:?}");
             for end in 0..bytes.len() {
                 assert_eq!(parse_limits(&bytes[..end]), Ok(None), "{bytes:?}");
             }
+        }
+        // It refuses the login, or is busy, in the words of either version: what it takes is another matter.
+        for refused in [&[0x20, 3, 0, 0x86, 0][..], &[0x20, 3, 0, 0x88, 0], &[0x20, 2, 0, 3], &[0x20, 2, 0, 5], &[0x20, 1, 0]] {
+            assert!(parse_limits(refused).is_err(), "{refused:?}");
         }
         assert!(parse_limits(b"HTTP/1.1").is_err() && parse_limits(b"\x20\xff\xff\xff\x7f").is_err());
     }

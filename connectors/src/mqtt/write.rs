@@ -132,8 +132,8 @@ impl Publish for Publishing {
         // A broker closes the connection over a packet that is longer than it takes, and in this version does not say why. So it
         // is asked, and again later: it may be set up otherwise then.
         if std::mem::take(&mut self.broke) || self.packet_bytes_max.is_some() {
-            // One that does not know the newer version answers without a limit. A question that fails says nothing: what is known
-            // stays, and it is asked again before the next connection.
+            // One that does not know the newer version answers without a limit. A question that fails or is refused says nothing:
+            // what is known stays, and it is asked again before the next connection.
             if let Ok(said) = self.login.packet_bytes_max(&self.client).await {
                 self.packet_bytes_max = said;
             }
@@ -182,7 +182,7 @@ impl Publish for Publishing {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicU8, Ordering};
     use std::sync::{Arc, Mutex};
 
     use serde_json::json;
@@ -210,17 +210,23 @@ mod tests {
         Some((kind, body))
     }
 
+    const SILENT: u8 = u8::MAX;
+
     /// A broker as far as an output needs one: it acknowledges each message and keeps it. It closes the connection over a packet
-    /// that is longer than it takes, and says how long one may be where it is asked, if it knows version 5 and is not `silent`.
+    /// that is longer than it takes, and says how long one may be where it is asked, if it knows version 5 and `refuses` is 0:
+    /// otherwise that is the reason it gives, and `SILENT` none.
     fn serve(
         mut connection: TcpStream,
         packet_bytes_max: usize,
-        (version, silent): (u8, &AtomicBool),
+        (version, refuses): (u8, &AtomicU8),
         taken: &Mutex<Vec<String>>,
     ) {
         while let Some((kind, body)) = packet(&mut connection) {
             match kind >> 4 {
-                1 if body[6] == 5 && silent.load(Ordering::Relaxed) => return,
+                1 if body[6] == 5 && refuses.load(Ordering::Relaxed) == SILENT => return,
+                1 if body[6] == 5 && refuses.load(Ordering::Relaxed) > 0 => {
+                    return connection.write_all(&[0x20, 3, 0, refuses.load(Ordering::Relaxed), 0]).unwrap();
+                }
                 1 if body[6] > version => return connection.write_all(&[0x20, 2, 0, 1]).unwrap(),
                 1 if body[6] == 5 => {
                     let answer = [&[0x20, 8, 0, 0, 5, 0x27][..], &(packet_bytes_max as u32).to_be_bytes()].concat();
@@ -242,7 +248,7 @@ mod tests {
 
     #[test]
     fn nothing_overtakes_a_result_that_no_packet_can_carry() {
-        let (address, taken) = other_side(|connection, taken| serve(connection, usize::MAX, (4, &AtomicBool::new(false)), taken));
+        let (address, taken) = other_side(|connection, taken| serve(connection, usize::MAX, (4, &AtomicU8::new(0)), taken));
         let runtime = runtime();
         let definition = json!({"type": "WriteToMqtt", "url": format!("mqtt://{address}"), "topic": "results"});
         let config = crate::parse_destination_v1(&definition).unwrap();
@@ -262,9 +268,9 @@ mod tests {
             let definition = json!({"type": "WriteToMqtt", "url": format!("mqtt://{address}"), "topic": "results"});
             crate::parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap()
         };
-        let silent = Arc::new(AtomicBool::new(false));
-        let is_silent = silent.clone();
-        let (address, taken) = other_side(move |connection, taken| serve(connection, PACKET_BYTES_MAX, (5, &is_silent), taken));
+        let refuses = Arc::new(AtomicU8::new(0));
+        let reason = refuses.clone();
+        let (address, taken) = other_side(move |connection, taken| serve(connection, PACKET_BYTES_MAX, (5, &reason), taken));
         let mut destination = opened(address);
         let written = write(&mut *destination, &results);
         let [(2, problem)] = written.refused.as_slice() else { panic!("{written:?}") };
@@ -274,14 +280,16 @@ mod tests {
         assert_eq!(*taken.lock().unwrap(), ["1", "2", "1", "2", "3", "4"]);
         let written = write(&mut *destination, &results[2..]);
         assert_eq!((written.refused.len(), written.left.len()), (1, 0), "it is known by now");
-        silent.store(true, Ordering::Relaxed);
-        destination.close().unwrap();
-        let written = write(&mut *destination, &results[2..]);
-        assert_eq!((written.refused.len(), written.left.len()), (1, 0), "what is known stays where a question fails");
+        // It is gone, not available, or takes no other login.
+        for reason in [SILENT, 0x88, 0x89] {
+            refuses.store(reason, Ordering::Relaxed);
+            destination.close().unwrap();
+            let written = write(&mut *destination, &results[2..]);
+            assert_eq!((written.refused.len(), written.left.len()), (1, 0), "what is known stays where a question fails");
+        }
 
         // From one that does not say so it cannot be known.
-        let (address, taken) =
-            other_side(|connection, taken| serve(connection, PACKET_BYTES_MAX, (4, &AtomicBool::new(false)), taken));
+        let (address, taken) = other_side(|connection, taken| serve(connection, PACKET_BYTES_MAX, (4, &AtomicU8::new(0)), taken));
         let mut destination = opened(address);
         for _ in 0..2 {
             assert!(destination.write(&results, 1).is_err_and(|error| error.retryable()));

@@ -59,7 +59,7 @@ impl Message {
 }
 
 pub struct Connection {
-    incoming: Incoming,
+    pub incoming: Incoming,
     pub writer: Writer,
     pub greeting: Greeting,
     /// Where answers come: what begins with it.

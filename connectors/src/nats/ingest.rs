@@ -95,6 +95,10 @@ impl SourceConfig for NatsIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
+    fn comes_again(&self) -> bool {
+        self.consumer.is_some()
+    }
+
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         for (field, name) in [("stream", Some(&self.stream)), ("consumer", self.consumer.as_ref())] {
             if name.is_some_and(|name| !is_name(name)) {
@@ -304,8 +308,10 @@ impl Reader {
                 connection.writer.send(&bytes).await?;
                 pulls.push_back((inbox, PULL_COUNT - open));
             }
-            let message = connection.message(Instant::now() + SILENCE_MAX).await?;
-            let Some(message) = message else { return Err(Refused::Passing("the server says nothing any more".to_owned())) };
+            let Some(message) = connection.message(Instant::now() + SILENCE_MAX).await? else {
+                connection.incoming.heard_within(SILENCE_MAX)?;
+                continue;
+            };
             let Some(place) = message.reply.as_deref().and_then(Place::of) else {
                 match message.status() {
                     // It is there, and has been for a while in which nothing came.

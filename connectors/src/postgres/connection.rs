@@ -62,7 +62,7 @@ impl From<Failed> for Refused {
 pub type Row = Vec<Option<String>>;
 
 pub struct Connection {
-    incoming: Incoming,
+    pub incoming: Incoming,
     pub writer: Writer,
     bytes_max: usize,
 }

@@ -303,8 +303,10 @@ impl Reader {
         message::put_query(sql, &mut bytes);
         connection.writer.send(&bytes).await?;
         loop {
-            let message = connection.message(Instant::now() + ROW_TIME_MAX).await?;
-            let Some(message) = message else { return Err(Refused::Passing("the server says nothing any more".to_owned())) };
+            let Some(message) = connection.message(Instant::now() + ROW_TIME_MAX).await? else {
+                connection.incoming.heard_within(ROW_TIME_MAX)?;
+                continue;
+            };
             match message.kind {
                 b'T' => {
                     table.columns = columns(&message.body).ok_or_else(broken)?;
@@ -349,8 +351,10 @@ impl Reader {
         let mut tables = Tables::default();
         let mut transaction: Option<(Transaction, u64)> = None;
         loop {
-            let message = connection.message(Instant::now() + SILENCE_MAX).await?;
-            let Some(message) = message else { return Err(Refused::Passing("the server says nothing any more".to_owned())) };
+            let Some(message) = connection.message(Instant::now() + SILENCE_MAX).await? else {
+                connection.incoming.heard_within(SILENCE_MAX)?;
+                continue;
+            };
             let mut fields = Fields(&message.body);
             match message.kind {
                 b'd' => {}

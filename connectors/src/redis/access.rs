@@ -68,11 +68,53 @@ impl Login {
             let mut command = vec![&b"AUTH"[..]];
             command.extend(self.username.as_ref().map(|name| name.as_bytes()));
             command.push(password.as_bytes());
-            connection.ask(&command).await?.ok().map_err(|error| format!("the login is refused: {error}"))?;
+            let answer = connection.ask(&command).await?.ok();
+            answer.map_err(|error| format!("the login is refused: {}", without_password(&error, &password)))?;
         }
         if self.database != 0 {
             connection.ask(&[b"SELECT", self.database.to_string().as_bytes()]).await?.ok()?;
         }
         Ok(connection)
+    }
+}
+
+/// As much of an answer to AUTH as may be told: a server that does not know the word quotes what came with it.
+fn without_password<'a>(answer: &'a str, password: &str) -> &'a str {
+    let words = answer.split(['\'', '`', '"']).next().unwrap_or_default().trim_end();
+    if words.contains(password) { words.split(' ').next().unwrap_or_default() } else { words }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::runtime;
+
+    #[test]
+    fn a_server_that_repeats_the_password_is_not_repeated() {
+        for (answer, told) in [
+            ("WRONGPASS invalid username-password pair.", "WRONGPASS invalid username-password pair."),
+            ("ERR unknown command 'AUTH', with args beginning with: 'weir' 'geheim' ", "ERR unknown command"),
+            ("ERR unknown command `AUTH`, with args beginning with: `weir`, `geh", "ERR unknown command"),
+            ("ERR AUTH weir geheim is not for us", "ERR"),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("redis://{}", listener.local_addr().unwrap());
+            let access = json!({"url": url, "username": "weir", "password": "geheim"});
+            let access: RedisAccess = serde_json::from_value(access).unwrap();
+            let login = access.login(&HostPolicy::default()).unwrap();
+            let answering = std::thread::spawn(move || {
+                let (mut wire, _) = listener.accept().unwrap();
+                assert!(wire.read(&mut [0; 256]).unwrap() > 0);
+                wire.write_all(format!("-{answer}\r\n").as_bytes()).unwrap();
+            });
+            let refused = runtime().block_on(login.connect()).err().unwrap();
+            assert_eq!(refused, format!("the login is refused: {told}"));
+            answering.join().unwrap();
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! The protocol of Redis (RESP2): commands are lists of byte strings, and answers come in their order.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::dial::Wire;
-use crate::ends::{ANSWER_TIME_MAX, Incoming, Writer, ends, unanswered};
+use crate::ends::{ANSWER_TIME_MAX, Incoming, Writer, ends};
 
 /// A longer answer is refused: nothing that is asked for here needs it.
 const ANSWER_BYTES_MAX: usize = 600 << 20;
@@ -35,7 +37,7 @@ impl Reply {
 }
 
 pub struct Connection {
-    incoming: Incoming,
+    pub incoming: Incoming,
     pub writer: Writer,
     answer: Answer,
 }
@@ -50,7 +52,17 @@ impl Connection {
         let mut bytes = Vec::new();
         put_command(command, &mut bytes);
         self.writer.send(&bytes).await?;
-        self.answer(Instant::now() + ANSWER_TIME_MAX).await?.ok_or_else(unanswered)
+        self.awaited(ANSWER_TIME_MAX).await
+    }
+
+    /// The next answer, which has to come: after so long a silence it will not.
+    pub async fn awaited(&mut self, silence_max: Duration) -> Result<Reply, String> {
+        loop {
+            if let Some(reply) = self.answer(Instant::now() + silence_max).await? {
+                return Ok(reply);
+            }
+            self.incoming.heard_within(silence_max)?;
+        }
     }
 
     /// The next answer; none when the time is over, and then what has come of it stays.

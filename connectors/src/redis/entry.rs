@@ -14,6 +14,8 @@ const COUNT_MAX: usize = 5_000;
 
 pub struct Entry {
     pub id: Vec<u8>,
+    /// Of all its fields, as they came.
+    pub bytes: usize,
     /// None of one without the field, and of one that was deleted meanwhile.
     pub record: Option<Vec<u8>>,
 }
@@ -32,10 +34,15 @@ impl Count {
 
     /// More or fewer, after the size of these.
     pub fn learn(&mut self, entries: &[Entry]) {
-        let bytes: usize = entries.iter().map(|entry| entry.record.as_ref().map_or(0, Vec::len)).sum();
+        let bytes: usize = entries.iter().map(|entry| entry.bytes).sum();
         if let Some(entry_bytes) = bytes.checked_div(entries.len()) {
             self.0 = (ANSWER_BYTES / entry_bytes.max(1)).clamp(1, COUNT_MAX).min(self.0 * 4);
         }
+    }
+
+    /// Fewer: the answer was longer than it may be, or something on its way cut it off, and so it would the same one.
+    pub fn cut(&mut self) {
+        self.0 = (self.0 / 4).max(1);
     }
 }
 
@@ -71,7 +78,8 @@ pub fn listed(list: Reply, field: Option<&[u8]>) -> Result<Vec<Entry>, Refused> 
         let mut parts = parts.into_iter();
         let (Some(Reply::Bytes(id)), Some(fields)) = (parts.next(), parts.next()) else { return Err(odd()) };
         let fields = if let Reply::List(fields) = fields { fields } else { Vec::new() };
-        Ok(Entry { id, record: record(fields, field) })
+        let bytes = fields.iter().map(|part| if let Reply::Bytes(bytes) = part { bytes.len() } else { 0 }).sum();
+        Ok(Entry { id, bytes, record: record(fields, field) })
     };
     // Redis before 7 has nothing at the place of an entry that was deleted.
     entries.into_iter().filter(|reply| *reply != Reply::Null).map(entry).collect()
@@ -94,4 +102,27 @@ fn record(fields: Vec<Reply>, wanted: Option<&[u8]>) -> Option<Vec<u8>> {
         all.insert(text(name), text(value).into());
     }
     (!all.is_empty()).then(|| Json::Object(all).to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_nobody_wants_count_too() {
+        let part = |length: usize| Reply::Bytes(vec![b'f'; length]);
+        let entry = Reply::List(vec![part(3), Reply::List(vec![part(1), part(2), part(9), part(2 << 20)])]);
+        let entries = listed(Reply::List(vec![entry]), Some(b"f")).unwrap();
+        assert_eq!(entries[0].record.as_deref(), Some(&b"ff"[..]));
+        let mut count = Count::new();
+        count.learn(&entries);
+        assert_eq!(count.get(), 1, "two would have more than an answer is to have");
+        // More again, little by little.
+        let small = listed(Reply::List(vec![Reply::List(vec![part(3), Reply::List(vec![part(1), part(2)])])]), None).unwrap();
+        count.learn(&small);
+        assert_eq!(count.get(), 4);
+        count.cut();
+        count.cut();
+        assert_eq!(count.get(), 1);
+    }
 }

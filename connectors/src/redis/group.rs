@@ -21,7 +21,7 @@ use super::access::Login;
 use super::connection::{Connection, Reply, put_command};
 use super::entry::{Count, Entry, listed, of_stream, refused};
 use super::ingest::{RedisIngest, RedisStart};
-use crate::ends::{ANSWER_TIME_MAX, Refused, unanswered};
+use crate::ends::{ANSWER_TIME_MAX, Refused};
 use crate::error::ConnectorError;
 use crate::feed::{Acknowledge, Feed, Inlet, Pauses};
 use crate::names::of_this_machine;
@@ -284,11 +284,16 @@ impl Member {
             self.due.read_behind = Some(OLDEST.to_vec());
         }
         let count = self.count.get().min(room).to_string();
-        match (self.due.read_behind.take(), self.claim_after) {
+        let entries = match (self.due.read_behind.take(), self.claim_after) {
             (Some(behind), _) => self.given_before(connection, &count, &behind).await,
             (None, Some(after)) if self.due.claim_at.is_some_and(|at| at <= now) => self.claim(connection, &count, after).await,
             _ => self.new_ones(connection, &count).await,
+        };
+        if entries.is_err() {
+            // What was in it is this member's now, and what the next connection begins with.
+            self.count.cut();
         }
+        entries
     }
 
     /// What this member was given and has not acknowledged, in an earlier life or on a connection that ended before it was here.
@@ -306,6 +311,7 @@ impl Member {
         ];
         let answer = connection.ask(&again).await?;
         let entries = of_stream(self.answered(answer)?, self.field.as_deref())?;
+        self.count.learn(&entries);
         self.due.read_behind = entries.last().map(|entry| entry.id.clone());
         Ok(self.not_under_way(entries))
     }
@@ -324,6 +330,7 @@ impl Member {
         self.due.claim_at = Some(Instant::now() + pause);
         self.due.claim_from = next;
         let entries = listed(entries, self.field.as_deref())?;
+        self.count.learn(&entries);
         Ok(self.not_under_way(entries))
     }
 
@@ -340,7 +347,7 @@ impl Member {
         put_command(&read, &mut words);
         connection.writer.send(&words).await?;
         let answer = tokio::select! {
-            answer = connection.answer(Instant::now() + held_back + ANSWER_TIME_MAX) => answer?.ok_or_else(unanswered)?,
+            answer = connection.awaited(held_back + ANSWER_TIME_MAX) => answer?,
             // Nothing is left to be said on this connection.
             () = self.told.ended(), if nothing_waits => return Ok(Vec::new()),
         };
@@ -360,7 +367,7 @@ impl Member {
     /// Hands them on as there is room, and says meanwhile what is to be said.
     async fn hand_on(&mut self, connection: &mut Connection, inlet: &Inlet, entries: Vec<Entry>) -> Result<(), Refused> {
         let mut records = Vec::new();
-        for Entry { id, record } in entries {
+        for Entry { id, record, .. } in entries {
             match record {
                 Some(record) => {
                     self.records += 1;

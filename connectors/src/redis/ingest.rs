@@ -31,8 +31,8 @@ use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 /// For so long the server holds back an answer while there is nothing new.
 const HELD_BACK: Duration = Duration::from_secs(5);
 
-/// An answer that comes later will not come.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
+/// After so long a silence no answer will come.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// Others of a group are waited for no longer.
 const CLAIM_AFTER_SECONDS_MAX: u64 = 86_400;
@@ -119,6 +119,10 @@ impl SourceConfig for RedisIngest {
 
     fn records(&self) -> RecordOptions<'_> {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
+    }
+
+    fn comes_again(&self) -> bool {
+        self.group.is_some()
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
@@ -226,9 +230,7 @@ impl Entries {
                 self.trouble.clear();
                 self.pause = PAUSE_MIN;
             }
-            None if asked.elapsed() > ANSWER_TIME_MAX => {
-                return Err(Refused::Passing("the server does not answer any more".to_owned()));
-            }
+            None if asked.elapsed() > SILENCE_MAX => connection.incoming.heard_within(SILENCE_MAX)?,
             None => {}
         }
         self.connection = Some(connection);
@@ -276,7 +278,10 @@ impl Source for Entries {
             match runtime.block_on(self.receive(deadline)) {
                 Ok(()) => {}
                 Err(Refused::Passing(problem)) => {
-                    (self.connection, self.asked) = (None, None);
+                    if self.asked.take().is_some() {
+                        self.count.cut();
+                    }
+                    self.connection = None;
                     self.trouble.note(&problem);
                     self.again = Instant::now() + jittered(self.pause);
                     self.pause = (self.pause * 2).min(PAUSE_MAX);
@@ -320,7 +325,7 @@ fn newest(reply: Reply) -> Result<Vec<u8>, Refused> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     use serde_json::json;
@@ -356,5 +361,37 @@ mod tests {
         let begun = Instant::now();
         let record = std::iter::repeat_with(next).find(|record| record.is_some() || begun.elapsed() > Duration::from_secs(10));
         assert_eq!(record.flatten(), Some(b"v".to_vec()));
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_is_asked_for_with_fewer_entries() {
+        for group in [None, Some("readers")] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("redis://{}", listener.local_addr().unwrap());
+            let definition = json!({"type": "RedisIngest", "url": url, "key": "k", "startFrom": "Earliest", "group": group});
+            let mut stream = parse_source_v1(&definition).unwrap().open(&anything(), None).unwrap();
+            let server = std::thread::spawn(move || {
+                let connection = || {
+                    let (mut wire, _) = listener.accept().unwrap();
+                    let mut asked = [0; 512];
+                    loop {
+                        let length = wire.read(&mut asked).unwrap();
+                        assert!(length > 0);
+                        let words = String::from_utf8_lossy(&asked[..length]);
+                        if let Some((_, count)) = words.split_once("COUNT\r\n") {
+                            // The beginning of an answer, and no more.
+                            wire.write_all(b"*1\r\n*2\r\n$1\r\n").unwrap();
+                            return count.lines().nth(1).unwrap().to_owned();
+                        }
+                        wire.write_all(b"+OK\r\n").unwrap();
+                    }
+                };
+                [connection(), connection(), connection()]
+            });
+            while !server.is_finished() {
+                stream.next(&Limits::default(), &mut Frames::default()).unwrap();
+            }
+            assert_eq!(server.join().unwrap(), ["100", "25", "6"], "{group:?}");
+        }
     }
 }

@@ -20,6 +20,7 @@ use weir_model::lock::lock;
 use super::file_watch;
 use super::files::Files;
 use super::glob::{self, Pattern};
+use super::standard_input::wait_readable;
 use crate::bell::Call;
 use crate::charset::Charset;
 use crate::config;
@@ -112,7 +113,7 @@ impl SourceConfig for FileIngest {
             ));
         }
         if glob::is_pattern(&self.path) {
-            let nothing = !self.follows() && !glob::names_any(&self.path, &context.files);
+            let nothing = !glob::names_any(&self.path, &context.files)? && !self.follows();
             let problem = "no file matches that may be read; check the pattern, which counts from the working directory, and \
                            file-ingest.allowed-directories, which has to name each directory that files are read from";
             return if nothing { Err(self.refused(problem)) } else { Ok(()) };
@@ -172,6 +173,7 @@ pub(super) struct Opened {
     path: PathBuf,
     /// None where it is no regular file: there is nothing to be known again.
     identity: Option<(u64, u64)>,
+    is_pipe: bool,
     follow: bool,
     /// What it is one of.
     pattern: Option<Arc<Pattern>>,
@@ -216,9 +218,10 @@ impl Opened {
         let metadata = file.metadata().map_err(io("cannot look at the file"))?;
         let identity = identity(&metadata);
         let head = if identity.is_some() { Head::of(&file).map_err(io("cannot read the file"))? } else { Head::default() };
-        let follow = mode.map_or(metadata.file_type().is_fifo(), |mode| mode == FileIngestMode::NamedPipe);
+        let is_pipe = metadata.file_type().is_fifo();
+        let follow = mode.map_or(is_pipe, |mode| mode == FileIngestMode::NamedPipe);
         let (path, read, head) = (name.to_owned(), AtomicU64::new(0), Mutex::new(head));
-        Ok(Opened { file, place, path, identity, follow, pattern, read, head, ended: OnceLock::new() })
+        Ok(Opened { file, place, path, identity, is_pipe, follow, pattern, read, head, ended: OnceLock::new() })
     }
 
     pub(super) fn follows(&self) -> bool {
@@ -258,8 +261,8 @@ impl Opened {
         if fs::metadata(&self.path).is_ok_and(|found| identity(&found).is_some_and(|found| found != known)) {
             return Some(Fate::Replaced);
         }
-        let passed = self.pattern.as_ref().is_some_and(|pattern| pattern.after(Some(&self.path), false).is_some());
-        passed.then_some(Fate::Passed)
+        let passed = |pattern: &Arc<Pattern>| matches!(pattern.after(Some(&self.path), false), Ok(Some(_)));
+        self.pattern.as_ref().is_some_and(passed).then_some(Fate::Passed)
     }
 
     /// A short file is known by more once there is more.
@@ -277,6 +280,8 @@ pub(crate) struct FileStream {
     opened: Arc<Opened>,
     /// There was nothing more the last time.
     at_end: bool,
+    /// Somebody has opened the pipe to write to it, and may have left it.
+    has_writer: bool,
     /// Since when there is another file to be read.
     put_aside: Option<Instant>,
 }
@@ -311,7 +316,17 @@ impl FileStream {
             (&opened.file).seek(SeekFrom::Start(offset)).map_err(|error| opened.io("cannot go to the stored position", error))?;
             opened.read.store(offset, Ordering::Relaxed);
         }
-        Ok(FileStream { opened, at_end: false, put_aside: None })
+        Ok(FileStream { opened, at_end: false, has_writer: false, put_aside: None })
+    }
+
+    /// Of a pipe that nobody has written to yet nothing is read, and that is not its end. Waits for somebody.
+    fn waits_for_a_writer(&mut self, wait: Duration) -> bool {
+        if !self.opened.is_pipe || self.has_writer || self.opened.read.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        // The system tells of bytes, and of whoever came and left without any.
+        self.has_writer = wait_readable(&self.opened.file, wait).unwrap_or(false);
+        true
     }
 
     fn end(&mut self, fate: Fate) -> Chunk {
@@ -334,6 +349,7 @@ impl ByteStream for FileStream {
             return Ok(Chunk::End);
         }
         match (&self.opened.file).read(buffer) {
+            Ok(0) if !self.opened.follow && self.waits_for_a_writer(wait) => Ok(Chunk::Nothing),
             Ok(0) if !self.opened.follow => Ok(Chunk::End),
             // At the end of a file or a pipe nobody writes to, the system has nothing to wait on.
             Ok(0) => {
@@ -364,7 +380,8 @@ impl ByteStream for FileStream {
                 Ok(Chunk::Bytes(n))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                super::standard_input::wait_readable(&self.opened.file, wait);
+                // An error is left to the next read.
+                let _ = wait_readable(&self.opened.file, wait);
                 Ok(Chunk::Nothing)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Chunk::Nothing),

@@ -105,7 +105,10 @@ impl Files {
         loop {
             let next = if self.at.over || self.at.name.as_os_str().is_empty() {
                 let behind = Some(self.at.name.as_path()).filter(|name| !name.as_os_str().is_empty());
-                pattern.after(behind, false).or_else(|| pattern.after(behind, !self.definition.follows()))
+                match pattern.after(behind, false)? {
+                    None => pattern.after(behind, !self.definition.follows())?,
+                    found => found,
+                }
             } else {
                 // Another file has its name.
                 Some(self.at.name.clone())
@@ -216,7 +219,8 @@ impl Source for Files {
 
     fn trouble(&self) -> Option<String> {
         match &self.current {
-            Some(current) => current.source.trouble(),
+            // Whether another file follows on it is looked for meanwhile.
+            Some(current) => current.source.trouble().or_else(|| self.pattern.as_ref()?.trouble()),
             None if self.definition.follows() => Some(format!("{}: there is no file yet", self.definition.path.display())),
             None => None,
         }

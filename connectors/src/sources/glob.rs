@@ -2,21 +2,30 @@
 //!
 //! The order is that of names, part by part, so that it does not depend on when anybody looked. What begins with a dot is named
 //! by a part that begins with one, as in a shell. Files that match and lie where nothing may be read are left out, and told of by
-//! their directories.
+//! their directories. How much is looked at is bounded, but for the directories that files are read from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use weir_model::lock::lock;
 
+use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
 use crate::moment;
 
 /// What was listed is good for so long.
 const LISTED: Duration = Duration::from_secs(1);
+
+/// So many names are looked at in directories that no files are read from: whoever sends a pattern must not have the whole disk
+/// looked through.
+const OUTSIDE_MAX: usize = 50_000;
+
+/// So many parts a pattern may have: the walk is as deep in the stack as there are.
+const PARTS_MAX: usize = 256;
 
 /// So many directories are named.
 const NAMED_MAX: usize = 3;
@@ -31,8 +40,8 @@ fn has_wildcards(part: &OsStr) -> bool {
 }
 
 /// Whether a file matches that may be read.
-pub fn names_any(path: &Path, files: &FilePolicy) -> bool {
-    list(path).iter().any(|file| files.check(file).is_ok())
+pub fn names_any(path: &Path, files: &FilePolicy) -> Result<bool, ConnectorError> {
+    Ok(list(path, files)?.iter().any(|file| files.check(file).is_ok()))
 }
 
 /// The files that match and may be read, looked for again and again.
@@ -49,6 +58,8 @@ struct Listed {
     /// Where files lie that match and are left out, and whether that is below a directory that is allowed.
     left_out: BTreeMap<PathBuf, bool>,
     notice: Option<String>,
+    /// Why the files could not be looked for, until they can be again.
+    trouble: Option<String>,
 }
 
 impl Pattern {
@@ -57,13 +68,13 @@ impl Pattern {
     }
 
     /// The next file behind that of this name, or the first one. `now`: among those that are there now, and not a moment ago.
-    pub fn after(&self, name: Option<&Path>, now: bool) -> Option<PathBuf> {
+    pub fn after(&self, name: Option<&Path>, now: bool) -> Result<Option<PathBuf>, ConnectorError> {
         let mut listed = lock(&self.listed);
         if now || listed.when.is_none_or(|when| when.elapsed() > LISTED) {
-            self.list(name, &mut listed);
+            self.list(name, &mut listed)?;
         }
         let first = name.map_or(0, |name| listed.files.partition_point(|file| file.as_path() <= name));
-        listed.files[first..].iter().find(|file| self.files.check(file).is_ok()).cloned()
+        Ok(listed.files[first..].iter().find(|file| self.files.check(file).is_ok()).cloned())
     }
 
     /// That files are left out, to be told to whoever looks at the stream.
@@ -71,8 +82,22 @@ impl Pattern {
         lock(&self.listed).notice.clone()
     }
 
-    fn list(&self, name: Option<&Path>, listed: &mut Listed) {
-        let files = list(&self.path);
+    /// That files cannot be looked for at the moment.
+    pub fn trouble(&self) -> Option<String> {
+        lock(&self.listed).trouble.clone()
+    }
+
+    fn list(&self, name: Option<&Path>, listed: &mut Listed) -> Result<(), ConnectorError> {
+        let files = list(&self.path, &self.files).inspect_err(|error| {
+            // Whoever reads a file to its end meanwhile is not stopped by it, and looks again and again.
+            listed.when = Some(Instant::now());
+            let trouble = error.to_string();
+            if listed.trouble.as_ref() != Some(&trouble) {
+                tracing::warn!("{trouble}");
+                listed.trouble = Some(trouble);
+            }
+        })?;
+        listed.trouble = None;
         let new: Vec<&PathBuf> = files.iter().filter(|file| listed.files.binary_search(file).is_err()).collect();
         if listed.when.is_some() {
             for file in new.iter().filter(|file| name.is_some_and(|name| file.as_path() < name)) {
@@ -83,6 +108,7 @@ impl Pattern {
         self.tell(outside.filter(|(directory, _)| !listed.left_out.contains_key(directory)).collect(), listed);
         listed.files = files;
         listed.when = Some(Instant::now());
+        Ok(())
     }
 
     /// Of directories that nobody was told of. Whoever sees the stream may not be who chose what is allowed, and hears only of
@@ -116,46 +142,88 @@ impl Pattern {
     }
 }
 
-fn list(pattern: &Path) -> Vec<PathBuf> {
-    let parts: Vec<&OsStr> = pattern.components().map(|part| part.as_os_str()).collect();
-    let mut found = Vec::new();
-    walk(Path::new(""), &parts, &mut found);
-    found.sort_unstable();
-    found.dedup();
-    found
+fn list(pattern: &Path, files: &FilePolicy) -> Result<Vec<PathBuf>, ConnectorError> {
+    list_within(pattern, files, OUTSIDE_MAX)
 }
 
-/// A directory that cannot be looked into has nothing that matches.
-fn walk(base: &Path, parts: &[&OsStr], found: &mut Vec<PathBuf>) {
-    let Some((part, rest)) = parts.split_first() else {
-        if base.is_file() {
-            found.push(base.to_owned());
-        }
-        return;
-    };
-    if !has_wildcards(part) {
-        return walk(&base.join(part), rest, found);
+fn list_within(pattern: &Path, files: &FilePolicy, outside_max: usize) -> Result<Vec<PathBuf>, ConnectorError> {
+    let mut parts: Vec<&OsStr> = pattern.components().map(|part| part.as_os_str()).collect();
+    // Two of them name what one does.
+    parts.dedup_by(|part, before| *part == "**" && *before == "**");
+    if parts.len() > PARTS_MAX {
+        let problem = format!("the pattern has more than {PARTS_MAX} parts; give one that has fewer directories");
+        return Err(ConnectorError::File { path: pattern.to_owned(), problem });
     }
-    let deep = *part == "**";
-    if deep {
-        walk(base, rest, found);
+    let (seen, inside, found) = (HashSet::new(), HashSet::new(), Vec::new());
+    let mut walk = Walk { parts: &parts, files, outside_left: outside_max, seen, inside, found };
+    if walk.go(Path::new(""), 0).is_break() {
+        let problem = format!(
+            "to find what matches, more than {outside_max} names had to be looked at in directories that \
+             file-ingest.allowed-directories does not name; write out more of the directories in the pattern, or name them there"
+        );
+        return Err(ConnectorError::File { path: pattern.to_owned(), problem });
     }
-    let pattern: Vec<char> = part.to_string_lossy().chars().collect();
-    let here = if base.as_os_str().is_empty() { Path::new(".") } else { base };
-    for entry in fs::read_dir(here).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let text: Vec<char> = name.to_string_lossy().chars().collect();
-        if text.first() == Some(&'.') && pattern.first() != Some(&'.') {
-            continue;
-        }
-        if deep {
-            // Links are not gone along here: they may lead back.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                walk(&base.join(name), parts, found);
+    let mut found = walk.found;
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// One look for all that matches.
+struct Walk<'a> {
+    parts: &'a [&'a OsStr],
+    files: &'a FilePolicy,
+    /// So many more names may be looked at that are not in directories that files are read from.
+    outside_left: usize,
+    /// Directories, with the part that was looked for in them: with several `**` there are many ways to each.
+    seen: HashSet<(PathBuf, usize)>,
+    /// The same of the directories that files are read from, as they lie: by `..` and links they have any number of paths.
+    inside: HashSet<(PathBuf, usize)>,
+    found: Vec<PathBuf>,
+}
+
+impl Walk<'_> {
+    /// Looks for the parts from this one on. A directory that cannot be looked into has nothing that matches. Breaks off where
+    /// too much is looked at.
+    fn go(&mut self, base: &Path, at: usize) -> ControlFlow<()> {
+        let Some(part) = self.parts.get(at).copied() else {
+            if base.is_file() {
+                self.found.push(base.to_owned());
             }
-        } else if matches(&pattern, &text) {
-            walk(&base.join(name), rest, found);
+            return ControlFlow::Continue(());
+        };
+        if !has_wildcards(part) {
+            return self.go(&base.join(part), at + 1);
         }
+        if !self.seen.insert((base.to_owned(), at)) {
+            return ControlFlow::Continue(());
+        }
+        let deep = part == "**";
+        if deep {
+            self.go(base, at + 1)?;
+        }
+        let pattern: Vec<char> = part.to_string_lossy().chars().collect();
+        let here = if base.as_os_str().is_empty() { Path::new(".") } else { base };
+        let counts = !self.files.directory(here).is_some_and(|directory| self.inside.insert((directory, at)));
+        for entry in fs::read_dir(here).into_iter().flatten().flatten() {
+            if counts {
+                let Some(left) = self.outside_left.checked_sub(1) else { return ControlFlow::Break(()) };
+                self.outside_left = left;
+            }
+            let name = entry.file_name();
+            let text: Vec<char> = name.to_string_lossy().chars().collect();
+            if text.first() == Some(&'.') && pattern.first() != Some(&'.') {
+                continue;
+            }
+            if deep {
+                // Links are not gone along here: they may lead back.
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    self.go(&base.join(name), at)?;
+                }
+            } else if matches(&pattern, &text) {
+                self.go(&base.join(name), at + 1)?;
+            }
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -246,12 +314,16 @@ mod tests {
         }
         fs::create_dir(at("in/z.txt")).unwrap();
         let check = |pattern: &str, expected: &[&str]| {
-            assert_eq!(list(&at(pattern)), expected.iter().map(|path| at(path)).collect::<Vec<_>>(), "{pattern}");
+            let found = list(&at(pattern), &FilePolicy::default()).unwrap();
+            assert_eq!(found, expected.iter().map(|path| at(path)).collect::<Vec<_>>(), "{pattern}");
         };
         check("in/*.txt", &["in/a.txt", "in/b.txt"]);
         check("in/.*.txt", &["in/.c.txt"]);
         check("*/*/*.txt", &["in/deep/e.txt"]);
         check("in/**/*.txt", &["in/a.txt", "in/b.txt", "in/deep/e.txt", "in/deep/er/f.txt"]);
+        check("in/**/**/*.txt", &["in/a.txt", "in/b.txt", "in/deep/e.txt", "in/deep/er/f.txt"]);
+        check("in/**/d*/**/*.txt", &["in/deep/e.txt", "in/deep/er/f.txt"]);
+        check("in/d*/../*.txt", &["in/deep/../a.txt", "in/deep/../b.txt"]);
         check("no/*.txt", &[]);
         assert!(is_pattern(&at("in/*.txt")) && !is_pattern(&at("in/a.txt")));
         fs::write(at("in/[x].txt"), "x").unwrap();
@@ -259,9 +331,66 @@ mod tests {
 
         let policy = FilePolicy::new(&[at("in")], crate::FileResolution::Dynamic).unwrap();
         let pattern = Pattern::new(&at("in/**/*.txt"), &policy);
-        assert_eq!(pattern.after(Some(&at("in/b.txt")), true), None, "what may not be read does not match");
-        assert_eq!(pattern.after(None, false), Some(at("in/[x].txt")));
-        assert!(names_any(&at("in/**/*.txt"), &policy) && !names_any(&at("in/deep/*.txt"), &policy));
+        assert_eq!(pattern.after(Some(&at("in/b.txt")), true).unwrap(), None, "what may not be read does not match");
+        assert_eq!(pattern.after(None, false).unwrap(), Some(at("in/[x].txt")));
+        let names_any = |pattern: &str| names_any(&at(pattern), &policy).unwrap();
+        assert!(names_any("in/**/*.txt") && !names_any("in/deep/*.txt"));
+    }
+
+    #[test]
+    fn how_much_is_looked_at_is_bounded() {
+        let tree = tempfile::tempdir().unwrap();
+        let at = |path: &str| tree.path().join(path);
+        // 30 directories, in which there are any number of ways to leave out some.
+        let deep = ["a"; 30].join("/");
+        fs::create_dir_all(at(&deep)).unwrap();
+        fs::write(at(&deep).join("x.txt"), "x").unwrap();
+        let nothing = FilePolicy::default();
+        let found = list_within(&at("**/a*/**/a*/**/a*/**/a*/**/x*"), &nothing, 500).unwrap();
+        assert_eq!(found, [at(&deep).join("x.txt")]);
+        let refused = list_within(&at("**/x*"), &nothing, 30).unwrap_err().to_string();
+        assert!(refused.contains("more than 30 names") && refused.contains("allowed-directories"), "{refused}");
+
+        // Those are counted that lie where nothing is read.
+        fs::create_dir_all(at("in/below")).unwrap();
+        fs::create_dir_all(at("in/other")).unwrap();
+        for n in 0..20 {
+            fs::write(at(&format!("in/{n}.txt")), "x").unwrap();
+        }
+        let policy = FilePolicy::new(&[at("in")], crate::FileResolution::Dynamic).unwrap();
+        let count = |pattern: &str, outside_max| list_within(&at(pattern), &policy, outside_max).map(|found| found.len()).ok();
+        assert_eq!(count("in/**/*.txt", 0), Some(20));
+        fs::write(at("in/below/x.txt"), "x").unwrap();
+        assert_eq!((count("in/**/*.txt", 1), count("in/**/*.txt", 2)), (None, Some(21)));
+        // Again and again the same directory, by another path.
+        assert_eq!(count("in/*/../*/../*.txt", 0), None);
+    }
+
+    /// The walk went one deeper for each, and the stack ended.
+    #[test]
+    fn how_many_parts_a_pattern_has_is_bounded() {
+        let policy = FilePolicy::default();
+        for parts in ["a/", "**/../"] {
+            let path = PathBuf::from(format!("{}*", parts.repeat(100_000)));
+            let refused = [names_any(&path, &policy).map(drop), Pattern::new(&path, &policy).after(None, true).map(drop)];
+            for refused in refused {
+                assert!(refused.unwrap_err().to_string().contains("more than 256 parts"), "{parts}");
+            }
+        }
+        let most = |count: usize| list(&PathBuf::from(format!("{}*", "no-such/".repeat(count))), &policy);
+        assert!(most(PARTS_MAX - 1).unwrap().is_empty() && most(PARTS_MAX).is_err());
+    }
+
+    #[test]
+    fn files_that_could_not_be_looked_for_are_no_trouble_when_they_can_be() {
+        let tree = tempfile::tempdir().unwrap();
+        let long = PathBuf::from(format!("{}*", "a/".repeat(PARTS_MAX)));
+        let mut pattern = Pattern::new(&long, &FilePolicy::default());
+        pattern.after(None, true).unwrap_err();
+        assert!(pattern.trouble().is_some_and(|trouble| trouble.contains("more than 256 parts")), "{:?}", pattern.trouble());
+        pattern.path = tree.path().join("*");
+        assert_eq!(pattern.after(None, true).unwrap(), None);
+        assert_eq!((pattern.trouble(), pattern.notice()), (None, None));
     }
 
     #[test]
@@ -277,16 +406,16 @@ mod tests {
             let directories: Vec<PathBuf> = directories.iter().map(|path| at(path)).collect();
             let policy = FilePolicy::new(&directories, crate::FileResolution::Dynamic).unwrap();
             let pattern = Pattern::new(&at("in/**/*.txt"), &policy);
-            assert!(pattern.after(None, true).is_some());
+            assert!(pattern.after(None, true).unwrap().is_some());
             pattern
         };
         let pattern = of(&["in"]);
         let notice = pattern.notice().unwrap();
         assert!(notice.contains(&format!(" lie in {}, and are not read", place("in/deep"))), "{notice}");
-        assert_eq!(pattern.after(None, true), Some(at("in/a.txt")));
+        assert_eq!(pattern.after(None, true).unwrap(), Some(at("in/a.txt")));
         assert_eq!(pattern.notice().unwrap(), notice, "once");
         fs::write(at("in/deep/er/c.txt"), "x").unwrap();
-        pattern.after(None, true);
+        pattern.after(None, true).unwrap();
         let both = format!("{}, {}", place("in/deep"), place("in/deep/er"));
         assert!(pattern.notice().unwrap().contains(&both), "{:?}", pattern.notice());
         assert_eq!(of(&["in", "in/deep", "in/deep/er"]).notice(), None);

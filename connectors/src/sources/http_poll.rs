@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName};
 use reqwest::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use reqwest::{Client, Response, StatusCode, Url};
 use schemars::JsonSchema;
@@ -360,14 +360,14 @@ impl Poller {
             _ => Cut::Whole,
         };
         let (etag, modified) = (text(ETAG), text(LAST_MODIFIED));
-        let encodings = answer.headers().get_all(CONTENT_ENCODING).iter().filter_map(|value| value.to_str().ok());
-        let encodings = encodings.collect::<Vec<_>>().join(", ").to_ascii_lowercase();
+        let encodings = body::told_encodings(answer.headers());
         let body = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(|problem| Failed::Passing(problem, Duration::ZERO))?;
         let Some(body) = plain(&encodings, body) else {
             // The next answer will be no other.
             return Err(Failed::Refused(format!(
-                "the answer has the Content-Encoding '{encodings}', and read are gzip, deflate and zstd, up to four of them; have \
-                 the server send one of these, as by \"headers\": {{\"Accept-Encoding\": \"gzip\"}}"
+                "the answer has the Content-Encoding '{encodings}'; read are {}. Have the server send one of these, as by \
+                 \"headers\": {{\"Accept-Encoding\": \"gzip\"}}",
+                body::encodings()
             )));
         };
         let body = body.map_err(|problem| Failed::Passing(problem, self.interval()))?;

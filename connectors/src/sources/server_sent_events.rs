@@ -179,6 +179,9 @@ impl Listener {
                     {
                         origin.text(name, text);
                     }
+                    if let Some(retry) = event.retry {
+                        origin.integer("retry", whole_millis(retry));
+                    }
                 });
                 inlet.record_from(event.data, event.id.clone().into_bytes(), origin).await;
                 self.last_id = event.id;
@@ -191,6 +194,11 @@ impl Listener {
             read.map_err(|problem| ConnectorError::Framing { place: self.place.clone(), problem })?;
         }
     }
+}
+
+/// A server may say any number.
+fn whole_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -237,6 +245,11 @@ mod tests {
         let definition = json!({"type": "ServerSentEventsIngest", "url": url, "recordDecoders": ["Base64"],
             "format": {"type": "CypherJson", "query": "RETURN 1"}});
         crate::parse_source_v1(&definition).unwrap()
+    }
+
+    #[test]
+    fn a_pause_is_told_as_no_less_than_nothing() {
+        assert_eq!([1500, u64::MAX].map(|millis| whole_millis(Duration::from_millis(millis))), [1500, i64::MAX]);
     }
 
     #[test]

@@ -104,7 +104,8 @@ struct InputStream {
 
 impl ByteStream for InputStream {
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
-        if !wait_readable(&self.input, wait) {
+        // An error is left to the read, which says what it is.
+        if !wait_readable(&self.input, wait).unwrap_or(true) {
             return Ok(Chunk::Nothing);
         }
         match self.input.read(buffer) {
@@ -120,11 +121,10 @@ impl ByteStream for InputStream {
 }
 
 /// Waits until a read would not block; false when nothing came.
-pub(super) fn wait_readable(file: &impl AsFd, wait: Duration) -> bool {
+pub(super) fn wait_readable(file: &impl AsFd, wait: Duration) -> rustix::io::Result<bool> {
     let limit = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
     let mut polled = [PollFd::new(file, PollFlags::IN)];
-    // An error of `poll` is left to the read that follows, which says what it is.
-    poll(&mut polled, Some(&limit)).map_or(true, |ready| ready > 0)
+    poll(&mut polled, Some(&limit)).map(|ready| ready > 0)
 }
 
 #[cfg(test)]

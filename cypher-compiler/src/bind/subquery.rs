@@ -142,5 +142,6 @@ impl Binder<'_> {
 }
 
 fn subquery(kind: SubqueryKind, plan: Operator) -> Expr {
-    Expr::Subquery(Box::new(Subquery { kind, plan }))
+    // Whether it takes any order is found out when its plan is there as it runs.
+    Expr::Subquery(Box::new(Subquery { kind, plan, any_order: false }))
 }

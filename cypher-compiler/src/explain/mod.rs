@@ -51,7 +51,7 @@ pub fn explain_operator(plan: &Plan, operator: &Operator) -> String {
 }
 
 /// An expression of a plan.
-pub(crate) fn expression_text(plan: &Plan, expr: &Expr) -> String {
+pub fn expression_text(plan: &Plan, expr: &Expr) -> String {
     Printer::of_plan(plan, Vec::new()).expr(expr)
 }
 

@@ -11,7 +11,7 @@ use super::{strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     strict("toInteger", 1, 1, "toInteger(value :: ANY) :: INTEGER", to_integer).about(
-        "A number, or text of one, as an integer: floats are cut, and what is no number is null.",
+        "A number, or text of one, as an integer: floats are cut, and what is no number is null. Text of more than 64 bits wraps around.",
         "RETURN [toInteger('7.9'), toInteger('0xff'), toInteger('seven')]",
     ),
     strict("toFloat", 1, 1, "toFloat(value :: ANY) :: FLOAT", to_float).about(
@@ -93,48 +93,40 @@ fn to_string(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     }
 }
 
+/// What does not fit into 64 bits wraps around, of any length: ids are made of keys without a sign.
 fn integer_of(text: &str) -> Option<i64> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
     };
-    if let Some(hex) = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
-        let plain = !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit());
-        let size = plain.then(|| i128::from_str_radix(hex, 16).ok()).flatten()?;
-        return i64::try_from(if negative { -size } else { size }).ok();
+    let signed = |size: u64| if negative { (size as i64).wrapping_neg() } else { size as i64 };
+    if let Some(hex) = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")).filter(|hex| !hex.is_empty()) {
+        return hex.chars().try_fold(0, |size: u64, c| Some(size << 4 | u64::from(c.to_digit(16)?))).map(signed);
     }
     if let Ok(n) = text.parse() {
         return Some(n);
     }
     let unsigned = if negative { unsigned } else { unsigned.strip_prefix('+').unwrap_or(unsigned) };
-    let size = is_decimal(unsigned).then(|| whole_part(unsigned)).flatten()?;
-    i64::try_from(if negative { -size } else { size }).ok()
+    is_decimal(unsigned).then(|| whole_part(unsigned)).flatten().map(signed)
 }
 
-/// What stands before the point of a decimal number, digit by digit: a float holds no more than 53 bits of it. None if it is
-/// more than 64 bits hold.
-fn whole_part(text: &str) -> Option<i128> {
+/// What stands before the point of a decimal number, digit by digit: a float holds no more than 53 bits of it. None where the
+/// exponent is beyond all that is in use.
+fn whole_part(text: &str) -> Option<u64> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let out_of_range = if exponent.starts_with('-') { i64::MIN } else { i64::MAX };
+    let exponent: i64 = exponent.parse().unwrap_or(out_of_range);
+    let digits = || whole.bytes().chain(fraction.bytes()).map(|digit| u64::from(digit - b'0'));
+    if exponent > i64::from(i32::MAX) && digits().any(|digit| digit != 0) {
+        return None;
+    }
     // So many digits stand before the point once the exponent has moved it. Behind the last that is written all are 0.
-    let places = exponent.parse().unwrap_or(out_of_range).saturating_add(whole.len() as i64).max(0) as usize;
-    let mut size = 0;
-    for digit in whole.bytes().chain(fraction.bytes()).take(places) {
-        size = with_digit(size, digit - b'0')?;
-    }
-    // Zeros change nothing of 0, however many the exponent asks for; of all else few fit.
-    if size != 0 {
-        for _ in whole.len() + fraction.len()..places {
-            size = with_digit(size, 0)?;
-        }
-    }
-    Some(size)
-}
-
-fn with_digit(size: i128, digit: u8) -> Option<i128> {
-    let size = size * 10 + i128::from(digit);
-    (size <= 1 << 63).then_some(size)
+    let places = exponent.saturating_add(whole.len() as i64).max(0) as usize;
+    let size = digits().take(places).fold(0, |size: u64, digit| size.wrapping_mul(10).wrapping_add(digit));
+    // Ten to the 64 is a multiple of two to the 64.
+    let zeros = places.saturating_sub(whole.len() + fraction.len()).min(64);
+    Some((0..zeros).fold(size, |size, _| size.wrapping_mul(10)))
 }
 
 /// Digits with an optional fraction and exponent; no sign, no words.
@@ -338,19 +330,24 @@ mod tests {
             ("-7", Integer(-7)),
             ("7.9", Integer(7)),
             ("2e3", Integer(2000)),
-            ("9223372036854775808", Null),
+            ("9223372036854775808", Integer(i64::MIN)),
+            ("18446744073709551615", Integer(-1)),
+            ("18446744073709551616", Integer(0)),
+            ("-9223372036854775809", Integer(i64::MAX)),
+            ("340282366920938463463374607431768211463", Integer(7)),
             ("9007199254740993.0", Integer(9_007_199_254_740_993)),
             ("-9007199254740993.9", Integer(-9_007_199_254_740_993)),
             ("+9007199254740993e0", Integer(9_007_199_254_740_993)),
             ("9.007199254740993e15", Integer(9_007_199_254_740_993)),
             ("90071992547409931E-1", Integer(9_007_199_254_740_993)),
             ("9223372036854775807.9", Integer(i64::MAX)),
-            ("9223372036854775808.0", Null),
+            ("9223372036854775808.0", Integer(i64::MIN)),
             ("-9223372036854775808.5", Integer(i64::MIN)),
-            ("-9223372036854775809.0", Null),
+            ("-9223372036854775809.0", Integer(i64::MAX)),
             ("922337203685477580.7e1", Integer(i64::MAX)),
             ("1e18", Integer(1_000_000_000_000_000_000)),
-            ("1e19", Null),
+            ("1e19", Integer(-8_446_744_073_709_551_616)),
+            ("1e400", Integer(0)),
             ("1e99999999999999999999", Null),
             ("1e-99999999999999999999", Integer(0)),
             ("0.000e99999999999999999999", Integer(0)),
@@ -362,6 +359,11 @@ mod tests {
             ("1e", Null),
             (".", Null),
             ("0xff", Integer(255)),
+            ("0xffffffffffffffff", Integer(-1)),
+            ("0x8000000000000000", Integer(i64::MIN)),
+            ("-0xffffffffffffffff", Integer(1)),
+            ("0x70000000000000005", Integer(5)),
+            ("0xfg", Null),
             ("-0x10", Integer(-16)),
             (" 7", Null),
             ("", Null),

@@ -32,17 +32,23 @@ const DO_NOT_ASK: &[&str] = &[
     "nodewithid",
 ];
 
+/// What asks, and what ends what it finds. Each call more is made for each row of those before it.
+const CALLS_AT_ONCE_MAX: usize = 2;
+
 pub fn facts(draft: &Draft) -> QueryFacts {
-    let mut finder = Finder { draft, facts: QueryFacts::default() };
+    let mut finder = Finder::new(draft);
     walk::operators(&draft.root, &mut |operator| finder.operator(operator));
     // A node in an answer is shown with its labels and properties.
     finder.facts.reads |= draft.columns.iter().any(|(_, slot)| draft.holds(*slot) != Holds::Plain);
+    // Beside what may take long it is a call like any other.
+    finder.facts.calls |= finder.facts.at_once && (finder.works || finder.calls > CALLS_AT_ONCE_MAX);
+    finder.facts.at_once &= !finder.facts.calls;
     finder.facts
 }
 
 /// Whether an expression may ask the graph.
 pub fn asks(draft: &Draft, expr: &Expr) -> bool {
-    let mut finder = Finder { draft, facts: QueryFacts::default() };
+    let mut finder = Finder::new(draft);
     finder.expression(expr);
     finder.facts.reads
 }
@@ -60,15 +66,28 @@ pub fn has_chance(expr: &Expr) -> bool {
 struct Finder<'a> {
     draft: &'a Draft,
     facts: QueryFacts,
+    /// It does more than to call what waits for nobody, and to choose among its rows.
+    works: bool,
+    /// How many calls there are.
+    calls: usize,
 }
 
 impl Finder<'_> {
+    fn new(draft: &Draft) -> Finder<'_> {
+        Finder { draft, facts: QueryFacts::default(), works: false, calls: 0 }
+    }
+
     fn may_be_graph(&self, expr: &Expr) -> bool {
         self.draft.value_holds(expr) != Holds::Plain
     }
 
     fn expression(&mut self, expr: &Expr) {
         self.facts.fallible |= !is_total(expr);
+        self.works |= match expr {
+            Expr::Comprehension { .. } | Expr::Quantifier { .. } | Expr::Reduce { .. } | Expr::Subquery(_) => true,
+            Expr::Call { function, .. } => function.name == "range",
+            _ => false,
+        };
         match expr {
             Expr::HasLabels { .. } => self.facts.reads = true,
             Expr::Subquery(subquery) => {
@@ -95,6 +114,12 @@ impl Finder<'_> {
 
     fn operator(&mut self, operator: &Operator) {
         use Operator::*;
+        self.works |= match operator {
+            Unit | Argument | Filter { .. } | Project { .. } | Aggregate { .. } | Distinct { .. } => false,
+            Sort { .. } | Skip { .. } | Limit { .. } | Union { .. } => false,
+            Call { procedure, .. } => !procedure.at_once,
+            _ => true,
+        };
         match operator {
             Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } => {}
             Subquery { .. } => self.facts.calls = true,
@@ -111,6 +136,7 @@ impl Finder<'_> {
                 self.facts.fallible = true;
             }
             Call { procedure, arguments, .. } => {
+                self.calls += 1;
                 arguments.iter().for_each(|e| self.expression(e));
                 // What a procedure asks of the graph, or a query asks that is not known yet, is not known here.
                 self.facts.reads |= !matches!(procedure.body, Body::Rows(_));
@@ -118,6 +144,8 @@ impl Finder<'_> {
                 self.facts.scans |= procedure.scans;
                 // Who asks what runs, or ends it, waits for none of it.
                 self.facts.calls |= !procedure.at_once;
+                self.facts.at_once |= procedure.at_once;
+                self.facts.ends |= procedure.ends;
                 self.facts.listens |= procedure.listens;
                 self.facts.impure |= !procedure.idempotent;
                 self.facts.fallible = true;
@@ -227,7 +255,8 @@ impl Finder<'_> {
     }
 }
 
-/// Whether an expression has a value whatever its parts are; those are looked at by themselves.
+/// Whether an expression has a value whatever its parts are; those are looked at by themselves. For people: it takes it that
+/// values have the types they are used as. `any_order`, by which a plan runs, does not.
 fn is_total(expr: &Expr) -> bool {
     use weir_model::expression::Binary;
     match expr {

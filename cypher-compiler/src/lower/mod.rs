@@ -4,6 +4,7 @@
 //! names several, `id(n) IN e` or an OR of such, is where a pattern begins that would be scanned for, by `SeekEach`.
 
 pub mod anchors;
+mod any_order;
 pub mod facts;
 pub mod order;
 mod plain;
@@ -24,7 +25,11 @@ pub fn lower(text: &str, mut draft: Draft, lists: Lists) -> Plan {
             orders::order(pattern, lists);
         }
     };
-    walk::operators_mut(&mut draft.root, &mut |operator| walk::patterns_mut(operator, &mut order));
+    walk::operators_mut(&mut draft.root, &mut |operator| {
+        // Steps take copies of conditions, so first.
+        any_order::mark(operator);
+        walk::patterns_mut(operator, &mut order);
+    });
     finish(text, draft)
 }
 

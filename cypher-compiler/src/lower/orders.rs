@@ -5,7 +5,7 @@
 
 use weir_model::Expr;
 use weir_model::expression::Binary;
-use weir_model::plan::{Lookup, Pattern, Slot, Step};
+use weir_model::plan::{Lookup, Pattern, PatternNode, Slot, Step};
 
 use super::anchors::names_node;
 use super::facts::is_chance;
@@ -107,19 +107,16 @@ fn visit(pattern: &Pattern, anchors: &[Anchor], lists: Lists, starts: &[Start]) 
         advance(&mut order, anchors, &mut used);
         let anchored = |node| anchors.iter().any(|anchor| anchor.node == node);
         // Which conditions of a node are left is not known where some of them become anchors.
-        let seek = |order: &Order<'_>, node| match lists {
-            Lists::Lead if !anchored(node) => seek_each(pattern, order, node),
-            _ => None,
-        };
-        let listed = |node| seek(&order, node).is_some();
+        let may_lead = |node: usize| lists == Lists::Lead && !anchored(node);
+        let listed = |node| may_lead(node) && naming(pattern, &order, node).is_some();
         let Some(best) = order.best_start(&anchored, &listed) else { return Found::Whole(order.steps, used.entered) };
         let start = match weighed.next() {
             None if starts.len() >= STARTS_WEIGHED_MAX => Start { node: best, by_list: true },
             None => return Found::Choice(choices(pattern, &order, &anchored, &listed, best)),
             Some(start) => *start,
         };
-        let by_list = if start.by_list { seek(&order, start.node) } else { None };
-        let scan = || Step::Scan { node: start.node, lookups: lookups(pattern, &order, start.node) };
+        let by_list = if start.by_list && may_lead(start.node) { seek_each(pattern, &order, start.node) } else { None };
+        let scan = || Step::Scan { node: start.node, lookups: lookups(pattern, &order, start.node).collect() };
         let step = by_list.unwrap_or_else(scan);
         order.enter(step);
     }
@@ -176,7 +173,7 @@ fn choices(
     let wanted = |node: &usize| {
         !order.visited(*node)
             && waits[*node] == waits[best]
-            && (!pattern.nodes[*node].labels.is_empty() || !lookups(pattern, order, *node).is_empty() || listed(*node))
+            && (!pattern.nodes[*node].labels.is_empty() || lookups(pattern, order, *node).next().is_some() || listed(*node))
     };
     let mut nodes: Vec<usize> = (0..pattern.nodes.len()).filter(wanted).collect();
     match nodes.iter().position(|node| *node == best) {
@@ -184,29 +181,35 @@ fn choices(
         None => nodes.insert(0, best),
     }
     let ways = |node: usize| {
-        let has_both = listed(node) && lookups(pattern, order, node).iter().any(|lookup| lookup.key.is_some());
+        let has_both = listed(node) && lookups(pattern, order, node).any(|lookup| lookup.key.is_some());
         [Some(Start { node, by_list: true }), has_both.then_some(Start { node, by_list: false })].into_iter().flatten()
     };
     nodes.into_iter().flat_map(ways).collect()
 }
 
-/// The nodes that the first such condition names whose values are known: `id(n) IN e`, or an OR of such and of `id(n) = e`.
-fn seek_each(pattern: &Pattern, order: &Order<'_>, node: usize) -> Option<Step> {
-    let slot = pattern.nodes[node].slot;
-    let own = pattern.nodes[node].conditions.iter().enumerate().map(|(i, condition)| (Some(i), condition));
+/// The first condition that names nodes by values that are known: `id(n) IN e`, or an OR of such and of `id(n) = e`. With its
+/// place among those of the node, if it is one of them.
+fn naming<'p>(pattern: &'p Pattern, order: &Order<'_>, node: usize) -> Option<(Option<usize>, &'p Expr)> {
+    let PatternNode { slot, conditions, .. } = &pattern.nodes[node];
+    let own = conditions.iter().enumerate().map(|(i, condition)| (Some(i), condition));
     let mut conditions = own.chain(pattern.conditions.iter().map(|condition| (None, condition)));
-    conditions.find_map(|(met, condition)| {
-        let mut ids = Vec::new();
-        let is_known = names(condition, slot, &mut ids) && ids.iter().all(|lookup| order.knows_all(&lookup.value));
-        is_known.then(|| {
-            ids.iter_mut().for_each(|lookup| lookup.waits = order.binds_any_of(&lookup.value));
-            Step::SeekEach { node, ids, met }
-        })
-    })
+    conditions.find(|(_, condition)| names(condition, *slot, &mut |_, _, value| order.knows_all(value)))
 }
 
-/// Whether a condition holds for no node but those of certain ids, and if so by which lookups.
-fn names(condition: &Expr, slot: Slot, ids: &mut Vec<Lookup>) -> bool {
+/// The nodes that it names.
+fn seek_each(pattern: &Pattern, order: &Order<'_>, node: usize) -> Option<Step> {
+    let (met, condition) = naming(pattern, order, node)?;
+    let mut ids = Vec::new();
+    names(condition, pattern.nodes[node].slot, &mut |of, operator, value| {
+        let waits = order.binds_any_of(value);
+        ids.push(Lookup { of: of.clone(), key: None, operator, value: value.clone(), waits });
+        true
+    });
+    Some(Step::SeekEach { node, ids, met })
+}
+
+/// Whether a condition holds for no node but those of certain ids, and `each` of the comparisons that say so is as wanted.
+fn names(condition: &Expr, slot: Slot, each: &mut dyn FnMut(&Expr, Binary, &Expr) -> bool) -> bool {
     let is_id = |e: &Expr| match e {
         Expr::Call { function, arguments } if matches!(function.name, "id" | "strId" | "elementId") => {
             matches!(arguments.as_slice(), [Expr::Slot(of)] if *of == slot)
@@ -214,26 +217,24 @@ fn names(condition: &Expr, slot: Slot, ids: &mut Vec<Lookup>) -> bool {
         _ => false,
     };
     let (operator, of, value) = match condition {
-        Expr::Or(parts) => return parts.iter().all(|part| names(part, slot, ids)),
+        Expr::Or(parts) => return parts.iter().all(|part| names(part, slot, each)),
         Expr::Binary { operator: operator @ (Binary::Equal | Binary::In), left, right } if is_id(left) => {
             (*operator, left, right)
         }
         Expr::Binary { operator: operator @ Binary::Equal, left, right } if is_id(right) => (*operator, right, left),
         _ => return false,
     };
-    let is_fixed = !walk::mentions(value, slot) && !walk::any(value, &is_by_chance);
-    if is_fixed {
-        ids.push(Lookup { of: (**of).clone(), key: None, operator, value: (**value).clone(), waits: false });
-    }
-    is_fixed
+    !walk::mentions(value, slot) && !walk::any(value, &is_by_chance) && each(of, operator, value)
 }
 
 /// The conditions on a node alone, on its one side, whose other side is known.
-fn lookups(pattern: &Pattern, order: &Order<'_>, node: usize) -> Vec<Lookup> {
+fn lookups(pattern: &Pattern, order: &Order<'_>, node: usize) -> impl Iterator<Item = Lookup> {
     let slot = pattern.nodes[node].slot;
     let conditions = pattern.nodes[node].conditions.iter().chain(&pattern.conditions);
-    let known = conditions.filter_map(|condition| lookup(condition, slot)).filter(|lookup| order.knows_all(&lookup.value));
-    known.map(|lookup| Lookup { waits: order.binds_any_of(&lookup.value), ..lookup }).collect()
+    conditions
+        .filter_map(move |condition| lookup(condition, slot))
+        .filter(move |lookup| order.knows_all(&lookup.value))
+        .map(move |lookup| Lookup { waits: order.binds_any_of(&lookup.value), ..lookup })
 }
 
 fn lookup(condition: &Expr, slot: Slot) -> Option<Lookup> {

@@ -40,9 +40,11 @@ enum Effect {
     Listens,
     /// Reads, and waits for nobody.
     AtOnce,
+    /// Ends queries that run, and waits for nobody.
+    Ends,
 }
 
-use Effect::{AtOnce, Listens, Reads, Scans, Writes};
+use Effect::{AtOnce, Ends, Listens, Reads, Scans, Writes};
 
 type Choose = fn(&query::Queries, &dyn Caller, &[Value]) -> Result<Option<Chosen>, Failure>;
 
@@ -59,7 +61,7 @@ enum Does {
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
     Row { signature: "recentNodes(count :: INTEGER = 10) :: (node :: NODE)", effect: Reads, idempotent: false,
-        description: "Up to `count` nodes of the graph, those that were written last first. The last 4,096 changes are known, after a start those of them that the log still had; behind these it is not said which nodes come",
+        description: "Up to `count` nodes of the graph, those that were written last first. The last 4,096 changes are known, of those that were committed together the last 256, after a start those of them that the log still had; behind these it is not said which nodes come",
         example: "CALL recentNodes(3) YIELD node RETURN node", does: Does::Graph },
     Row { signature: "recentNodeIds(count :: INTEGER = 10) :: (nodeId :: ANY)", effect: Reads, idempotent: false,
         description: "The ids, as text, of the nodes that `recentNodes` gives",
@@ -158,7 +160,7 @@ static TABLE: &[Row] = &[
         effect: AtOnce, idempotent: false,
         description: "The queries that run or wait, oldest first; what SHOW QUERIES gives",
         example: "SHOW QUERIES YIELD id, query", does: Does::Service },
-    Row { signature: "query.terminate(ids :: ANY) :: (id :: STRING, query :: STRING, message :: STRING)", effect: AtOnce, idempotent: false,
+    Row { signature: "query.terminate(ids :: ANY) :: (id :: STRING, query :: STRING, message :: STRING)", effect: Ends, idempotent: false,
         description: "Ends running queries, given by one id or a list of them; what TERMINATE QUERY does",
         example: "TERMINATE QUERIES '0', '1'", does: Does::Service },
     Row { signature: "schema.indexes() :: (name :: STRING, state :: STRING, type :: STRING, label :: STRING, property :: STRING, entries :: INTEGER)",
@@ -225,7 +227,8 @@ static DECLARED: LazyLock<HashMap<Text, (&'static Row, Arc<Procedure>)>> = LazyL
             writes: row.effect == Writes,
             scans: row.effect == Scans,
             listens: row.effect == Listens,
-            at_once: row.effect == AtOnce,
+            at_once: matches!(row.effect, AtOnce | Ends),
+            ends: row.effect == Ends,
             idempotent: row.idempotent,
             description: Text::const_new(row.description),
             example: Text::const_new(row.example),

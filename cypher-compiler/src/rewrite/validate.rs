@@ -92,7 +92,11 @@ impl Limits {
                 slots.chain(chain.path).try_for_each(|slot| self.slot(slot))?;
             }
         }
-        for (a, b) in &pattern.distinct_edges {
+        let pairs = &pattern.distinct_edges;
+        if !pairs.iter().all(|(a, b)| a < b) || !pairs.is_sorted_by(|(a, b), (c, d)| (b, a) < (d, c)) {
+            return Err("edges to be told apart that are out of order".into());
+        }
+        for (a, b) in pairs {
             let slotted = |edge: usize| pattern.edges.get(edge).is_some_and(|edge| edge.slot.is_some() || edge.chain.is_some());
             if !slotted(*a) || !slotted(*b) {
                 return Err("an edge to be told apart that has no slot".into());

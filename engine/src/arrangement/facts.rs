@@ -261,6 +261,28 @@ impl<'a> Facts<'a> {
         (Facts { parts: parts.collect() }, next)
     }
 
+    /// How many half edges there are of these types, or of any. None is listed: the updates of a fact alternate, so those that
+    /// add one outnumber those that take it away by one where it is there.
+    pub fn count_edges(&self, direction: Direction, kinds: &[Symbol], at: u64) -> u64 {
+        let mut count = 0i64;
+        for part in &self.parts {
+            let all = part.all_until(at);
+            if !all && part.segment.none_until(at) {
+                continue;
+            }
+            for (from, to) in edge_ranges(direction, kinds) {
+                let facts = &part.facts[first_of(part.facts, from)..];
+                let facts = &facts[..facts.partition_point(|fact| fact.tag <= to)];
+                let change = |fact: &Fact| if fact.adds() { 1 } else { -1 };
+                count += match all {
+                    true => facts.iter().map(change).sum::<i64>(),
+                    false => facts.iter().filter(|fact| part.segment.time(fact) <= at).map(change).sum(),
+                };
+            }
+        }
+        count.max(0) as u64
+    }
+
     /// How many updates there are of the half edges of a node: no fewer than edges, whatever the tick.
     pub fn about_edges(&self, direction: Direction, kinds: &[Symbol]) -> usize {
         let ranges = edge_ranges(direction, kinds);

@@ -494,6 +494,7 @@ mod tests {
                 let stretches = by_stretches(more, &|each| facts.edges_while(direction, kinds, at, each));
                 assert_eq!(stretches, halves, "node {id:?} at {at}, {more} at a time");
             }
+            assert_eq!(facts.count_edges(direction, kinds, at), halves.len() as u64, "node {id:?} at {at}");
             all.extend(halves.iter().map(|half| format!("{direction:?} {half:?}")));
         }
         all.sort();

@@ -153,6 +153,10 @@ impl View for Reading<'_> {
         self.facts(node).edges_while(direction, kinds, self.at(), each)
     }
 
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        self.facts(node).count_edges(direction, kinds, self.at())
+    }
+
     fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
         self.facts(node).about_edges(direction, kinds)
     }

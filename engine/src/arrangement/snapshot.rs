@@ -21,6 +21,10 @@ use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 /// So many changes are remembered for those who ask which nodes were written last.
 const LAST_CHANGES_MAX: usize = 4096;
 
+/// And so many of one entry. Several are noted at a time that no snapshot shows yet (`ENTRIES_BEHIND_MAX`, and one more for each
+/// who commits), and what is shown keeps places beside them.
+const OF_ENTRY_MAX: usize = LAST_CHANGES_MAX / 16;
+
 /// What a worker shows of its shard after each tick.
 pub struct Shown {
     pub batches: Vec<SharedBatch>,
@@ -160,9 +164,10 @@ impl Published {
 pub struct LastChanges(Mutex<VecDeque<(Tick, NodeId)>>);
 
 impl LastChanges {
-    /// Is told of every entry, in their order. However long one is, no more of it is looked at than is remembered.
+    /// Is told of every entry, in their order, before it is shown. However long one is, no more of it is looked at than is
+    /// remembered.
     pub fn note(&self, first: Tick, mutations: &Mutations) {
-        let rows = &mutations.rows[mutations.rows.len().saturating_sub(LAST_CHANGES_MAX)..];
+        let rows = &mutations.rows[mutations.rows.len().saturating_sub(OF_ENTRY_MAX)..];
         if rows.is_empty() {
             return;
         }
@@ -270,6 +275,10 @@ impl View for Snapshot {
         self.facts(node).edges_while(direction, kinds, self.at, each)
     }
 
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        self.facts(node).count_edges(direction, kinds, self.at)
+    }
+
     fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
         self.facts(node).about_edges(direction, kinds)
     }
@@ -369,6 +378,7 @@ mod tests {
     use super::*;
     use crate::arrangement::build::{Builder, Shard};
     use crate::arrangement::merge::Merge;
+    use crate::commit::ENTRIES_BEHIND_MAX;
 
     fn node(n: u64) -> NodeId {
         NodeId::new(n, 0)
@@ -438,7 +448,7 @@ mod tests {
         changes.note(Tick(2), &many);
         // Of two rows each, half of the last ones were looked at.
         let last = LAST_CHANGES_MAX as u64;
-        let looked_at: Vec<NodeId> = (0..last / 2).map(|back| node(last - back)).collect();
+        let looked_at: Vec<NodeId> = (0..OF_ENTRY_MAX as u64 / 2).map(|back| node(last - back)).collect();
         let known = changes.until(u64::MAX);
         assert_eq!((&known[..looked_at.len()], known[looked_at.len()..].to_vec()), (&looked_at[..], vec![node(0)]));
         assert_eq!(changes.until(2 + last - 1)[0], node(last - 1), "each record has its tick");
@@ -446,5 +456,21 @@ mod tests {
             changes.note(Tick(3 * last + tick), &mutations(tick, &[(node(tick % 2), true)]));
         }
         assert_eq!(changes.until(u64::MAX).len(), LAST_CHANGES_MAX);
+    }
+
+    #[test]
+    fn what_is_shown_is_remembered_beside_long_entries_that_are_not() {
+        let changes = LastChanges::default();
+        changes.note(Tick(1), &mutations(1, &[(node(1), true), (node(2), true)]));
+        let (mut many, length) = (Mutations::default(), LAST_CHANGES_MAX as u64);
+        for n in 0..length {
+            many.start_record(n as u32);
+            many.set_property(node(3 + n), Symbol(1), &Value::Integer(1));
+        }
+        // As many as are behind, and one of each who then waits.
+        for entry in 0..2 * ENTRIES_BEHIND_MAX as u64 {
+            changes.note(Tick(2 + entry * length), &many);
+        }
+        assert_eq!(changes.until(1), [node(2), node(1)]);
     }
 }

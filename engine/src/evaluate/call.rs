@@ -15,6 +15,7 @@ use weir_model::{Expr, Failure, IdScheme, Procedure, Text, Tick, Value};
 use super::context::Reader;
 use super::limits::{Budget, Limits, weight_of};
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
+use super::profile::Counting;
 use super::scan::Scans;
 use super::spared::Spared;
 use super::{Environment, Prepared, contains_write, procedures};
@@ -218,7 +219,7 @@ impl Run<'_> {
                 None => rows(self, arguments, each),
                 Some(fetched) => {
                     let key = (procedure.name.clone(), arguments.to_vec());
-                    fetched.give(self.budget, key, each, |each| rows(self, arguments, each))
+                    fetched.give(self.budget, (key, procedure.at_hand), each, |each| rows(self, arguments, each))
                 }
             },
             Body::Query(choose) => match choose(self, arguments)? {
@@ -256,6 +257,8 @@ impl Run<'_> {
         act: impl FnOnce(&Run) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let environment = Environment { view, recall: Some(recall), ..*self.environment };
+        let counting = self.profile.map(|profile| Counting { base: view, profile });
+        let view: &dyn View = counting.as_ref().map_or(view, |counting| counting);
         let reader = Reader {
             prepared: self.prepared,
             names: self.reader.names,
@@ -272,13 +275,14 @@ impl Run<'_> {
             mutations: self.mutations,
             budget: self.budget,
             scratch: self.scratch,
-            remembered: Default::default(),
+            chosen: Default::default(),
             scans: &Scans::default(),
             watched: None,
             depth: self.depth,
             profile: self.profile,
             fetched: self.fetched,
             spared: &Spared::default(),
+            unnamed: self.unnamed,
         })
     }
 
@@ -319,13 +323,14 @@ impl Run<'_> {
             mutations: self.mutations,
             budget: own_budget.as_ref().unwrap_or(self.budget),
             scratch: self.scratch,
-            remembered: Default::default(),
+            chosen: Default::default(),
             scans: &scans,
             watched: None,
             depth: self.depth + 1,
             profile: self.profile,
             fetched: self.fetched,
             spared: &spared,
+            unnamed: self.unnamed,
         };
         let stacks = self.scratch.mark();
         let is_over = || ends.is_some_and(|ends| Instant::now() >= ends);
@@ -365,6 +370,10 @@ impl Caller for Run<'_> {
         self.budget.check()
     }
 
+    fn may_fetch(&self) -> bool {
+        self.fetched.is_none_or(|fetched| !fetched.is_closed())
+    }
+
     fn ids(&self) -> IdScheme {
         self.environment.ids
     }
@@ -379,7 +388,7 @@ impl Caller for Run<'_> {
             self.budget.check()?;
         }
         // How a pattern is visited best, and what was found for it, goes by what was there.
-        self.remembered.borrow_mut().chosen.clear();
+        self.chosen.borrow_mut().clear();
         self.budget.release(self.scans.forget());
         Ok(())
     }

@@ -32,12 +32,12 @@ impl Run<'_> {
             return &pattern.steps;
         }
         let number = std::ptr::from_ref(pattern) as usize;
-        let known = self.remembered.borrow().chosen.get(&number).copied();
+        let known = self.chosen.borrow().get(&number).copied();
         let chosen = match known {
             Some(chosen) => chosen,
             None => {
                 let chosen = self.choose(pattern, row);
-                self.remembered.borrow_mut().chosen.insert(number, chosen);
+                self.chosen.borrow_mut().insert(number, chosen);
                 chosen
             }
         };

@@ -1,22 +1,27 @@
 //! Fetched: what procedures brought from outside of the graph, kept for the attempts after the first.
 //!
 //! A query that lost its race is evaluated again, in the end with the graph locked. A web server is not asked again for that,
-//! least of all while everybody waits: the rows it gave are given again.
+//! least of all while everybody waits: the rows it gave are given again. Where what was changed meanwhile asks for others, the
+//! lock is let go, and they are fetched (`Committer::transact_fetching`).
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use weir_model::expression::FailureKind;
 use weir_model::procedure::Each;
 use weir_model::{Failure, Text, Value};
 
 use super::limits::Budget;
 
+/// A query that begins anew keeps so much of what it has fetched, about; with more it fetches all of it again.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
 #[derive(Default)]
 pub struct Fetched {
     /// By procedure and arguments.
     calls: RefCell<FxHashMap<(Text, Vec<Value>), Rows>>,
+    /// That they take, about.
+    bytes: Cell<usize>,
     closed: Cell<bool>,
 }
 
@@ -33,11 +38,25 @@ impl Fetched {
         self.closed.set(true);
     }
 
-    /// The rows of a call: those that are kept, then, as far as they are wanted, those that `fetch` gives after them.
+    /// What is wanted is brought again.
+    pub fn open(&self) {
+        self.closed.set(false);
+        if self.bytes.get() > KEPT_BYTES_MAX {
+            self.calls.borrow_mut().clear();
+            self.bytes.set(0);
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// The rows of a call: those that are kept, then, as far as they are wanted, those that `fetch` gives after them. One that
+    /// goes by what is `at_hand` is asked in any case.
     pub(super) fn give(
         &self,
         budget: &Budget,
-        key: (Text, Vec<Value>),
+        (key, at_hand): ((Text, Vec<Value>), bool),
         each: Each,
         fetch: impl FnOnce(Each) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
@@ -50,13 +69,8 @@ impl Fetched {
         if known.complete {
             return Ok(());
         }
-        if self.closed.get() {
-            let message = format!(
-                "{} would have to be asked for more while the graph is locked, since others keep changing what this query \
-                 reads; run it again",
-                key.0
-            );
-            return Err(Failure::new(FailureKind::Runtime, message));
+        if self.closed.get() && !at_hand {
+            return Err(Failure::would_fetch(&key.0));
         }
         let mut rows = known.rows.to_vec();
         let (mut skip, mut complete) = (rows.len(), true);
@@ -65,7 +79,7 @@ impl Fetched {
                 skip -= 1;
                 return Ok(std::ops::ControlFlow::Continue(()));
             }
-            budget.hold(row)?;
+            self.bytes.set(self.bytes.get().saturating_add(budget.hold(row)?));
             rows.push(row.to_vec());
             let flow = each(row)?;
             complete = flow.is_continue();
@@ -80,17 +94,24 @@ impl Fetched {
 mod tests {
     use std::ops::ControlFlow;
 
+    use weir_model::expression::FailureKind;
+
     use super::super::limits::Limits;
     use super::*;
 
     /// The rows given when so many are wanted, and whether anything was fetched for them.
     fn given(fetched: &Fetched, wanted: usize) -> Result<(Vec<i64>, bool), Failure> {
+        given_by(fetched, wanted, false)
+    }
+
+    fn given_by(fetched: &Fetched, wanted: usize, at_hand: bool) -> Result<(Vec<i64>, bool), Failure> {
         let (limits, mut rows, mut is_asked) = (Limits::NONE, Vec::new(), false);
         let mut each = |row: &[Value]| {
             rows.extend(row.iter().filter_map(|value| if let Value::Integer(n) = value { Some(*n) } else { None }));
             Ok(if rows.len() == wanted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         };
-        fetched.give(&Budget::new(&limits), (Text::new("load"), vec![Value::text("x")]), &mut each, |each| {
+        let key = (Text::new("load"), vec![Value::text("x")]);
+        fetched.give(&Budget::new(&limits), (key, at_hand), &mut each, |each| {
             is_asked = true;
             for n in 0..4 {
                 if each(&[Value::Integer(n)])?.is_break() {
@@ -119,6 +140,23 @@ mod tests {
         fetched.close();
         assert_eq!(given(&fetched, 2), Ok((vec![0, 1], false)));
         let failure = given(&fetched, 3).expect_err("there is no third");
-        assert!(failure.message.contains("run it again"), "{failure}");
+        assert!(failure.kind == FailureKind::WouldFetch && failure.message.contains("run it again"), "{failure}");
+        assert_eq!(given_by(&fetched, 3, true), Ok((vec![0, 1, 2], true)));
+        assert!(given(&fetched, 4).is_err());
+        fetched.open();
+        assert_eq!(given(&fetched, 4), Ok((vec![0, 1, 2, 3], true)));
+    }
+
+    #[test]
+    fn what_takes_too_much_is_not_kept_for_another_round() {
+        let fetched = Fetched::default();
+        given(&fetched, 4).expect("fetched");
+        let bytes = fetched.bytes.get();
+        assert!(bytes > 0);
+        fetched.open();
+        assert_eq!((given(&fetched, 4), fetched.bytes.get()), (Ok((vec![0, 1, 2, 3], false)), bytes));
+        fetched.bytes.set(KEPT_BYTES_MAX + 1);
+        fetched.open();
+        assert_eq!((given(&fetched, 4), fetched.bytes.get()), (Ok((vec![0, 1, 2, 3], true)), bytes));
     }
 }

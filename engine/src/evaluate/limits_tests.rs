@@ -85,6 +85,10 @@ fn what_grows_ends_with_the_memory() {
         "RETURN parseJson('[' + reduce(s = '1,', x IN range(1, 18) | s + s) + '1]')[0]",
         "RETURN size(text.regexFirstMatch(reduce(s = 'x', x IN range(1, 19) | s + s), '(((((((((x+)))))))))'))",
         "RETURN size(text.regexReplaceAll(reduce(s = 'x', x IN range(1, 19) | s + s), '(x+)', '$1$1$1$1$1$1$1$1$1'))",
+        // The ids that are found, before those that come again are one; and beside a list the ids that are found in it.
+        "WITH range(1, 60000) AS l MATCH (n) WHERE id(n) IN l OR id(n) IN l OR id(n) IN l RETURN count(n)",
+        "MATCH (n) WHERE id(n) IN [x IN range(1, 66000) | CASE WHEN x < 7 THEN reduce(s = 'x', y IN range(1, 17) | s + s) ELSE x END]
+         RETURN count(n)",
     ] {
         let (kind, message, _) = ends(&mut session, LATE, query);
         assert_eq!(kind, FailureKind::MemoryLimit, "{query}: {message}");

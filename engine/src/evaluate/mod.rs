@@ -30,6 +30,7 @@ mod sort;
 mod spared;
 mod spots;
 mod subquery;
+mod unnamed;
 mod watched;
 mod write;
 pub mod removal;
@@ -65,6 +66,7 @@ pub use self::profile::{Counts, Profile};
 use self::scan::Scans;
 use self::spared::Spared;
 pub use self::spots::{Ranges, is_within};
+use self::unnamed::Unnamed;
 pub use self::watched::{Moved, Sought, Watched, Which};
 use crate::history::Recall;
 use crate::symbols::Symbols;
@@ -192,6 +194,7 @@ pub struct Evaluator<'p> {
     watched: Option<&'p Watched>,
     /// What parts have left out.
     spared: Spared,
+    unnamed: Unnamed,
 }
 
 impl<'p> Evaluator<'p> {
@@ -206,6 +209,7 @@ impl<'p> Evaluator<'p> {
             scans: None,
             watched: None,
             spared: Spared::default(),
+            unnamed: Unnamed::default(),
         }
     }
 
@@ -232,6 +236,21 @@ impl<'p> Evaluator<'p> {
     /// How often a row was left out in parts that ran since this was asked last, and why the last was.
     pub fn take_left_out(&self) -> Option<(u64, Failure)> {
         self.spared.take()
+    }
+
+    /// Whether an anchor named no node in runs since this was asked last: it was null, or no id.
+    pub fn take_unnamed(&self) -> bool {
+        self.unnamed.take()
+    }
+
+    /// What an anchor did since this was asked last was part of what failed, and is told with it.
+    pub fn forget_unnamed(&self) {
+        self.unnamed.forget();
+    }
+
+    /// The first anchor that ever did so.
+    pub fn unnamed_anchor(&self) -> Option<Expr> {
+        self.unnamed.anchor()
     }
 
     /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
@@ -338,13 +357,14 @@ impl<'p> Evaluator<'p> {
             mutations: &shared,
             budget: &budget,
             scratch: &self.scratch,
-            remembered: Default::default(),
+            chosen: Default::default(),
             scans: self.scans.as_ref().unwrap_or(&own),
             watched: self.watched,
             depth: 0,
             profile,
             fetched: self.fetched,
             spared: &self.spared,
+            unnamed: &self.unnamed,
         };
         let mut result = body(&run, &mut self.row);
         if result.is_ok() && run.reader.deleted.asked.get() {

@@ -20,8 +20,9 @@ use super::fetched::Fetched;
 use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
-use super::scan::{Remembered, Scans};
+use super::scan::Scans;
 use super::spared::Spared;
+use super::unnamed::Unnamed;
 use super::watched::Watched;
 use super::{Environment, Prepared};
 use crate::view::HalfEdge;
@@ -45,7 +46,8 @@ pub(super) struct Run<'r> {
     pub mutations: &'r RefCell<Mutations>,
     pub budget: &'r Budget<'r>,
     pub scratch: &'r Scratch,
-    pub remembered: RefCell<Remembered>,
+    /// By pattern, which of its orders was chosen.
+    pub chosen: RefCell<FxHashMap<usize, usize>>,
     pub scans: &'r Scans,
     pub watched: Option<&'r Watched>,
     /// How many queries around this one run it in place of a call.
@@ -55,6 +57,7 @@ pub(super) struct Run<'r> {
     /// Where the query may have to run again: what its procedures brought.
     pub fetched: Option<&'r Fetched>,
     pub spared: &'r Spared,
+    pub unnamed: &'r Unnamed,
 }
 
 /// Memory that outlives a run so that the next need not allocate. The vectors are stacks: who pushes truncates.
@@ -222,10 +225,12 @@ impl Run<'_> {
     }
 
     fn optional(&self, inner: &Operator, nulls: &[Slot], row: &mut [Value], next: Next) -> Flow {
-        let mut matched = false;
-        let flow = self.run(inner, row, &mut |row| {
-            matched = true;
-            next(row)
+        let (mut matched, is_optional) = (false, self.unnamed.is_optional());
+        let flow = self.unnamed.within(true, || {
+            self.run(inner, row, &mut |row| {
+                matched = true;
+                self.unnamed.within(is_optional, || next(row))
+            })
         })?;
         if matched {
             return Ok(flow);
@@ -384,6 +389,10 @@ impl Run<'_> {
 
     fn limit(&self, input: &Operator, count: &Expr, row: &mut [Value], next: Next) -> Flow {
         let mut left = self.count(count, "LIMIT", row)?;
+        // Nobody waits for a row that is not taken, which may be long in coming; what is written on the way has to happen.
+        if left == 0 && !contains_effect(input) {
+            return GO_ON;
+        }
         let mut above = ControlFlow::Continue(());
         let _ = self.run(input, row, &mut |row| {
             if left > 0 {

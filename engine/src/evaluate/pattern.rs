@@ -3,9 +3,7 @@
 //! A step binds a node or crosses an edge, tests what is known of it, and goes on to the next step; when that returns, the
 //! binding is undone. Labels, conditions and reads of a node belong to the moment it is bound.
 
-use std::cell::OnceCell;
 use std::collections::hash_map::Entry;
-use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -36,6 +34,8 @@ pub(super) struct Frame {
     pub edges: Vec<Option<EdgeRef>>,
     /// The edges of each chain, by its place among the edges, in the order in which they were crossed.
     pub chains: Vec<Followed>,
+    /// Those chains that are followed right now, each from within the one before: only they have edges.
+    followed: Vec<usize>,
     /// In a pattern of many edges, which of them each edge of the graph is at the moment.
     taken: FxHashMap<EdgeRef, SmallVec<[usize; 1]>>,
 }
@@ -53,30 +53,6 @@ impl Frame {
                 by.remove();
             }
         }
-    }
-}
-
-/// Which edges of a pattern of many must differ.
-pub(super) struct Apart {
-    /// By one edge and the other.
-    pairs: Vec<bool>,
-    edges: usize,
-    chains: Vec<usize>,
-}
-
-impl Apart {
-    fn of(pattern: &Pattern) -> Apart {
-        let edges = pattern.edges.len();
-        let mut pairs = vec![false; edges * edges];
-        for (x, y) in &pattern.distinct_edges {
-            pairs[x * edges + y] = true;
-            pairs[y * edges + x] = true;
-        }
-        Apart { pairs, edges, chains: (0..edges).filter(|edge| pattern.edges[*edge].chain.is_some()).collect() }
-    }
-
-    fn are(&self, x: usize, y: usize) -> bool {
-        self.pairs[x * self.edges + y]
     }
 }
 
@@ -121,8 +97,6 @@ pub(super) struct Walk<'w, 'r> {
     steps: &'w [Step],
     /// The pattern has many edges that must differ.
     many: bool,
-    /// Then which of them, once that is asked.
-    apart: OnceCell<Rc<Apart>>,
     next: Next<'w>,
 }
 
@@ -136,19 +110,14 @@ impl Run<'_> {
         frame.edges.resize(pattern.edges.len(), None);
         frame.chains.resize_with(frame.chains.len().max(pattern.edges.len()), Followed::default);
         frame.chains.iter_mut().for_each(|chain| chain.edges.clear());
+        frame.followed.clear();
         frame.taken.clear();
         let steps = self.order(pattern, row);
         let many = pattern.edges.len() >= MANY_EDGES && !pattern.distinct_edges.is_empty();
-        let mut walk = Walk { run: self, pattern, frame, steps, many, apart: OnceCell::new(), next };
+        let mut walk = Walk { run: self, pattern, frame, steps, many, next };
         let flow = walk.step(0, row);
         self.scratch.frames.borrow_mut().push(walk.frame);
         flow
-    }
-
-    /// Made once a run.
-    fn apart(&self, pattern: &Pattern) -> Rc<Apart> {
-        let number = std::ptr::from_ref(pattern) as usize;
-        self.remembered.borrow_mut().apart.entry(number).or_insert_with(|| Apart::of(pattern).into()).clone()
     }
 }
 
@@ -178,7 +147,11 @@ impl Walk<'_, '_> {
                         self.visit(*node, id, at, row)
                     }
                     (Some(id), Some(visited)) if id == visited => self.step(at + 1, row),
-                    _ => GO_ON,
+                    (Some(_), Some(_)) => GO_ON,
+                    (None, _) => {
+                        run.note_unnamed(id);
+                        GO_ON
+                    }
                 }
             }
             Step::SeekEach { node, ids, met } => self.seek_each(step, *node, (&ids[..], *met), at, row),
@@ -267,7 +240,10 @@ impl Walk<'_, '_> {
             let followed = &mut self.frame.chains[index];
             followed.edges.clear();
             followed.backward = backward;
-            return self.follow(index, chain, ends, at, row);
+            self.frame.followed.push(index);
+            let flow = self.follow(index, chain, ends, at, row);
+            self.frame.followed.pop();
+            return flow;
         }
         if edge.bound {
             let bound = edge.slot.map_or(&Value::Null, |slot| &row[slot.0 as usize]);
@@ -467,15 +443,14 @@ impl Walk<'_, '_> {
 
     /// Whether another edge of the pattern, one that must differ from this, is this very edge.
     pub(super) fn is_taken(&self, index: usize, edge: EdgeRef) -> bool {
-        let frame = &self.frame;
+        let (pattern, frame) = (self.pattern, &self.frame);
         let is_this = |taken: &EdgeRef| taken.target == edge.target && *taken == edge;
         if self.many {
-            let apart = self.apart.get_or_init(|| self.run.apart(self.pattern));
-            let by_chain = |other: &usize| apart.are(index, *other) && frame.chains[*other].edges.iter().any(is_this);
-            return frame.taken.get(&edge).is_some_and(|by| by.iter().any(|other| apart.are(index, *other)))
-                || apart.chains.iter().any(by_chain);
+            let by_chain = |other: &usize| pattern.must_differ(index, *other) && frame.chains[*other].edges.iter().any(is_this);
+            return frame.taken.get(&edge).is_some_and(|by| by.iter().any(|other| pattern.must_differ(index, *other)))
+                || frame.followed.iter().any(by_chain);
         }
-        self.pattern.distinct_edges.iter().any(|(x, y)| {
+        pattern.distinct_edges.iter().any(|(x, y)| {
             let other = match (*x == index, *y == index) {
                 (true, _) => *y,
                 (_, true) => *x,

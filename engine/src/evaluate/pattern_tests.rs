@@ -220,6 +220,14 @@ fn comprehensions_of_patterns() {
     check(&[CHAIN, "MATCH (n:B) RETURN COLLECT { MATCH (n)--(m) RETURN m.name ORDER BY m.name DESC LIMIT 1 } AS l"], &["['c']"]);
     check(&[CHAIN, "MATCH (n:A) RETURN [(n)-[r]->(m) | [(m)-[s]->(o) | r.n + s.n]] AS l"], &["[[3]]"]);
     check(&[CHAIN, "MATCH (n:B) SET n.degree = COUNT { (n)--() } RETURN n.degree"], &["2"]);
+    let of_all_kinds = "CREATE (n:L)-[:R]->(n), (n)-[:R]->(:M), (:M)-[:R]->(n), (n)-[:S]->(:M)";
+    let counted = "MATCH (n:L) RETURN COUNT { (n)-[:R]->() }, COUNT { (n)<-[:R]-() }, COUNT { (n)-[:R]-() }, COUNT { (n)-[:S|R|S]-() }, \
+                   COUNT { (n)--() }, COUNT { (n)-->(n) }, COUNT { (n)-->(:M) }, COUNT { (n:M)-->() }, COUNT { (n)-->(m {x: 1}) }";
+    check(&[of_all_kinds, counted], &["2 | 2 | 3 | 4 | 4 | 1 | 2 | 0 | 0"]);
+    let anchored = "MATCH (n:L)-[:S]->(x) RETURN COUNT { (n)-->(m) WHERE id(m) = id(x) }, COUNT { (n)-->(m) WHERE id(m) = null }, \
+                    COUNT { (n)--(m) WHERE strId(m) = strId(n) }, COUNT { (n)-->(m) WHERE id(m) IN [id(x), id(n)] }, \
+                    COUNT { (n)-->(m) WHERE m = x }";
+    check(&[of_all_kinds, anchored], &["1 | 0 | 1 | 2 | 1"]);
     check(&[CHAIN, "MATCH (n:A) SET n.x = 1 WITH n RETURN [(n)-->(m) WHERE m.x IS NULL | n.x] AS l"], &["[1]"]);
 }
 

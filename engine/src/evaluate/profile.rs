@@ -128,6 +128,12 @@ impl View for Counting<'_> {
         self.base.edges_while(node, direction, kinds, each)
     }
 
+    /// One look-up, however many there are.
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        self.profile.read(1);
+        self.base.count_edges(node, direction, kinds)
+    }
+
     fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
         self.base.about_edges(node, direction, kinds)
     }

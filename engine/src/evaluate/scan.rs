@@ -5,17 +5,18 @@
 //! Whatever finds a node, its labels and conditions are looked at when it is visited. So to find too many is no mistake.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::Binary;
+use weir_model::extent::Holding;
 use weir_model::mutation::{Kind, Row};
 use weir_model::plan::{Lookup, PatternNode, Slot, Step};
 use weir_model::{Failure, NodeId, Symbol, Value};
 
+use super::limits::Held;
 use super::operators::{Flow, GO_ON, Run, STOP};
-use super::pattern::{Apart, Known, Walk};
+use super::pattern::{Known, Walk};
 use super::spared::ends_all;
 use crate::index::Question;
 use crate::index::key::{self, Place, Places};
@@ -42,17 +43,6 @@ pub(super) enum Purpose {
     Explain,
     /// The same to weigh an order, by what the input row holds.
     Weigh,
-}
-
-/// What a run knows of its own: it lives no longer than that.
-#[derive(Default)]
-pub(super) struct Remembered {
-    /// By pattern, which of its orders was chosen.
-    pub chosen: FxHashMap<usize, usize>,
-    /// By pattern, of those with many edges, which of these must differ.
-    pub apart: FxHashMap<usize, Rc<Apart>>,
-    /// By plan of an EXISTS, whether the order in which edges are listed is nothing to it.
-    pub any_order: FxHashMap<usize, bool>,
 }
 
 /// What scans have kept: of one run, or of several that look at one view.
@@ -137,25 +127,21 @@ impl Walk<'_, '_> {
         let (run, pattern) = (self.run, self.pattern);
         let wanted = &pattern.nodes[node];
         // Something has no value, or is no list. Whether that matters is seen when there is a node to ask it of.
-        let Some(nodes) = run.named(wanted.slot, ids, row)? else {
+        let Some((nodes, _held)) = run.named(wanted.slot, ids, row)? else {
             // Who has not the time to go through the graph is told before.
             run.budget.steps(run.reader.view.about(About::Nodes) as usize)?;
             return self.scan(step, node, &[], at, row);
         };
-        let held = run.budget.hold_bytes(nodes.len() * size_of::<NodeId>())?;
         let known = Known { labels: 0, condition: met };
-        let mut flow = GO_ON;
         for id in nodes {
             run.budget.step()?;
             // Who has a label is there.
             let is_there = !run.reader.has_deleted(id) && (!wanted.labels.is_empty() || run.reader.view.shows(id));
             if is_there && self.visit_known(node, id, known, at, row)?.is_break() {
-                flow = STOP;
-                break;
+                return STOP;
             }
         }
-        run.budget.release(held);
-        flow
+        GO_ON
     }
 
     fn visit_each(&mut self, node: usize, nodes: &[NodeId], gone: &FxHashSet<NodeId>, at: usize, row: &mut [Value]) -> Flow {
@@ -207,15 +193,18 @@ impl Run<'_> {
     }
 
     /// The nodes for which one of the lookups is true, by their ids alone, in the order of ids; None where one of them fails.
-    fn named(&self, slot: Slot, ids: &[Lookup], row: &mut [Value]) -> Result<Option<Vec<NodeId>>, Failure> {
+    /// They count as held, and a list does while it is gone through.
+    fn named(&self, slot: Slot, ids: &[Lookup], row: &mut [Value]) -> Result<Option<(Vec<NodeId>, Held<'_, '_>)>, Failure> {
         let slot = slot.0 as usize;
-        let mut found = Vec::new();
+        let (mut found, mut held) = (Vec::new(), self.budget.held());
         for lookup in ids {
             let value = match lookup.value.evaluate(row, self) {
                 Ok(value) => value,
                 Err(failure) if ends_all(failure.kind) => return Err(failure),
                 Err(_) => return Ok(None),
             };
+            let mut list = Holding::new(self);
+            list.add(&value)?;
             let items: &[Value] = match (lookup.operator, &value) {
                 (Binary::In, Value::List(items)) => items,
                 (Binary::In, Value::Null) => &[],
@@ -232,7 +221,14 @@ impl Run<'_> {
                 let own = lookup.of.evaluate(row, self);
                 row[slot] = before;
                 match own {
-                    Ok(own) if own.equals(item) == Some(true) => found.push(id),
+                    Ok(own) if own.equals(item) == Some(true) => {
+                        if found.len() == found.capacity() {
+                            let more = found.len().max(4);
+                            held.bytes(more * size_of::<NodeId>())?;
+                            found.reserve_exact(more);
+                        }
+                        found.push(id);
+                    }
                     Ok(_) => {}
                     Err(failure) if ends_all(failure.kind) => return Err(failure),
                     Err(_) => return Ok(None),
@@ -241,7 +237,7 @@ impl Run<'_> {
         }
         found.sort_unstable();
         found.dedup();
-        Ok(Some(found))
+        Ok(Some((found, held)))
     }
 
     /// About how many nodes the lookups name, and whether that is known already.

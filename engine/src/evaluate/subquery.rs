@@ -2,13 +2,15 @@
 
 use std::cell::Cell;
 
-use weir_model::expression::{Binary, Subquery, SubqueryKind};
+use weir_model::expression::{Subquery, SubqueryKind};
 use weir_model::extent::{Holding, weight};
 use weir_model::membership::Lists;
-use weir_model::plan::{Operator, Pattern, Slot, Step};
-use weir_model::{Context, Expr, Failure, Value, forward_context};
+use weir_model::plan::{Operator, PatternNode, Step};
+use weir_model::{Context, Failure, Value, forward_context};
 
 use super::operators::{Run, STOP};
+use super::pattern::with_symbols;
+use crate::view::Direction;
 
 impl Context for Run<'_> {
     forward_context!(self, self.reader);
@@ -52,7 +54,7 @@ impl Context for Run<'_> {
         inner.clear();
         inner.extend_from_slice(row);
         inner.resize(self.prepared.plan.width.max(1), Value::Null);
-        let answer = self.cleanly(|| self.as_one(|| self.answer(subquery, &mut inner)));
+        let answer = self.cleanly(|| self.as_one(|| self.unnamed.within(true, || self.answer(subquery, &mut inner))));
         inner.clear();
         self.scratch.buffers.borrow_mut().push(inner);
         answer
@@ -61,14 +63,19 @@ impl Context for Run<'_> {
 
 impl Run<'_> {
     fn answer(&self, subquery: &Subquery, row: &mut [Value]) -> Result<Value, Failure> {
+        let before = self.scratch.any_order.replace(subquery.any_order);
+        let answer = self.answer_in_order(subquery, row);
+        self.scratch.any_order.set(before);
+        answer
+    }
+
+    fn answer_in_order(&self, subquery: &Subquery, row: &mut [Value]) -> Result<Value, Failure> {
         match &subquery.kind {
-            SubqueryKind::Exists => {
-                let before = self.scratch.any_order.replace(self.takes_any_order(&subquery.plan));
-                let flow = self.run(&subquery.plan, row, &mut |_| STOP);
-                self.scratch.any_order.set(before);
-                Ok(Value::Boolean(flow?.is_break()))
-            }
+            SubqueryKind::Exists => Ok(Value::Boolean(self.run(&subquery.plan, row, &mut |_| STOP)?.is_break())),
             SubqueryKind::Count => {
+                if let Some(count) = self.count_at_node(&subquery.plan, row) {
+                    return Ok(Value::Integer(count));
+                }
                 let mut count = 0;
                 self.drain(&subquery.plan, row, &mut |_| {
                     count += 1;
@@ -88,67 +95,44 @@ impl Run<'_> {
             }
         }
     }
-    /// Looked up once a run.
-    fn takes_any_order(&self, plan: &Operator) -> bool {
-        let number = std::ptr::from_ref(plan) as usize;
-        *self.remembered.borrow_mut().any_order.entry(number).or_insert_with(|| takes_any_order(plan))
-    }
-}
 
-/// Whether it follows from the graph if the plan gives a row, in whatever order edges are listed: it finds patterns, and nothing
-/// that it asks can fail, as then the order would tell whether it fails before it finds. That more was looked at than a row may
-/// take is the one failure left, and may come in one order and not in another.
-fn takes_any_order(plan: &Operator) -> bool {
-    match plan {
-        Operator::Argument => true,
-        Operator::Match { input, pattern } => takes_any_order(input) && never_fails(pattern),
-        Operator::Project { input, items } => {
-            takes_any_order(input) && items.iter().all(|(_, item)| matches!(item, Expr::Slot(_) | Expr::Literal(_)))
+    /// How many rows the plan gives, where these are the edges of one node and nothing is asked of them: so a node of very many
+    /// is counted without listing them.
+    fn count_at_node(&self, plan: &Operator, row: &[Value]) -> Option<i64> {
+        let Operator::Match { input, pattern } = plan else { return None };
+        let (Operator::Argument, [edge]) = (&**input, pattern.edges.as_slice()) else { return None };
+        let (near, far) = match pattern.nodes.as_slice() {
+            [near, far] if near.bound && !far.bound => (near, far),
+            [far, near] if near.bound && !far.bound => (near, far),
+            _ => return None,
+        };
+        let is_plain = |node: &PatternNode| node.labels.is_empty() && node.conditions.is_empty();
+        // What a step looks up is no condition any more.
+        let is_step_plain = |step: &Step| matches!(step, Step::Bound { .. } | Step::Expand { .. });
+        let is_all = is_plain(near)
+            && is_plain(far)
+            && edge.conditions.is_empty()
+            && pattern.conditions.is_empty()
+            && pattern.steps.iter().all(is_step_plain);
+        if !is_all || edge.bound || edge.chain.is_some() || edge.source == edge.target {
+            return None;
         }
-        _ => false,
+        let Value::Node(node) = row[near.slot.0 as usize] else { return None };
+        let leads_away = pattern.nodes[edge.source].slot == near.slot;
+        let direction = match (edge.directed, leads_away) {
+            (false, _) => Direction::Both,
+            (true, true) => Direction::Outgoing,
+            (true, false) => Direction::Incoming,
+        };
+        let count = with_symbols(self, &edge.kinds, |kinds| {
+            let view = self.reader.view;
+            let mut count = view.count_edges(node, direction, kinds);
+            if direction == Direction::Both {
+                // Both halves of a loop are at the node, and it is one edge.
+                view.edges_to(node, node, Direction::Outgoing, kinds, &mut |_| count -= 1);
+            }
+            count
+        });
+        Some(count as i64)
     }
-}
-
-fn never_fails(pattern: &Pattern) -> bool {
-    let mut steps = pattern.steps.iter().chain(pattern.orders.iter().flatten());
-    let mut of_nodes = pattern.nodes.iter().flat_map(|node| &node.conditions);
-    let mut of_edges = pattern.edges.iter().flat_map(|edge| &edge.conditions);
-    pattern.edges.iter().all(|edge| edge.chain.is_none() && !edge.bound)
-        && steps.all(|step| match step {
-            Step::Bound { .. } | Step::Scan { .. } | Step::Expand { .. } | Step::Test { .. } => true,
-            Step::Seek { id, .. } => has_a_value(id, pattern),
-            _ => false,
-        })
-        && of_nodes.all(|condition| is_yes_or_no(condition, pattern))
-        && of_edges.all(|condition| is_yes_or_no(condition, pattern))
-        && pattern.conditions.iter().all(|condition| is_yes_or_no(condition, pattern))
-}
-
-/// A condition of the pattern that holds or not, or is null.
-fn is_yes_or_no(condition: &Expr, pattern: &Pattern) -> bool {
-    match condition {
-        Expr::Binary { operator: Binary::Equal | Binary::NotEqual | Binary::Same, left, right } => {
-            has_a_value(left, pattern) && has_a_value(right, pattern)
-        }
-        Expr::IsNull { of, .. } => has_a_value(of, pattern),
-        Expr::HasLabels { of, .. } => matches!(**of, Expr::Slot(slot) if is_node(slot, pattern)),
-        Expr::Not(of) => is_yes_or_no(of, pattern),
-        Expr::And(all) | Expr::Or(all) => all.iter().all(|condition| is_yes_or_no(condition, pattern)),
-        _ => false,
-    }
-}
-
-fn has_a_value(expr: &Expr, pattern: &Pattern) -> bool {
-    match expr {
-        Expr::Literal(_) | Expr::Slot(_) | Expr::Parameter(_) => true,
-        Expr::Property { of, .. } => match **of {
-            Expr::Slot(slot) => is_node(slot, pattern) || pattern.edges.iter().any(|edge| edge.slot == Some(slot)),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-fn is_node(slot: Slot, pattern: &Pattern) -> bool {
-    pattern.nodes.iter().any(|node| node.slot == slot)
 }

@@ -119,8 +119,17 @@ impl Builder {
     }
 }
 
-const READS: QueryFacts =
-    QueryFacts { writes: false, reads: true, scans: false, calls: false, listens: false, impure: false, fallible: true };
+const READS: QueryFacts = QueryFacts {
+    writes: false,
+    reads: true,
+    scans: false,
+    calls: false,
+    at_once: false,
+    ends: false,
+    listens: false,
+    impure: false,
+    fallible: true,
+};
 const BOTH: QueryFacts = QueryFacts { writes: true, ..READS };
 const WRITES: QueryFacts = QueryFacts { reads: false, ..BOTH };
 

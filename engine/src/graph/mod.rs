@@ -313,6 +313,10 @@ impl Graph {
         self.inner.committer.next()
     }
 
+    pub(crate) fn try_next(&self) -> Option<Tick> {
+        self.inner.committer.try_next()
+    }
+
     /// The end of the last entry that the workers were sent: standing queries answer for what is before it. What comes behind it
     /// only says how far outputs are, and is no work for them.
     pub fn sent(&self) -> Tick {

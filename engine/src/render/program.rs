@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use thiserror::Error;
+use weir_model::expression::Binary;
 use weir_model::mutation::Tag;
 use weir_model::plan::{Atom, Name, Pattern, PatternEdge, PatternNode, Slot};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
@@ -82,7 +83,7 @@ pub struct Sieve {
     pub key: Symbol,
     pub slot: usize,
     pub conditions: Vec<Expr>,
-    /// Nothing else is asked of the edge, and the property is not asked for elsewhere.
+    /// Nothing else is asked of the edge, the property is not asked for elsewhere, and the conditions are settled.
     pub whole: bool,
     /// Sieves with the same name let the same edges through.
     pub name: Arc<str>,
@@ -100,10 +101,31 @@ impl Sieve {
             let holds_for_nothing = conditions.iter().all(|condition| holds(condition, &nothing, context));
             let own = format!("{:?}", Expr::Slot(Slot(*slot as u32)));
             let name = format!("{:?} {key:?} {}", view.kinds, format!("{conditions:?}").replace(&own, "it")).into();
-            let whole = view.directed && view.reads.len() == 1 && conditions.len() == view.conditions.len();
+            let is_all = view.directed && view.reads.len() == 1 && conditions.len() == view.conditions.len();
+            let whole = is_all && conditions.iter().all(is_settled);
             (!holds_for_nothing).then_some(Sieve { key: *key, slot: *slot, conditions, whole, name })
         };
         if view.kinds.is_empty() { None } else { view.reads.iter().find_map(of_read) }
+    }
+}
+
+/// Whether a condition says the same in every query, and never has no value: it compares what it looks at with constants. Another
+/// one may hold names, which are numbers that mean something in one plan alone, or fail, and then the members are to be told.
+fn is_settled(condition: &Expr) -> bool {
+    use Binary::*;
+    let is_operand = |expr: &Expr| matches!(expr, Expr::Slot(_) | Expr::Literal(_));
+    match condition {
+        Expr::Binary { operator, left, right } => match operator {
+            Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual | Same | StartsWith | EndsWith | Contains => {
+                is_operand(left) && is_operand(right)
+            }
+            In => is_operand(left) && matches!(**right, Expr::Literal(Value::List(_))),
+            _ => false,
+        },
+        Expr::IsNull { of, .. } => is_operand(of),
+        Expr::Not(of) => is_settled(of),
+        Expr::And(all) | Expr::Or(all) => all.iter().all(is_settled),
+        _ => false,
     }
 }
 

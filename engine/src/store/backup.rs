@@ -4,13 +4,14 @@
 //!     block: kind 1 | length 4 | payload | crc 4, over all of that
 //!
 //!     'b' what it goes on from (`Since`)        first, in one that holds only what came after another
-//!     'm' metadata: key, value                  first, all of them
+//!     'm' metadata: key, value                  first, what belongs to no graph
 //!     'g' graph: number 4, name, options        then each graph with
 //!         'r' run: first 8, upper 8                 its runs, oldest first, each followed by
 //!             'c' part 1, chunk                         its chunks
 //!         'p' progress                              how far the runs go
 //!         'e' entry                                 what the log holds beyond
-//!         'm' metadata                              where its history begins by then, and what is noted of nodes that were erased
+//!         'm' metadata                              what belongs to it, as it was where its log ends here; where its history
+//!                                                   begins by then, and what is noted of nodes that were erased
 //!     's' string of a symbol                    in the order of their numbers
 //!     'z' how many blocks there were before 8   so that a stream that was cut short is told from a whole one
 //!
@@ -19,6 +20,8 @@
 //! pages written again without them, is in it whole.
 //!
 //! Symbols come after the entries that use them: those are in the store before any entry is, so none is missing.
+//!
+//! Backups of before have all metadata first. Of a key that comes twice the later one counts.
 
 use std::io::Write;
 
@@ -26,7 +29,7 @@ use weir_model::Tick;
 
 use super::bytes::put_block;
 use super::since::{Since, checksum_of};
-use super::{GraphId, GraphInfo, Part, Store, StoreError, encode, records};
+use super::{GraphInfo, OF_GRAPHS, Part, Store, StoreError, encode, records};
 use crate::history::erased::{prefix, rewritten_key, times_rewritten};
 use crate::history::horizon_key;
 
@@ -63,15 +66,18 @@ pub struct Backup<'a> {
 }
 
 impl<'a> Backup<'a> {
-    /// Writes what belongs to no graph, and the metadata of all but those of these names. With `since`, what that backup holds is
-    /// left out.
+    /// Writes what belongs to no graph. There is one of each of the names that are to be left out, so that nothing is missed by a
+    /// mistake in writing. With `since`, what that backup holds is left out.
     pub fn begin(
         store: &'a dyn Store,
         since: Option<&'a Since>,
         leave_out: &[String],
         out: &'a mut dyn Write,
     ) -> Result<Backup<'a>, StoreError> {
-        let left_out = graphs_left_out(store, leave_out)?;
+        let graphs = store.graphs()?;
+        if let Some(name) = leave_out.iter().find(|name| graphs.iter().all(|info| info.name != **name)) {
+            return Err(StoreError::failed("leave that out", format!("there is no namespace '{name}'")));
+        }
         let title = if since.is_some() { TITLE_MORE } else { TITLE };
         out.write_all(title).map_err(unwritable)?;
         let copied = Copied { bytes: title.len() as u64, ..Copied::default() };
@@ -84,15 +90,16 @@ impl<'a> Backup<'a> {
             }
             backup.block(b'b', &since.encode())?;
         }
-        let of_these = |key: &str| left_out.iter().any(|graph| key.starts_with(&graph.metadata_prefix()));
-        for (key, value) in store.list_metadata("")?.into_iter().filter(|(key, _)| !of_these(key)) {
+        // What belongs to a graph goes with it: it is written for minutes, and its definitions have to fit its log.
+        for (key, value) in store.list_metadata("")?.into_iter().filter(|(key, _)| !key.starts_with(OF_GRAPHS)) {
             backup.metadata(&key, &value)?;
         }
         Ok(backup)
     }
 
-    /// A graph with its log up to a tick, which is durable. Neither a checkpoint nor a merge goes on meanwhile.
-    pub fn graph(&mut self, info: &GraphInfo, until: Tick) -> Result<(), StoreError> {
+    /// A graph with its log up to a tick, which is durable, and its own metadata as it was then. Neither a checkpoint nor a merge
+    /// goes on meanwhile.
+    pub fn graph(&mut self, info: &GraphInfo, own: &[(String, Vec<u8>)], until: Tick) -> Result<(), StoreError> {
         let mut payload = info.id.0.to_le_bytes().to_vec();
         payload.extend(records::put_graph(&info.name, &info.options));
         self.block(b'g', &payload)?;
@@ -130,12 +137,16 @@ impl<'a> Backup<'a> {
         });
         self.copied.graphs += 1;
         read.or_else(|error| if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) })?;
-        // What was noted before the first graph may not be all, and history may begin later by now.
+        let notes = prefix(info.id);
+        for (key, value) in own.iter().filter(|(key, _)| !key.starts_with(&notes)) {
+            self.metadata(key, value)?;
+        }
+        // These go with the pages: since then more may have been noted, and history may begin later by now.
         let begins = horizon_key(info.id);
         if let Some(value) = store.metadata(&begins)? {
             self.metadata(&begins, &value)?;
         }
-        for (key, value) in store.list_metadata(&prefix(info.id))? {
+        for (key, value) in store.list_metadata(&notes)? {
             self.metadata(&key, &value)?;
         }
         if rewritten > 0 {
@@ -183,7 +194,8 @@ pub fn back_up(
 ) -> Result<Copied, StoreError> {
     let mut backup = Backup::begin(store, since, leave_out, out)?;
     for info in store.graphs()?.into_iter().filter(|info| !leave_out.contains(&info.name)) {
-        backup.graph(&info, Tick::MAX).map_err(|error| match error {
+        let own = store.list_metadata(&info.id.metadata_prefix())?;
+        backup.graph(&info, &own, Tick::MAX).map_err(|error| match error {
             StoreError::Damaged { what, place, .. } => {
                 StoreError::BackupDamaged { name: info.name.clone(), reason: format!("{what}, in {place}") }
             }
@@ -191,16 +203,6 @@ pub fn back_up(
         })?;
     }
     backup.finish()
-}
-
-/// The numbers of graphs with these names. There is one of each, so that nothing is missed by a mistake in writing.
-fn graphs_left_out(store: &dyn Store, names: &[String]) -> Result<Vec<GraphId>, StoreError> {
-    let graphs = store.graphs()?;
-    let of = |name: &String| match graphs.iter().find(|info| info.name == *name) {
-        Some(info) => Ok(info.id),
-        None => Err(StoreError::failed("leave that out", format!("there is no namespace '{name}'"))),
-    };
-    names.iter().map(of).collect()
 }
 
 fn head(kind: u8, length: u32) -> [u8; 5] {
@@ -218,4 +220,41 @@ pub(super) fn checksum(head: &[u8], payload: &[u8]) -> u32 {
 
 fn unwritable(error: std::io::Error) -> StoreError {
     StoreError::failed("write the backup", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+    use crate::store::{InMemory, restore};
+
+    #[test]
+    fn backups_that_have_all_metadata_in_front_are_read_too() {
+        let store = InMemory::new();
+        store.create_graph("before", b"").unwrap();
+        store.drop_graph(store.graphs().unwrap()[0].id).unwrap();
+        store.create_graph("a", b"").unwrap();
+        let info = store.graphs().unwrap().remove(0);
+        let own = |key: &str, value: &[u8]| (format!("{}{key}", info.id.metadata_prefix()), value.to_vec());
+        // As it stands in front, as it stands with the graph, and what comes of it.
+        let cases = [
+            (Some(own("stream", b"1")), Vec::new(), Some(b"1")),
+            (Some(own("stream", b"1")), vec![own("stream", b"2")], Some(b"2")),
+            (None, vec![own("other", b"1")], None),
+        ];
+        for (front, with_graph, expected) in cases {
+            let mut written = Vec::new();
+            let mut backup = Backup::begin(&store, None, &[], &mut written).unwrap();
+            front.iter().for_each(|(key, value)| backup.metadata(key, value).unwrap());
+            backup.graph(&info, &with_graph, Tick::MAX).unwrap();
+            backup.finish().unwrap();
+            let restored = InMemory::new();
+            restore(&restored, &mut [&mut Cursor::new(&written)]).unwrap();
+            let number = restored.graphs().unwrap()[0].id;
+            assert_ne!(number, info.id);
+            let found = restored.metadata(&format!("{}stream", number.metadata_prefix())).unwrap();
+            assert_eq!(found.as_deref(), expected.map(|value| &value[..]));
+        }
+    }
 }

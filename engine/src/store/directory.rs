@@ -9,7 +9,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::StoreError;
@@ -139,6 +139,40 @@ impl Directory {
     }
 }
 
+/// Makes a directory for its user alone, whoever may look into the one above: secrets of streams are among the data.
+pub fn create_private(path: &Path) -> std::io::Result<()> {
+    private().create(path)
+}
+
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+/// What is there keeps the rights it has, which may be meant. That every user may read it hardly is.
+pub fn warn_if_open_to_all(path: &Path) {
+    if is_open_to_all(path) {
+        let path = path.display();
+        tracing::warn!(
+            "every user of this machine can read {path}, and secrets of streams are among the data; if that is not meant: \
+             chmod go-rwx {path}"
+        );
+    }
+}
+
+/// Whether those who are neither its user nor in its group may read a file, or find what they know the name of in a directory,
+/// and get there.
+fn is_open_to_all(path: &Path) -> bool {
+    let lets = |path: &Path| {
+        fs::metadata(path).is_ok_and(|found| {
+            let needed = if found.is_dir() { 0o001 } else { 0o004 };
+            found.permissions().mode() & needed != 0
+        })
+    };
+    lets(path) && fs::canonicalize(path).is_ok_and(|path| path.ancestors().skip(1).all(lets))
+}
+
 const PERMISSIONS: &str = "check that the path is right and that weir's user may write there";
 
 fn refused(path: &Path, problem: String, hint: &'static str) -> StoreError {
@@ -159,8 +193,7 @@ fn create(path: &Path, create_parent: bool) -> Result<(), StoreError> {
         return Err(refused(path, "the directory above it does not exist".into(), hint));
     }
     let made = parent.map_or(Ok(()), fs::create_dir_all);
-    // Secrets of streams are among the data.
-    let made = made.and_then(|()| DirBuilder::new().recursive(true).mode(0o700).create(path));
+    let made = made.and_then(|()| private().recursive(true).create(path));
     made.map_err(|error| refused(path, format!("it cannot be created ({error})"), PERMISSIONS))
 }
 
@@ -230,8 +263,6 @@ fn must_be_locked(locked: Result<(), TryLockError>, file: &mut File, path: &Path
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn open(path: &Path) -> Result<Directory, StoreError> {
@@ -291,6 +322,29 @@ mod tests {
         assert!(refusal.contains("create-parent-dir"), "{refusal}");
         Directory::open(&path, "rocks-db", true).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700, "for weir's user alone");
+    }
+
+    #[test]
+    fn what_everybody_can_read_is_known() {
+        let temporary = tempfile::tempdir().unwrap();
+        let may = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let inner = temporary.path().join("inner");
+        create_private(&inner).unwrap();
+        let file = inner.join("file");
+        fs::write(&file, "x").unwrap();
+        may(temporary.path(), 0o755);
+        may(&file, 0o644);
+        assert!(!is_open_to_all(&inner) && !is_open_to_all(&file), "nobody else gets there");
+        may(&inner, 0o711);
+        // Where temporary files are for their user alone there is nobody to read these.
+        let place = fs::canonicalize(temporary.path()).unwrap();
+        let reached = place.ancestors().all(|above| fs::metadata(above).unwrap().permissions().mode() & 0o001 != 0);
+        assert_eq!((is_open_to_all(&inner), is_open_to_all(&file)), (reached, reached));
+        may(&file, 0o640);
+        assert!(!is_open_to_all(&file), "a group is given rights by somebody who means it");
+        may(&file, 0o644);
+        may(temporary.path(), 0o750);
+        assert!(!is_open_to_all(&inner) && !is_open_to_all(&file));
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub fn read_some(
     }
 }
 
+/// Keys of metadata that belongs to graphs begin so.
+const OF_GRAPHS: &str = "graph/";
+
 /// Names a graph within a store. Never given twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GraphId(pub u32);
@@ -96,7 +99,7 @@ pub struct GraphId(pub u32);
 impl GraphId {
     /// Metadata with keys that begin so belongs to the graph and goes with it when it is dropped.
     pub fn metadata_prefix(self) -> String {
-        format!("graph/{}/", self.0)
+        format!("{OF_GRAPHS}{}/", self.0)
     }
 }
 

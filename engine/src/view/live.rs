@@ -87,6 +87,10 @@ impl View for Live<'_> {
 
     // `edges_while` gives all of one moment: who went on with it later could be at another one.
 
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        self.now().count_edges(node, direction, kinds)
+    }
+
     fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
         self.now().about_edges(node, direction, kinds)
     }

@@ -50,6 +50,10 @@ impl View for Looked<'_> {
         })
     }
 
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        self.base.count_edges(node, direction, kinds)
+    }
+
     fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
         let mut count = 0;
         self.base.edges(node, direction, kinds, &mut |_| count += usize::from(self.breaks_off));

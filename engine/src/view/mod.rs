@@ -88,6 +88,13 @@ pub trait View {
         self.edges_while(node, direction, kinds, each)
     }
 
+    /// How many half edges that lists.
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        let mut count = 0;
+        self.edges(node, direction, kinds, &mut |_| count += 1);
+        count
+    }
+
     /// About how many edges that would list, where it is known without listing them, or none: as `about`.
     fn about_edges(&self, _node: NodeId, _: Direction, _kinds: &[Symbol]) -> usize {
         0

@@ -240,6 +240,16 @@ impl View for Overlay<'_> {
         added.all(|(half, _)| each(*half) || !breaks_off)
     }
 
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        let changes = self.changes.borrow();
+        if changes.nodes.get(&node).is_none_or(|changed| changed.edges.is_empty()) {
+            return self.base.count_edges(node, direction, kinds);
+        }
+        let mut count = 0;
+        self.edges(node, direction, kinds, &mut |_| count += 1);
+        count
+    }
+
     fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
         let added = self.changes.borrow().nodes.get(&node).map_or(0, |changed| changed.edges.len());
         self.base.about_edges(node, direction, kinds) + added
@@ -311,8 +321,10 @@ impl View for Overlay<'_> {
         own.truncate(count);
         // What is not asked of the base is no reason to run again when it changes.
         if own.len() < count {
-            let before = self.base.recent(count).into_iter().filter(|node| !self.changes.borrow().nodes.contains_key(node));
-            own.extend(before.take(count - own.len()));
+            let (changes, missing) = (self.changes.borrow(), count - own.len());
+            // As many more as may be among those that have changed, and perhaps are not there any more.
+            let before = self.base.recent(missing.saturating_add(changes.nodes.len())).into_iter();
+            own.extend(before.filter(|node| !changes.nodes.contains_key(node)).take(missing));
         }
         own
     }
@@ -410,6 +422,8 @@ mod tests {
                         let stretches = by_stretches(more, &|each| view.edges_while(node, direction, kinds, each));
                         assert_eq!(stretches, listed, "{node} {direction:?} {kinds:?}, {more} at a time");
                     }
+                    let count = view.count_edges(node, direction, kinds);
+                    assert_eq!(count, listed.len() as u64, "{node} {direction:?} {kinds:?}");
                     found.extend(listed.iter().map(|half| format!("{node} {direction:?} {kinds:?} {half:?}")));
                     for other in (0..5).map(|n| NodeId::new(0, n)) {
                         view.edges_to(node, other, direction, kinds, &mut |half| {

@@ -117,6 +117,11 @@ impl<N: Notes> View for Tracked<'_, N> {
         self.base.some_edges(node, direction, kinds, each)
     }
 
+    fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
+        self.notes.borrow_mut().edges(node, kinds);
+        self.base.count_edges(node, direction, kinds)
+    }
+
     fn about_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> usize {
         self.base.about_edges(node, direction, kinds)
     }

@@ -14,6 +14,9 @@ use crate::value::{MapBuilder, Value};
 /// Deeper nesting is refused: a few bytes a level must not be able to use up the stack.
 const DEPTH_MAX: usize = 256;
 
+/// Entries of a map for which there is room from the beginning, at most.
+const ENTRIES_GUESS_MAX: usize = 16;
+
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message} at byte {offset}")]
 pub struct JsonError {
@@ -48,7 +51,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
 pub fn parse_wanted(bytes: &[u8], wanted: WantedKeys) -> Result<Value, JsonError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| JsonError { offset: error.valid_up_to(), message: "the text is not UTF-8".to_owned() })?;
-    let mut parser = Parser { text, bytes, at: 0, depth: 0, wanted };
+    let mut parser = Parser { text, bytes, at: 0, depth: 0, entries: ENTRIES_GUESS_MAX, wanted };
     parser.skip_blanks();
     let value = parser.value::<true>()?;
     parser.skip_blanks();
@@ -60,6 +63,9 @@ struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
+    /// About how many the next map has: as the one before it in a list. Those are alike, and room that is not needed would stay
+    /// with each. Of another nothing is known.
+    entries: usize,
     wanted: WantedKeys,
 }
 
@@ -106,7 +112,8 @@ impl<'a> Parser<'a> {
 
     fn map<const KEEP: bool>(&mut self) -> Result<Value, JsonError> {
         // A guess that spares the usual record a second allocation.
-        let guess = if KEEP { ((self.bytes.len() - self.at) / 24).clamp(1, 16) } else { 0 };
+        let most = ENTRIES_GUESS_MAX.min(self.entries);
+        let guess = if KEEP { ((self.bytes.len() - self.at) / 24).min(most) } else { 0 };
         let mut map = MapBuilder::with_capacity(guess);
         // One bit a key, by its length and its ends: only keys whose bit is taken can be there already.
         let mut seen = 0u64;
@@ -121,6 +128,7 @@ impl<'a> Parser<'a> {
                 self.take(b':', "`:`")?;
                 self.skip_blanks();
                 let bit = 1u64 << key_bit(key.as_bytes());
+                self.entries = ENTRIES_GUESS_MAX;
                 if !KEEP || (self.depth == 1 && self.wanted.0 & bit == 0) {
                     self.value::<false>()?;
                 } else if seen & bit == 0 {
@@ -141,7 +149,12 @@ impl<'a> Parser<'a> {
             }
         }
         self.at += 1;
-        Ok(if KEEP { Value::Map(Arc::new(map.finish())) } else { Value::Null })
+        if !KEEP {
+            return Ok(Value::Null);
+        }
+        let map = map.finish();
+        self.entries = map.len();
+        Ok(Value::Map(Arc::new(map)))
     }
 
     fn list<const KEEP: bool>(&mut self) -> Result<Value, JsonError> {
@@ -414,6 +427,16 @@ mod tests {
             assert_eq!(parse_wanted(wrong.as_bytes(), nothing), parse(wrong.as_bytes()), "{wrong}");
             assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn maps_of_a_list_have_the_room_that_they_need() {
+        let text = format!("[{}\"{}\"]", "{\"a\": 0}, {\"b\": 1}, ".repeat(20), "x".repeat(1000));
+        let Ok(Value::List(items)) = parse(text.as_bytes()) else { panic!("{text}") };
+        let room = |item: &Value| if let Value::Map(map) = item { Some(map.room()) } else { None };
+        let rooms: Vec<usize> = items.iter().filter_map(room).collect();
+        assert_eq!((rooms.len(), rooms[0]), (40, ENTRIES_GUESS_MAX), "nothing is known before the first");
+        assert!(rooms[1..].iter().all(|room| *room == 1), "{rooms:?}");
     }
 
     #[test]

@@ -288,6 +288,7 @@ fn at_run_time(error: EngineError) -> Raised {
             | FailureKind::MemoryLimit
             | FailureKind::SharedMemoryLimit
             | FailureKind::Interrupted
+            | FailureKind::WouldFetch
             | FailureKind::Runtime => ("", ""),
         },
         _ => ("", ""),

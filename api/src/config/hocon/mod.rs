@@ -294,6 +294,14 @@ mod tests {
     }
 
     #[test]
+    fn what_is_included_from_elsewhere_is_nothing_or_refused() {
+        check("include classpath(\"application.conf\")\na = 1", "{a: 1}");
+        fails("include required(classpath(\"application.conf\"))", "no class path, and so no application.conf");
+        fails("a = 1\ninclude url(\"http://127.0.0.1/a.conf\")", "line 2, column 9: `include url(…)` is not read");
+        check("include classy = 1", "{include classy: 1}");
+    }
+
+    #[test]
     fn overrides_keep_their_type() {
         let show_override = |text: &str| show(&parse_override(text, "-D").expect("a value"));
         assert_eq!(show_override("9090"), "9090");

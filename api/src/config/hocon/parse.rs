@@ -203,7 +203,9 @@ impl<'a> Parser<'a> {
 
     fn entry(&mut self, object: &mut Object) -> Result<(), HoconError> {
         let after = self.rest().strip_prefix("include");
-        if after.is_some_and(|rest| rest.trim_start().starts_with(['"', 'f', 'r']) && rest.starts_with([' ', '\t'])) {
+        let is_name =
+            |rest: &str| rest.starts_with(['"', 'f', 'r']) || rest.starts_with("classpath(") || rest.starts_with("url(");
+        if after.is_some_and(|rest| is_name(rest.trim_start()) && rest.starts_with([' ', '\t'])) {
             return self.include(object);
         }
         let origin = self.origin();
@@ -237,13 +239,24 @@ impl<'a> Parser<'a> {
         self.take("include");
         self.skip_blanks();
         let required = self.take("required(");
-        let file = self.take("file(");
+        if self.rest().starts_with("url(") {
+            return Err(self.error("`include url(…)` is not read; fetch the file, and include it by its name on disk"));
+        }
+        let class_path = self.take("classpath(");
+        let file = class_path || self.take("file(");
         let Some('"') = self.peek() else { return Err(self.error("include needs a file name in quotes")) };
         let name = self.quoted()?;
         for open in [file, required] {
             if open && !self.take(")") {
                 return Err(self.error("expected ')' after the file name"));
             }
+        }
+        if class_path {
+            // That is of programs for the JVM, and so nothing is there.
+            let problem = format!(
+                "there is no class path, and so no {name} on it; put the file beside this one, and include it by its name"
+            );
+            return if required { Err(self.error(problem)) } else { Ok(()) };
         }
         if self.includes >= INCLUDE_DEPTH_MAX {
             return Err(

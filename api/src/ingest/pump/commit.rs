@@ -24,7 +24,7 @@ pub(super) fn commit(
     batches: Receiver<Batch>,
     shared: &Shared,
 ) -> Result<bool, Failed> {
-    let letters = stream.errors.open(&stream.source, stream.graph.ids(), context)?;
+    let letters = stream.errors.open(&stream.source, &*stream.config, stream.graph.ids(), context)?;
     let mut committing = Committing::new(stream, shared, letters);
     let all = committing.commit_batches(batches);
     let Committing { letters, last, told, .. } = committing;
@@ -98,6 +98,7 @@ impl<'a> Committing<'a> {
         drop(span);
         let without_effect: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
         self.last = ingested.upper;
+        stream.note_unnamed(&ingested.unnamed);
         let heard = self.set_ineffective_aside(&batch, &without_effect);
         self.told = matches!(heard, Ok(true));
         // Also where a dead letter is refused, or nobody waits for it any more: the batch has had its effect, and would have it

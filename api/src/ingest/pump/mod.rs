@@ -197,6 +197,8 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
             },
             Ok((Ended::Stopped | Ended::Quiet, _)) => return,
             Err(Failed { reason, passing }) => {
+                // Nobody reads, and how much comes meanwhile is not known.
+                stream.note_lag(None);
                 let pause = if passing { restarts.next() } else { None };
                 if let Some(pause) = pause {
                     tracing::warn!(ingest = stream.name, "the stream failed and begins again in {pause:?}: {reason}");
@@ -314,7 +316,9 @@ fn sample(record: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stream::tests::stream;
+    use serde_json::json;
+
+    use super::super::stream::tests::{context, stream, stream_of};
     use super::*;
 
     #[test]
@@ -352,6 +356,29 @@ mod tests {
         stream.stop();
         let stopped = in_time(&stream, || -> Result<Option<()>, EngineError> { Err(EngineError::WorkersStuck) });
         assert!(matches!(stopped, Ok(None)));
+    }
+
+    #[test]
+    fn how_far_a_stream_is_behind_is_not_known_while_it_waits_to_begin_again() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        // Nobody gives the schema.
+        let format = json!({"type": "CypherProtobuf", "query": "RETURN $that AS x", "typeName": "X",
+            "schemaUrl": "http://127.0.0.1:1/x"});
+        let again = json!({"type": "RetryStreamError", "retryCount": 1, "minBackoff": "60s", "maxBackoff": "60s"});
+        let (engine, stream) = stream_of(&json!({"type": "HttpPushIngest", "format": format, "onStreamError": again}));
+        stream.note_lag(Some(7));
+        let (told, lag) = std::thread::scope(|scope| {
+            scope.spawn(|| run(&stream, &engine, &context(&threads), None));
+            let since = Instant::now();
+            while stream.told().is_none() && since.elapsed() < Duration::from_secs(50) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let seen = (stream.told(), stream.lag());
+            stream.stop();
+            seen
+        });
+        assert!(told.is_some_and(|told| told.contains("127.0.0.1:1")) && lag.is_none(), "{lag:?}");
+        assert_eq!(stream.status(), Status::Running, "it was to begin again");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct StreamStats {
     pub total_runtime: Span,
     /// Records that its source has not read yet. Of Kafka, while the stream has partitions and it is known where these end.
     pub lag: Option<u64>,
+    /// Records of which an anchor of the query (`id(n) = …`) named no node: it was null, or no id.
+    pub without_anchor: Option<u64>,
 }
 
 /// A record that could not be taken in.

@@ -216,6 +216,7 @@ pub struct PressureHost {
 pub struct Valve {
     pub is_open: bool,
     pub closed_count: u64,
+    /// Always 0: closures are not counted.
     pub one_minute_closures: f64,
 }
 
@@ -250,9 +251,12 @@ pub struct ResultQueue {
     pub capacity_ratio: f64,
     pub total_produced: u64,
     pub total_cancellations: u64,
+    /// Left out by destinations, because they came too fast.
     pub total_dropped: u64,
     pub total_consumed: u64,
+    /// Results found a second, of the last minute.
     pub production_rate: f64,
+    /// Results that the slowest output is through with a second.
     pub consumption_rate: f64,
 }
 
@@ -268,7 +272,9 @@ pub struct DestinationPressure {
 #[serde(rename_all = "camelCase")]
 pub struct OutputPressure {
     pub name: String,
+    /// Results that it is through with a second: delivered, or given up. Of several destinations the slowest counts.
     pub rate: f64,
+    /// How many these are since weir started.
     pub total_count: u64,
     pub has_enrichment: bool,
     pub destinations: Vec<DestinationPressure>,

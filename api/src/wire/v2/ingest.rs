@@ -34,6 +34,11 @@ pub const REGION_OPT: &str = "regionOpt";
 /// Those whose format is that of files; the others' records come one by one.
 const OF_FILES: [&str; 4] = ["File", "S3", "StdInput", "WebSocketFileUpload"];
 
+/// How long a record may be, of these. v2 has another default than v1, and weir stores and shows what v1 has.
+const LINE_BYTES_MAX: u32 = 1_000_000;
+const WITH_LINES: [&str; 3] = ["File", "S3", "StdInput"];
+const LINE_SIZE: &str = "maximumLineSize";
+
 /// The formats of v2, those of v1, and whether they are for files.
 pub const FORMATS: &[(&str, &str, bool)] = &[
     ("Line", "CypherLine", true),
@@ -112,6 +117,9 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
     {
         definition.entry("region").or_insert(region);
     }
+    if WITH_LINES.contains(&kind) && definition.get(LINE_SIZE).is_none_or(Json::is_null) {
+        definition.insert(LINE_SIZE.to_owned(), LINE_BYTES_MAX.into());
+    }
     for (name, value) in fields.entries() {
         let (name, value) = to_v1(name, value);
         if BESIDE.contains(&name.as_str()) {
@@ -177,6 +185,13 @@ pub fn is_of_files(kind: &str) -> bool {
     OF_FILES.contains(&kind)
 }
 
+/// The schema of a source with the defaults of v2 where they are not those of v1.
+pub fn set_defaults(schema: &mut Json) {
+    if let Some(size) = schema["properties"].get_mut(LINE_SIZE) {
+        size["default"] = LINE_BYTES_MAX.into();
+    }
+}
+
 /// The name of a kind of source, by that of v1.
 pub fn kind(v1: &str) -> &str {
     SOURCES.iter().find(|row| row.name_v1 == v1).map_or(v1, |row| row.name)
@@ -235,8 +250,14 @@ pub fn rename_region(kind: &str, fields: &mut Json, family: Family) {
 
 /// What is wrong with a definition, in the names of v2.
 pub fn in_its_words(error: ApiError) -> ApiError {
+    reworded(error, mistake)
+}
+
+fn reworded(error: ApiError, words: impl Fn(String) -> String) -> ApiError {
     match error {
-        ApiError::Decode(reasons) => ApiError::Decode(reasons.into_iter().map(mistake).collect()),
+        ApiError::Decode(reasons) => ApiError::Decode(reasons.into_iter().map(words).collect()),
+        // Beside what was read and is wrong there may be what could not be read.
+        ApiError::Bad(reasons) => ApiError::Bad(reasons.into_iter().map(words).collect()),
         other => other,
     }
 }
@@ -244,13 +265,11 @@ pub fn in_its_words(error: ApiError) -> ApiError {
 /// The same of one that stood in the source of a body. Of what is wrong within the source clients know the path from there on;
 /// that it is there is said besides.
 pub fn in_its_place(error: ApiError) -> ApiError {
-    let ApiError::Decode(reasons) = error else { return error };
-    let told = reasons.into_iter().map(|reason| {
+    reworded(error, |reason| {
         let known = says_where(&reason);
         let told = mistake(reason);
         if known { told } else { format!("{told} (in {SOURCE})") }
-    });
-    ApiError::Decode(told.collect())
+    })
 }
 
 /// Whether that is no mistake in the source, or says that it is.
@@ -279,7 +298,7 @@ mod tests {
             "query": "RETURN $row", "parameter": "row", "parallelism": 4, "maxPerSecond": 10});
         let (name, definition) = decode(&body).expect("is read");
         let expected = json!({"type": "FileIngest", "path": "p.csv", "startAtOffset": 2, "ingestLimit": 5, "encoding": "UTF-8",
-            "parallelism": 4, "maximumPerSecond": 10,
+            "parallelism": 4, "maximumPerSecond": 10, "maximumLineSize": 1_000_000,
             "format": {"type": "CypherCsv", "headers": true, "delimiter": "Semicolon", "query": "RETURN $row", "parameter": "row"}});
         assert_eq!((name.as_str(), &definition), ("people", &expected));
         let settings = weir_connectors::parse_source_v1(&definition).expect("a source").settings();
@@ -294,6 +313,20 @@ mod tests {
             again.as_object_mut().expect("an object").remove(name);
         }
         assert_eq!(again, settings);
+    }
+
+    #[test]
+    fn lines_are_as_long_as_v2_has_them() {
+        let size = |with: Json| {
+            let mut source = json!({"type": "StdInput", "format": {"type": "Line"}});
+            source.as_object_mut().expect("an object").extend(with.as_object().cloned().unwrap_or_default());
+            decode(&json!({"name": "n", "source": source, "query": "RETURN 1"})).expect("is read").1["maximumLineSize"].clone()
+        };
+        assert_eq!(size(json!({})), 1_000_000);
+        assert_eq!(size(json!({"maximumLineSize": null})), 1_000_000);
+        assert_eq!(size(json!({"maximumLineSize": 5_000_000})), 5_000_000);
+        let numbers = json!({"name": "n", "source": {"type": "NumberIterator"}, "query": "RETURN 1"});
+        assert_eq!(decode(&numbers).expect("is read").1.get("maximumLineSize"), None);
     }
 
     #[cfg(feature = "aws")]

@@ -6,7 +6,7 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::clock;
 use crate::wire::decode::AT;
-use crate::wire::family::{Family, duration_text, parse_duration, pascal, plain_word, screaming};
+use crate::wire::family::{Family, parse_duration, pascal, plain_word, screaming, setting_text};
 
 /// The longest name of a resource.
 const NAME_BYTES_MAX: usize = 128;
@@ -168,9 +168,7 @@ fn to_v2_within(within: &str, name: &str, value: &Json, family: Family) -> (Stri
     let value = match (unit, value) {
         (Some(unit), Json::Number(number)) => {
             let millis = number.as_u64().unwrap_or_default().saturating_mul(unit);
-            // A definition is read again as it is shown: nothing is rounded.
-            let whole = millis < 1000 || millis.is_multiple_of(1000);
-            if whole { duration_text(Duration::from_millis(millis)) } else { format!("{millis}ms") }.into()
+            setting_text(Duration::from_millis(millis)).into()
         }
         _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v2(name, value, family),
         (_, Json::String(word)) if PLACES.contains(&name) => json!({"type": word}),

@@ -30,6 +30,9 @@ const CYPHER_QUERY: &str = "CypherQuery";
 /// Whether it sends cancellations is decided by the workflow.
 pub const HTTP_ENDPOINT: &str = "HttpEndpoint";
 
+/// Its messages are texts. In v2 it has a format nevertheless, which can only be JSON.
+pub const SNS: &str = "SNS";
+
 /// What v1 says of a destination and v2 elsewhere or not at all.
 pub const ONLY_V1: [&str; 4] = ["type", "structure", "logLevel", "logMode"];
 
@@ -114,19 +117,21 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Nam
     let mut destinations = read_destinations(&fields, path, mistakes);
     if destinations.is_empty() {
         // For what is wrong with the query before them.
-        destinations.extend(decode_output(&json!({"type": "Drop"}), path, 0, &mut Mistakes::default()));
+        let nowhere = decode_output(&json!({"type": "Drop"}), path, 0, &mut Mistakes::default());
+        destinations.extend(nowhere.map(|nowhere| (String::new(), nowhere)));
     }
     // Never empty: that would be refused in place of what is wrong with the query.
-    let place = if path.is_empty() { NO_NAME } else { path.trim_start_matches('.') };
-    let name = name.unwrap_or_else(|| place.to_owned());
+    let usual = if path.is_empty() { NO_NAME } else { path.trim_start_matches('.') };
+    let name = name.unwrap_or_else(|| usual.to_owned());
     let (only_positive, structure) = (only_positive.unwrap_or(false), structure.unwrap_or_default());
-    let part = |(index, destination): (usize, Output)| {
+    let part = |(index, (place, destination)): (usize, (String, Output))| {
         let workflow = Workflow {
             of: name.clone(),
             only_positive,
             structure,
             enrichment: enrichment.clone(),
             destination: Box::new(destination),
+            place,
         };
         let own = if index == 0 { name.clone() } else { format!("{name}#{}", index + 1) };
         (own, Output::Workflow(workflow))
@@ -135,7 +140,8 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Nam
     Some((name.clone(), parts))
 }
 
-fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -> Vec<Output> {
+/// Each with its place.
+fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -> Vec<(String, Output)> {
     let Some(given) = fields.required_here("destinations", mistakes) else { return Vec::new() };
     let Some(given) = given.as_array().filter(|items| !items.is_empty()) else {
         mistakes.at(&fields.path_of("destinations"), "at least one destination is needed");
@@ -148,7 +154,7 @@ fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -
             of_it.at(&path, "it cannot be read");
         }
         mistakes.within(&path, of_it);
-        output
+        output.map(|output| (path, output))
     };
     given.iter().enumerate().filter_map(read).collect()
 }
@@ -279,6 +285,9 @@ pub fn destination_json(output: &Output, family: Family) -> Json {
             if kind == HTTP_ENDPOINT {
                 shown.remove("onlyPositiveMatchData");
             }
+            if kind == SNS {
+                shown.insert("format".to_owned(), json!({"type": "JSON"}));
+            }
         }
         Output::CypherQuery(cypher) => {
             shown.insert("type".to_owned(), CYPHER_QUERY.into());
@@ -379,6 +388,30 @@ mod tests {
         let by_schema = json!({"type": "Protobuf", "schemaUrl": "x.desc", "typeName": "X"});
         refused(to(by_schema), ".format: this destination is given JSON; those that take another format are ");
         assert!(decode(&body(to(json!({"type": "JSON"})))).is_ok());
+    }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn the_format_of_a_topic_is_json() {
+        use crate::openapi::unknown;
+
+        let format = json!({"type": "JSON"});
+        let topic = json!({"type": SNS, "topic": "arn:aws:sns:eu-west-1:123456789012:results", "format": format});
+        let sent = body(json!([{"name": "o", "destinations": [topic]}]));
+        assert_eq!(unknown::fields("NamedStandingBody", &sent), [""; 0]);
+        let (_, settings) = decode(&sent).expect("is read");
+        assert_eq!(workflows(&settings.outputs, Family::Current)[0]["destinations"][0]["format"], format);
+        assert_eq!(settings.outputs_json()["o"].get("format"), None, "v1 has none");
+        let by_schema = json!({"type": "Protobuf", "schemaUrl": "x.desc", "typeName": "X"});
+        let topic = json!({"type": SNS, "topic": "arn:aws:sns:eu-west-1:123456789012:results", "format": by_schema});
+        refused(json!([{"name": "o", "destinations": [topic]}]), ".format: this destination is given JSON; ");
+        // What a letter is says its own format.
+        let mut letters = json!({"type": SNS, "topic": "arn:aws:sns:eu-west-1:123456789012:letters"});
+        let end = json!([{"type": "File", "path": "x", "onResultError": {"type": "DeadLetter", "destinations": [letters]}}]);
+        let (_, settings) = decode(&body(json!([{"name": "o", "destinations": end}]))).expect("is read");
+        let shown = workflows(&settings.outputs, Family::Current).remove(0);
+        letters = shown["destinations"][0]["onResultError"]["destinations"][0].clone();
+        assert_eq!((letters.get("format"), &letters["outputFormat"]["type"]), (None, &json!("JSON")));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The lease table: who reads which shard, and how far it has been read. Its rows are those of Amazon's client library, so that
 //! others who use that one see them as their own.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 
@@ -32,8 +32,14 @@ pub struct Lease {
     /// A sequence number, or a word.
     pub checkpoint: String,
     pub parents: Vec<String>,
-    /// weir's own: when the row was made, in milliseconds since 1970. That is what `LATEST` means, also to who comes later.
+    /// weir's own: when the row was made, in milliseconds since 1970. That is what `LATEST` means, also to who comes later. Of
+    /// one that Amazon's library made: when the first weir took it; 0 before.
     pub from: u64,
+}
+
+/// The moment, as a row has it.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
 impl Lease {
@@ -228,6 +234,9 @@ impl Leases {
             Some(owner) if asked => change.set("checkpointOwner", text(owner)),
             _ => change.remove("checkpointOwner"),
         };
+        if lease.from == 0 {
+            change = change.set("weirFrom", number(now()));
+        }
         self.change(lease, as_it_was(change, lease).if_is("leaseOwner", lease.owner.as_deref().map(text))).await
     }
 
@@ -295,6 +304,32 @@ fn as_it_was(change: Change, lease: &Lease) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::runtime;
+
+    #[test]
+    fn a_row_of_amazons_library_begins_when_it_is_taken() {
+        let server = StandIn::start(|_| (200, "{}".to_owned()));
+        let begun = now();
+        let taken_with = |from: u64| {
+            runtime().block_on(async {
+                let client = Client::open(&DYNAMODB, &server.access(), None).await.unwrap();
+                let table = Table { name: "t".to_owned(), retries: 3, provisioned: None };
+                let leases = Leases { table, client, place: "here".to_owned(), trouble: Trouble::new("here") };
+                let lease = Lease { shard: "a".to_owned(), checkpoint: "LATEST".to_owned(), from, ..Lease::default() };
+                let _ = leases.take(&lease, "me", false).await.unwrap();
+            });
+            server.asked().remove(0).body
+        };
+        let taken = taken_with(0);
+        let update = taken["UpdateExpression"].as_str().unwrap();
+        let (_, name) = update.split_once("weirFrom = ").unwrap();
+        let name = name.split([',', ' ']).next().unwrap();
+        let from = taken["ExpressionAttributeValues"][name]["N"].as_str().unwrap().parse::<u64>().unwrap();
+        assert!(from >= begun && from <= now(), "{taken}");
+        // One that says when it was made goes on saying so.
+        assert!(!taken_with(5).to_string().contains("weirFrom"));
+    }
 
     #[test]
     fn a_row_comes_back() {

@@ -157,6 +157,10 @@ impl SourceConfig for KinesisKclIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
+    fn comes_again(&self) -> bool {
+        true
+    }
+
     fn frame(&self, bytes: &[u8], origin: &[u8]) -> Value {
         origin::frame("data", Value::Bytes(bytes.into()), origin)
     }

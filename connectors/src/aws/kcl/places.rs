@@ -1,34 +1,67 @@
 //! Where shards are read on, and which leases there have to be. Knows no server.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use super::leases::{Lease, SHARD_END};
 use crate::aws::iterator::{IteratorAt, IteratorType, IteratorWord};
 use crate::aws::reader::Shard;
 use crate::aws::shards::Place;
 
-/// Leases of shards that have none. At the very beginning all shards that are there begin where the stream does; later ones begin
-/// at their first record where their parents are known, since what those held is read.
+/// Leases of shards that have none, in the order in which they are to be added. Those behind a shard that has one begin at their
+/// first record, since what that one held is read; all others where the stream does.
+///
+/// That is so as well where somebody else is adding them, or died while he did: of those that begin where the stream does,
+/// children come before their parents, so that none of them is seen behind one that has just been added.
 pub fn new_leases(shards: &[Shard], all: &[Lease], sentinel: &str, now: u64) -> Vec<Lease> {
-    let known = |id: &String| all.iter().any(|lease| lease.shard == *id);
-    let fresh = all.is_empty();
-    let lease = |shard: &Shard| {
+    let known: BTreeSet<&str> = all.iter().map(|lease| lease.shard.as_str()).collect();
+    // These have a lease, or follow one that has.
+    let mut led = known.clone();
+    let (mut first, mut later) = (Vec::new(), Vec::new());
+    for shard in by_descent(shards) {
+        let follows = shard.parents.iter().any(|parent| led.contains(parent.as_str()));
+        if follows {
+            led.insert(&shard.id);
+        }
+        if known.contains(shard.id.as_str()) {
+            continue;
+        }
         let checkpoint = match sentinel {
-            "LATEST" if fresh && shard.closed => SHARD_END,
-            _ if fresh || !shard.parents.iter().any(|parent| known(parent) || shards.iter().any(|other| other.id == *parent)) => {
-                sentinel
-            }
-            _ => "TRIM_HORIZON",
+            _ if follows => "TRIM_HORIZON",
+            // Nothing comes any more.
+            "LATEST" if shard.closed => SHARD_END,
+            _ => sentinel,
         };
-        Lease {
+        let lease = Lease {
             shard: shard.id.clone(),
             checkpoint: checkpoint.to_owned(),
             parents: shard.parents.clone(),
             from: now,
             ..Lease::default()
+        };
+        if follows { later.push(lease) } else { first.push(lease) }
+    }
+    first.reverse();
+    first.append(&mut later);
+    first
+}
+
+/// Parents before their children.
+fn by_descent(shards: &[Shard]) -> Vec<&Shard> {
+    let (mut left, mut sorted): (Vec<&Shard>, _) = (shards.iter().collect(), Vec::with_capacity(shards.len()));
+    while !left.is_empty() {
+        let waiting: BTreeSet<&str> = left.iter().map(|shard| shard.id.as_str()).collect();
+        let waits = |shard: &&Shard| shard.parents.iter().any(|parent| waiting.contains(parent.as_str()));
+        let (behind, mut now): (Vec<&Shard>, Vec<&Shard>) = left.into_iter().partition(waits);
+        if now.is_empty() {
+            // Each is said to be behind another: no order is right.
+            sorted.extend(behind);
+            break;
         }
-    };
-    shards.iter().filter(|shard| !known(&shard.id)).map(lease).collect()
+        sorted.append(&mut now);
+        left = behind;
+    }
+    sorted
 }
 
 /// Where a shard is read on: behind what the table says or what this one has read itself, whichever is further.
@@ -92,7 +125,8 @@ mod tests {
             parents: parent.into_iter().map(str::to_owned).collect(),
             closed,
         };
-        let shards = [shard("a", None, true), shard("b", Some("a"), false), shard("c", Some("gone"), false)];
+        let shards =
+            [shard("a", None, true), shard("b", Some("a"), true), shard("c", Some("gone"), false), shard("d", Some("b"), false)];
         let checkpoints = |all: &[Lease], sentinel: &str| -> Vec<String> {
             new_leases(&shards, all, sentinel, 5)
                 .into_iter()
@@ -100,9 +134,23 @@ mod tests {
                 .collect()
         };
         // At the beginning what has ended is of no interest, and what is there begins now.
-        assert_eq!(checkpoints(&[], "LATEST"), ["a SHARD_END", "b LATEST", "c LATEST"]);
-        assert_eq!(checkpoints(&[], "TRIM_HORIZON"), ["a TRIM_HORIZON", "b TRIM_HORIZON", "c TRIM_HORIZON"]);
-        // Later a child begins at its first record.
-        assert_eq!(checkpoints(&[lease("7")], "LATEST"), ["b TRIM_HORIZON", "c LATEST"]);
+        assert_eq!(checkpoints(&[], "LATEST"), ["d LATEST", "b SHARD_END", "c LATEST", "a SHARD_END"]);
+        let from_the_oldest = ["d TRIM_HORIZON", "b TRIM_HORIZON", "c TRIM_HORIZON", "a TRIM_HORIZON"];
+        assert_eq!(checkpoints(&[], "TRIM_HORIZON"), from_the_oldest);
+        // Later a child begins at its first record, and so do its own, but in their order.
+        assert_eq!(checkpoints(&[lease("7")], "LATEST"), ["c LATEST", "b TRIM_HORIZON", "d TRIM_HORIZON"]);
+        // Of a parent, too, that is taken off the list.
+        let gone = Lease { shard: "gone".to_owned(), ..lease(SHARD_END) };
+        assert!(checkpoints(&[gone], "LATEST").contains(&"c TRIM_HORIZON".to_owned()));
+        // Wherever somebody has got to who makes the first of them: those that are left are what they would have been.
+        for sentinel in ["LATEST", "AT_TIMESTAMP", "TRIM_HORIZON"] {
+            let whole = new_leases(&shards, &[], sentinel, 5);
+            for made in 0..whole.len() {
+                assert_eq!(new_leases(&shards, &whole[..made], sentinel, 5), whole[made..], "{made} of {sentinel}");
+            }
+        }
+        // No list is such that it is never done.
+        let circle = [shard("a", Some("b"), false), shard("b", Some("a"), false)];
+        assert_eq!(new_leases(&circle, &[], "LATEST", 5).len(), 2);
     }
 }

@@ -8,13 +8,13 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::Sender;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::leases::{DYNAMODB, Lease, Leases, SHARD_END, Table};
+use super::leases::{DYNAMODB, Lease, Leases, SHARD_END, Table, now};
 use super::places::{begins, further, new_leases, order};
 use crate::aws::access::Access;
 use crate::aws::client::Client;
@@ -207,8 +207,7 @@ impl Sharing {
     async fn sync(&mut self, leases: &Leases, kinesis: &Client) -> Result<(), ConnectorError> {
         let shards = list_shards(kinesis, &self.stream, &self.place, &self.trouble).await?;
         let all = leases.all().await?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
-        for lease in new_leases(&shards, &all, self.rules.sentinel, now) {
+        for lease in new_leases(&shards, &all, self.rules.sentinel, now()) {
             leases.add(&lease).await?;
         }
         let listed: BTreeSet<&str> = shards.iter().map(|shard| shard.id.as_str()).collect();
@@ -270,12 +269,13 @@ impl Sharing {
                 self.let_go(&shard);
                 continue;
             }
+            let asked = Instant::now();
             // One that has changed since is looked at in the next round: it may be that this one is asked for it.
             if let Ok(renewed) = leases.renew(now, &self.worker).await?
                 && let Some(held) = self.held.get_mut(&shard)
             {
                 held.lease = renewed;
-                held.hold.renew();
+                held.hold.renew(asked);
             }
         }
         self.answer_late(leases, all).await
@@ -338,27 +338,30 @@ impl Sharing {
             if mine >= target {
                 break;
             }
+            let asked = Instant::now();
             // Nobody is asked: there is nobody, or nobody answers.
             if let Ok(taken) = leases.take(lease, &self.worker, false).await? {
-                self.hold(taken);
+                self.hold(taken, asked);
                 mine += 1;
             }
         }
         let needed = target.saturating_sub(mine);
+        let asked = Instant::now();
         let most = loads.iter().filter(|(owner, _)| **owner != self.worker).max_by_key(|(_, load)| **load);
         if let (Some((owner, load)), true, true) = (most, nothing_is_free, needed > 0)
             && (*load > target || (needed > 1 && *load > 1))
             && let Some(lease) = open.iter().find(|lease| self.may_be_asked_for(lease, owner))
             && let Ok(taken) = leases.take(lease, &self.worker, self.rules.hand_over.is_some()).await?
         {
-            self.hold(taken);
+            self.hold(taken, asked);
         }
         Ok(())
     }
 
-    fn hold(&mut self, lease: Lease) {
+    /// It is this one's, which was asked for at that moment.
+    fn hold(&mut self, lease: Lease, asked: Instant) {
         let held = Held {
-            hold: Arc::new(Hold::new(self.rules.failover)),
+            hold: Arc::new(Hold::new(self.rules.failover, asked)),
             running: false,
             ended: false,
             leaving: false,
@@ -495,5 +498,61 @@ impl Sharing {
                 tracing::debug!("{error}");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::sync::mpsc::channel;
+
+    use super::*;
+    use crate::aws::reader::Pace;
+    use crate::aws::stand_in::StandIn;
+    use crate::conformance::runtime;
+
+    #[test]
+    fn a_hold_is_as_old_as_the_question_whether_it_is_ours() {
+        let server = StandIn::start(|_| {
+            std::thread::sleep(Duration::from_millis(300));
+            let number = |n: &str| json!({"N": n});
+            let lease = json!({"leaseKey": {"S": "a"}, "leaseOwner": {"S": "me"}, "leaseCounter": number("1"),
+                "checkpoint": {"S": "7"}, "weirFrom": number("5")});
+            (200, json!({"Attributes": lease}).to_string())
+        });
+        let sharing = |failover: Duration| {
+            let rules = Rules {
+                failover,
+                sync: Duration::from_secs(60),
+                clean_up: true,
+                leases_max: 1,
+                hand_over: None,
+                checkpoint_records: 1,
+                checkpoint_after: Duration::from_secs(60),
+                checkpoints: true,
+                sentinel: "LATEST",
+                consumer: None,
+            };
+            let stream =
+                Stream { name: "s".to_owned(), shard_ids: None, begin: Default::default(), retries: 3, pace: Pace::default() };
+            let table = Table { name: "t".to_owned(), retries: 3, provisioned: None };
+            let (place, worker, places) = ("here".to_owned(), "me".to_owned(), Places::default());
+            Sharing::new(place, worker, stream, table, rules, places, channel(1).0, Trouble::new("here"))
+        };
+        let lease = Lease { shard: "a".to_owned(), checkpoint: "7".to_owned(), from: 5, ..Lease::default() };
+        runtime().block_on(async {
+            let client = Client::open(&DYNAMODB, &server.access(), None).await.unwrap();
+            let table = Table { name: "t".to_owned(), retries: 3, provisioned: None };
+            let leases = Leases { table, client, place: "here".to_owned(), trouble: Trouble::new("here") };
+            // The answers come when others may have it.
+            for (failover, has_lapsed) in [(100, true), (60_000, false)] {
+                let mut sharing = sharing(Duration::from_millis(failover));
+                sharing.take(&leases, std::slice::from_ref(&lease)).await.unwrap();
+                assert_eq!(sharing.held["a"].hold.has_lapsed(), has_lapsed);
+                let owned = sharing.held["a"].lease.clone();
+                sharing.renew(&leases, &[owned]).await.unwrap();
+                assert_eq!(sharing.held["a"].hold.has_lapsed(), has_lapsed);
+            }
+        });
     }
 }

@@ -22,6 +22,7 @@ use rustc_hash::FxHashSet;
 use weir_model::lock::{read, write};
 use weir_model::{Text, Tick};
 
+use super::directory::warn_if_open_to_all;
 use super::entry::LogReader;
 use super::keys::{self, after_prefix, log_key, page_key, progress_key, run_key, take_log_key, take_number, take_page_key};
 use super::meta::{self, EachRecord, Meta};
@@ -102,6 +103,7 @@ impl MapDb {
         let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
         let file = file(path, options.temporary).map_err(redb::DatabaseError::from).and_then(FileBackend::new);
         let db = file.and_then(|file| verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create_with_backend(file));
+        warn_if_open_to_all(path);
         MapDb::with(db.map_err(|error| unusable(path, error))?, options, fresh, false)
     }
 

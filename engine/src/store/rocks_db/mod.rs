@@ -33,7 +33,7 @@ use weir_model::{Text, Tick};
 use self::tuning::{db_options, families};
 use self::whole::{check_end, check_list, check_log, list_of_files};
 use super::ahead;
-use super::directory::Directory;
+use super::directory::{Directory, create_private, warn_if_open_to_all};
 use super::entry::LogReader;
 use super::keys::{
     after_prefix, graph_key, log_key, metadata_key, page_key, progress_key, run_key, run_pages, runs_prefix, symbol_key,
@@ -117,7 +117,11 @@ impl RocksDb {
         let mut directory = Directory::open(&options.path, "rocks-db", options.create_parent_dir)?;
         let files = directory.files();
         let begins = Begins::default();
-        if !directory.fresh {
+        if directory.fresh {
+            // RocksDB would make it, and its files, for everybody to read.
+            create_private(&files).map_err(|error| StoreError::failed(format!("create {}", files.display()), error))?;
+        } else {
+            warn_if_open_to_all(&files);
             check_log(&files)?;
             check_list(&files, directory.path())?;
         }
@@ -146,7 +150,7 @@ impl RocksDb {
             if incoming.exists() {
                 std::fs::remove_dir_all(&incoming)?;
             }
-            std::fs::create_dir(&incoming)
+            create_private(&incoming)
         };
         clean().map_err(|error| StoreError::failed(format!("prepare {}", incoming.display()), error))?;
         let mut store = RocksDb {

@@ -48,6 +48,22 @@ fn one_process_at_a_time() {
     open(temporary.path());
 }
 
+/// Also in a data directory that was there, and lets others look into it: a mounted volume, say.
+#[test]
+fn its_directories_are_for_its_user_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let temporary = tempfile::tempdir().unwrap();
+    let may = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mode = |name: &str| fs::metadata(temporary.path().join(name)).unwrap().permissions().mode() & 0o777;
+    may(temporary.path(), 0o755);
+    drop(open(temporary.path()));
+    assert_eq!((mode("."), mode("rocks-db"), mode("incoming")), (0o755, 0o700, 0o700));
+    // Whoever has given others a look at it meant that.
+    may(&temporary.path().join("rocks-db"), 0o750);
+    drop(open(temporary.path()));
+    assert_eq!((mode("rocks-db"), mode("incoming")), (0o750, 0o700));
+}
+
 #[test]
 fn a_flipped_byte_in_the_write_ahead_log_is_noticed() {
     let temporary = tempfile::tempdir().unwrap();
