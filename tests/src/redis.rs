@@ -42,7 +42,7 @@ impl Redis {
         if started.status.success() {
             return Ok(());
         }
-        Err(String::from_utf8_lossy(&started.stderr).trim().lines().last().unwrap_or_default().to_owned())
+        Err(String::from_utf8_lossy(&started.stderr).trim().to_owned())
     }
 
     /// SIGKILL.
@@ -50,7 +50,9 @@ impl Redis {
         let pid = fs::read_to_string(self.directory.path().join("pid")).expect("it runs");
         let pid = pid.split_whitespace().next().expect("a number");
         assert!(Command::new("kill").arg("-9").arg(pid).status().expect("kill runs").success());
-        while PathBuf::from(format!("/proc/{pid}/fd")).read_dir().is_ok_and(|mut files| files.next().is_some()) {
+        // What it listens on is free when it has ended, a little later than its files are gone.
+        let ends = || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
+        while ends() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     }
