@@ -134,19 +134,28 @@ impl Tab {
         }
     }
 
-    /// Clicks into the middle of what a selector finds first, as soon as it is seen and stays where it is.
+    /// Clicks into the middle of what a selector finds first, as soon as it is seen and stays where it is. A page that moves
+    /// under the pointer at that moment is clicked on anew, as a person does who missed.
     pub fn click(&mut self, selector: &str) {
         let selector = json!(selector);
         self.wait(&format!("document.querySelector({selector})?.checkVisibility()"));
         let script = format!(
             "(found => {{ if (!found) return null; found.scrollIntoView({{block: \"center\"}}); const box = found.getBoundingClientRect(), x = box.x + box.width / 2, y = box.y + box.height / 2; return found.contains(document.elementFromPoint(x, y)) ? [x, y] : null; }})(document.querySelector({selector}))"
         );
+        // A page that was left for another by the click knows nothing of this.
+        let watch = format!(
+            "window.missed = true; document.addEventListener(\"click\", event => {{ window.missed = !document.querySelector({selector})?.contains(event.target); }}, {{capture: true, once: true}});"
+        );
         let deadline = Instant::now() + SHOWN_MAX;
         let mut last = Json::Null;
         loop {
             let at = self.value(&script);
             if let (true, Some(x), Some(y)) = (at == last, at[0].as_f64(), at[1].as_f64()) {
-                return self.click_at(x, y, 1);
+                self.value(&watch);
+                self.click_at(x, y, 1);
+                if self.value("window.missed") != json!(true) {
+                    return;
+                }
             }
             assert!(Instant::now() < deadline, "{selector} does not stay where it can be clicked on");
             last = at;

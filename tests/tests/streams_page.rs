@@ -169,6 +169,7 @@ fn a_query_is_made_by_the_form_and_says_why_it_has_a_result() {
     let Some(browser) = Browser::start("standing queries on the page of streams in a browser") else { return };
     let weir = weir();
     let mut tab = browser.open(&weir, "/streams");
+    tab.wait_text("#no-query", "No standing query");
     tab.click("#new-query");
     fill(&mut tab, NAME, "adults");
     fill(&mut tab, "dialog [data-path='pattern.query']", "MATCH (p:Person) WHERE p.age > 17 RETURN id(p) AS id, p.name AS name");
