@@ -171,7 +171,8 @@ pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     while_installing(settings, "installing", |graph, number| install(graph, number, &local(number), Start::Now))
 }
 
-const ROW_BY_ROW: &str = "MATCH (n:Process) OPTIONAL MATCH (n)-[:parent]->(p) RETURN n.filename AS program, count(p) AS parents";
+const ROW_BY_ROW: &str =
+    "MATCH (n:Process) OPTIONAL MATCH (n)-[:parent*1..1]->(p) RETURN n.filename AS program, count(p) AS parents";
 
 /// The same, where what is installed is worked out row by row.
 pub fn installing_any(settings: &Settings) -> Result<Run, Box<dyn Error>> {

@@ -94,7 +94,7 @@ mod tests {
                 let _ = sender.try_send(());
             });
             if bell.arm_unless(call, || brought.load(Ordering::Relaxed) > seen) {
-                called.recv_timeout(std::time::Duration::from_secs(10)).expect("a call");
+                called.recv_timeout(std::time::Duration::from_secs(60)).expect("a call");
             }
             // One of before may lie there.
             let _ = called.try_recv();

@@ -13,7 +13,7 @@ use crate::decode::{RecordFailure, decode};
 use crate::recoding::tests::{gzip, zlib};
 use crate::*;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Of sources that need the network.
 static NETWORK: LazyLock<Runtime> = LazyLock::new(runtime);
@@ -52,12 +52,21 @@ pub(crate) struct Run {
     pub finished: bool,
 }
 
-/// Runs to the end, or until nothing has come for a while.
-pub(crate) fn run(config: &dyn SourceConfig, from: Option<&Position>, limits: &Limits) -> Result<Run, ConnectorError> {
-    run_within(config, from, limits, Duration::from_millis(300))
+/// Once is enough: a machine that stands still holds up one of three, and what is slow by itself is so each time.
+pub(crate) fn takes_less_than(bound: Duration, what: &str, mut once: impl FnMut() -> Duration) {
+    let mut all = Vec::new();
+    while all.iter().all(|took| *took >= bound) {
+        assert!(all.len() < 3, "{what} took {all:?}");
+        all.push(once());
+    }
 }
 
-/// The same with another patience for what comes next: a server may take its time.
+/// Runs to the end. Of one that has none it is an error of the test: it waits for very long.
+pub(crate) fn run(config: &dyn SourceConfig, from: Option<&Position>, limits: &Limits) -> Result<Run, ConnectorError> {
+    run_within(config, from, limits, PATIENCE)
+}
+
+/// Runs to the end, or until nothing has come for so long: a server may take its time.
 pub(crate) fn run_within(
     config: &dyn SourceConfig,
     from: Option<&Position>,
@@ -215,7 +224,8 @@ fn a_source_that_ends_or_waits_answers_promptly() {
     let mut stream = config.open(&anything(), None).unwrap();
     let mut batch = Frames::default();
     assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
-    assert!(begun.elapsed() < Duration::from_secs(1), "waiting for a pipe took {:?}", begun.elapsed());
+    // Somebody who waits for the other end of a pipe waits for ever.
+    assert!(begun.elapsed() < PATIENCE / 2, "waiting for a pipe took {:?}", begun.elapsed());
 
     let writer = std::thread::spawn({
         let pipe = pipe.clone();
@@ -260,11 +270,19 @@ fn a_pipe_goes_on_with_what_comes_then() {
         // Who reads, too, need not wait for somebody who does.
         let mut writer = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         std::io::Write::write_all(&mut writer, before).unwrap();
-        let broken_off = run(&*config, None, &Limits::default()).unwrap();
-        assert_eq!((broken_off.records.len(), broken_off.finished), (1, false));
+        let position = {
+            let mut stream = config.open(&anything(), None).unwrap();
+            let (seen, _) = more(&mut stream, 1);
+            assert_eq!(seen.len(), 1);
+            let mut batch = Frames::default();
+            for _ in 0..3 {
+                assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
+                assert!(batch.is_empty(), "nothing else has been written");
+            }
+            batch.position
+        };
         std::io::Write::write_all(&mut writer, then).unwrap();
-        let (_, position) = broken_off.positions.last().unwrap();
-        let mut stream = config.open(&anything(), Some(position)).unwrap();
+        let mut stream = config.open(&anything(), Some(&position)).unwrap();
         drop(writer);
         let mut seen = Vec::new();
         let each = |batch: &Frames| seen.extend((0..batch.len()).map(|at| batch.get(at).bytes.to_vec()));
@@ -707,17 +725,23 @@ fn a_record_that_is_too_long_ends_the_stream_after_those_before_it() {
 fn the_rate_limit_holds_and_does_not_delay_stopping() {
     let definition = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 2000});
     let mut stream = parse_source_v1(&definition).unwrap().open(&anything(), None).unwrap();
-    let (mut batch, begun, mut largest) = (Frames::default(), Instant::now(), 0);
-    while begun.elapsed() < Duration::from_millis(500) {
-        let called = Instant::now();
-        stream.next(&Limits::default(), &mut batch).unwrap();
-        assert!(called.elapsed() < Duration::from_millis(500));
-        largest = largest.max(batch.len());
-    }
-    let rate = stream.taken() as f64 / begun.elapsed().as_secs_f64();
-    // A busy machine may be late; it must not be early.
-    assert!(rate < 2100.0 && rate > 500.0, "{rate} records/s");
-    assert!(largest <= 201, "{largest} records at once");
+    let (mut batch, begun, mut taken) = (Frames::default(), Instant::now(), 0);
+    // A busy machine may be late, but not every time; it must not be early.
+    let keeps_up = (0..20).any(|_| {
+        let (since, before, mut slowest) = (Instant::now(), taken, Duration::ZERO);
+        while since.elapsed() < Duration::from_millis(500) {
+            let called = Instant::now();
+            stream.next(&Limits::default(), &mut batch).unwrap();
+            slowest = slowest.max(called.elapsed());
+            assert!(batch.len() <= 201, "{} records at once", batch.len());
+        }
+        taken = stream.taken();
+        let rate = taken as f64 / begun.elapsed().as_secs_f64();
+        assert!(rate < 2100.0, "{rate} records/s");
+        let rate = (taken - before) as f64 / since.elapsed().as_secs_f64();
+        rate > 500.0 && slowest < Duration::from_millis(500)
+    });
+    assert!(keeps_up, "{taken} records in {:?}", begun.elapsed());
 }
 
 // Destinations.
@@ -904,26 +928,28 @@ fn a_destination_that_shall_end_waits_for_no_answer() {
     let runtime = runtime();
     for definition in definitions {
         let config = parse_destination_v1(&definition).unwrap();
-        let mut destination = config.open(&output(&runtime), None).unwrap();
-        let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
-        destination.ends_by(&stop);
-        let stopping = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(200));
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        takes_less_than(Duration::from_millis(1500), &definition.to_string(), || {
+            let mut destination = config.open(&output(&runtime), None).unwrap();
+            let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+            destination.ends_by(&stop);
+            let begun = Instant::now();
+            let stopping = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            let mut written = destination.write(&bodies(&["1"]), 1);
+            if destination.held() > 0 {
+                written = destination.close().map(|()| destination::Written::default());
+            }
+            let took = begun.elapsed();
+            stopping.join().unwrap();
+            match written {
+                Ok(written) => assert_eq!((written.left, written.refused), (vec![0], Vec::new()), "{definition}"),
+                Err(error) => assert!(error.retryable(), "{definition}: {error}"),
+            }
+            assert!(took >= Duration::from_millis(150), "{definition} did not ask anybody");
+            took
         });
-        let begun = Instant::now();
-        let mut written = destination.write(&bodies(&["1"]), 1);
-        if destination.held() > 0 {
-            written = destination.close().map(|()| destination::Written::default());
-        }
-        let took = begun.elapsed();
-        stopping.join().unwrap();
-        match written {
-            Ok(written) => assert_eq!((written.left, written.refused), (vec![0], Vec::new()), "{definition}"),
-            Err(error) => assert!(error.retryable(), "{definition}: {error}"),
-        }
-        assert!(took >= Duration::from_millis(150), "{definition} did not ask anybody");
-        assert!(took < Duration::from_millis(1500), "{definition} took {took:?}");
     }
 }
 
@@ -934,24 +960,31 @@ fn every_source_ends_promptly_and_fails_on_a_position_that_is_none() {
     for row in SOURCES {
         let config = parse_source_v1(&(row.sample)()).unwrap();
         for from in [None, Some(Position(b"\xff\xfe{nobody".to_vec()))] {
-            let begun = Instant::now();
-            match config.open_source(&anything(), from.as_ref()) {
-                Ok(mut source) => {
-                    let limits = Limits { wait_max: Duration::from_millis(50), ..Limits::default() };
-                    // What is not there is waited for, or an error; never anything else.
-                    let next = source.next(&limits, &mut Frames::default());
-                    let waited = begun.elapsed();
-                    assert!(waited < Duration::from_secs(1), "{} waited for {waited:?}: {next:?}", row.name);
-                }
-                Err(error) => {
-                    assert!(!error.to_string().is_empty());
-                    if let (ConnectorError::Position { .. }, Some(_)) = (&error, &from) {
-                        refused.push(row.name);
-                    }
-                }
-            }
             // Kafka's group is left within 3 s.
-            assert!(begun.elapsed() < Duration::from_secs(5), "{} took {:?}", row.name, begun.elapsed());
+            takes_less_than(Duration::from_secs(5), row.name, || {
+                let mut whole = Duration::ZERO;
+                takes_less_than(Duration::from_secs(1), row.name, || {
+                    let begun = Instant::now();
+                    let mut waited = Duration::ZERO;
+                    match config.open_source(&anything(), from.as_ref()) {
+                        Ok(mut source) => {
+                            let limits = Limits { wait_max: Duration::from_millis(50), ..Limits::default() };
+                            // What is not there is waited for, or an error; never anything else.
+                            let _ = source.next(&limits, &mut Frames::default());
+                            waited = begun.elapsed();
+                        }
+                        Err(error) => {
+                            assert!(!error.to_string().is_empty());
+                            if let (ConnectorError::Position { .. }, Some(_)) = (&error, &from) {
+                                refused.push(row.name);
+                            }
+                        }
+                    }
+                    whole = begun.elapsed();
+                    waited
+                });
+                whole
+            });
         }
     }
     let own = ["HttpPoll", "NumberIterator", "Postgres"];
@@ -971,10 +1004,12 @@ fn every_destination_closes_promptly() {
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             *port = json!(free.local_addr().unwrap().port());
         }
-        let destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
-        let delivery = Delivery::start("out", destination, crate::OnRefused::GiveUp, Box::new(|_, _| {}));
-        let begun = Instant::now();
-        assert!(delivery.close(PATIENCE), "{}", row.name);
-        assert!(begun.elapsed() < Duration::from_secs(1), "{} took {:?}", row.name, begun.elapsed());
+        takes_less_than(Duration::from_secs(1), row.name, || {
+            let destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+            let delivery = Delivery::start("out", destination, crate::OnRefused::GiveUp, Box::new(|_, _| {}));
+            let begun = Instant::now();
+            assert!(delivery.close(PATIENCE), "{}", row.name);
+            begun.elapsed()
+        });
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
+use serde_json::{Value as Json, json};
 use weir_model::Position;
 
 use crate::decode::{AvroDecoder, Decoder};
@@ -146,15 +147,11 @@ impl ContainerReader {
         record_bytes_max: usize,
         from: Option<&Position>,
     ) -> Result<ContainerReader, ConnectorError> {
-        let parts = |position: &Position| {
-            let (offset, out) = position.0.split_first_chunk::<8>()?;
-            Some((u64::from_le_bytes(*offset), u64::from_le_bytes(out.try_into().ok()?)))
-        };
         let wrong = || ConnectorError::Position {
             place: place.to_owned(),
             problem: "the stored position is not one of a container of Avro".to_owned(),
         };
-        let from = from.map_or(Ok((0, 0)), |position| parts(position).ok_or_else(wrong))?;
+        let from = from.map_or(Ok((0, 0)), |position| place_in(&position.0).ok_or_else(wrong))?;
         Ok(ContainerReader {
             stream,
             place: place.to_owned(),
@@ -171,6 +168,11 @@ impl ContainerReader {
             ended: false,
             failure: None,
         })
+    }
+
+    /// A position as people are shown it.
+    pub fn shown_position(position: &[u8]) -> Option<Json> {
+        place_in(position).map(|(offset, out)| json!({"block": offset, "recordsOfBlock": out}))
     }
 
     fn broken(&self, problem: impl std::fmt::Display) -> ConnectorError {
@@ -362,6 +364,12 @@ impl Coming {
         let decoder = AvroDecoder::new(schema, logical)?;
         Ok(Taken::Whole((Header { decoder: Arc::new(decoder), codec: self.codec, sync: marker }, self.at)))
     }
+}
+
+/// Where a block begins, and how many of its records are out.
+fn place_in(position: &[u8]) -> Option<(u64, u64)> {
+    let (offset, out) = position.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*offset), u64::from_le_bytes(out.try_into().ok()?)))
 }
 
 impl Source for ContainerReader {

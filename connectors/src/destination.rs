@@ -301,7 +301,7 @@ pub trait DestinationConfig: Send + Sync {
 
     /// The rest of what can be looked at beforehand, where that takes long: for one that is new, behind `check`. What was there
     /// before is told by `open`.
-    fn try_out(&self) -> Result<(), ConnectorError> {
+    fn try_out(&self, _files: &FilePolicy) -> Result<(), ConnectorError> {
         Ok(())
     }
 

@@ -332,6 +332,18 @@ impl FileFormat {
         Ok(Box::new(FrameReader::new(place, open(offset)?, framing, record_bytes_max, offset).from(from)))
     }
 
+    /// A position that the reader of such a file gave, as people are shown it.
+    pub fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        match self {
+            FileFormat::CypherLine(_)
+            | FileFormat::CypherJson(_)
+            | FileFormat::CypherJsonObjects(_)
+            | FileFormat::CypherCsv(_) => FrameReader::shown_position(position),
+            FileFormat::CypherAvroContainer(_) => ContainerReader::shown_position(position),
+            FileFormat::CypherParquet(_) => crate::parquet::shown_position(position),
+        }
+    }
+
     /// How the header row reads, where there is one.
     pub fn header(&self) -> Option<CsvCharacters> {
         match self {

@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
+use serde_json::{Value as Json, json};
 use weir_model::Position;
 
 use crate::bell::Call;
@@ -158,13 +159,15 @@ impl FrameReader {
 
     /// Where the offset of a position lies; for whoever opens the stream.
     pub fn offset(place: &str, position: &Position) -> Result<u64, ConnectorError> {
-        match position.0.split_first_chunk() {
-            Some((offset, [] | [_])) => Ok(u64::from_le_bytes(*offset)),
-            _ => Err(ConnectorError::Position {
-                place: place.to_owned(),
-                problem: "the stored position is not one of this kind of source".to_owned(),
-            }),
-        }
+        offset_in(&position.0).ok_or_else(|| ConnectorError::Position {
+            place: place.to_owned(),
+            problem: "the stored position is not one of this kind of source".to_owned(),
+        })
+    }
+
+    /// A position as people are shown it.
+    pub fn shown_position(position: &[u8]) -> Option<Json> {
+        offset_in(position).map(|offset| json!({"byte": offset}))
     }
 
     /// The reader of a stream that begins at a position.
@@ -302,6 +305,13 @@ impl FrameReader {
              raise maximumLineSize or choose the format the data has"
         );
         ConnectorError::Framing { place: self.place.clone(), problem }
+    }
+}
+
+fn offset_in(position: &[u8]) -> Option<u64> {
+    match position.split_first_chunk() {
+        Some((offset, [] | [_])) => Some(u64::from_le_bytes(*offset)),
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -160,6 +161,11 @@ struct Stood {
     /// Of requests that are not all handed on: so many records are. One is under way; the others were when weir was killed, and
     /// have not come again.
     parts: VecDeque<(Key, u64)>,
+}
+
+/// A position as people are shown it.
+pub(crate) fn shown_position(position: &[u8]) -> Option<Json> {
+    Stood::read(position).map(|stood| json!({"requests": stood.requests}))
 }
 
 impl Stood {
@@ -329,7 +335,7 @@ mod tests {
     use crate::body::Cut;
     use crate::conformance::runtime;
 
-    const PATIENT: Limits = Limits { records_max: 1000, bytes_max: 1 << 20, wait_max: Duration::from_secs(5) };
+    const PATIENT: Limits = Limits { records_max: 1000, bytes_max: 1 << 20, wait_max: Duration::from_secs(30) };
 
     fn records(lines: &str) -> Records {
         Records::cut(lines.as_bytes().to_vec(), Cut::Lines).unwrap()
@@ -353,7 +359,7 @@ mod tests {
     }
 
     fn answer(runtime: &tokio::runtime::Runtime, asked: JoinHandle<Result<Taken, NotTaken>>) -> Result<Taken, NotTaken> {
-        runtime.block_on(async { timeout(Duration::from_secs(5), asked).await }).expect("an answer").unwrap()
+        runtime.block_on(async { timeout(Duration::from_secs(30), asked).await }).expect("an answer").unwrap()
     }
 
     #[test]
@@ -419,6 +425,9 @@ mod tests {
         drop(source);
         let mut source = intake.open("here", 3, runtime.handle(), Some(&second)).unwrap();
         let again = hand_in(&runtime, &intake, "a", Some("k1"));
+        while intake.sender.capacity() == REQUESTS_WAITING_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(next(&mut *source, &Limits { wait_max: Duration::from_millis(500), ..PATIENT }).0, [""; 0]);
         assert_eq!(answer(&runtime, again), Ok(Taken { records: 1, repeated: true }));
         hand_in(&runtime, &intake, "d", Some("k3"));

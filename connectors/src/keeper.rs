@@ -210,22 +210,28 @@ mod tests {
     fn signs_of_life_are_given_also_while_there_is_something_to_acknowledge() {
         runtime().block_on(async {
             let keeper = Arc::new(Keeper::default());
+            // None of them is a sign of life.
+            const NUMBERS: u8 = b'!' - 1;
+            let begun = Instant::now();
             let mut other = connected(&keeper, 1 << 10);
             let keeping = tokio::spawn(keeper.clone().keep());
-            for number in 1..=25 {
+            for number in 1..=NUMBERS {
                 keeper.take();
-                keeper.durable(number);
+                keeper.durable(number.into());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             keeper.end();
             keeping.await.unwrap();
+            let took = begun.elapsed();
             drop(keeper);
             let mut said = Vec::new();
             other.read_to_end(&mut said).await.unwrap();
             let signs = said.iter().filter(|byte| **byte == b'!').count();
-            assert!((2..=5).contains(&signs), "{signs} signs of life in half a second");
+            // On a busy machine it takes longer, and there are fewer.
+            let signs_max = took.div_duration_f64(Numbers::ALIVE) as usize + 1;
+            assert!((2..=signs_max).contains(&signs), "{signs} signs of life in {took:?}");
             let numbers: Vec<u8> = said.iter().copied().filter(|byte| *byte != b'!').collect();
-            assert_eq!(numbers, [(1..=25).collect(), b".".to_vec()].concat());
+            assert_eq!(numbers, [(1..=NUMBERS).collect(), b".".to_vec()].concat());
         });
     }
 
@@ -245,7 +251,7 @@ mod tests {
             keeper.durable(3);
             let mut said = [0; 1];
             while said != [3] {
-                let reading = timeout(Duration::from_secs(5), second.read_exact(&mut said));
+                let reading = timeout(Duration::from_secs(30), second.read_exact(&mut said));
                 reading.await.expect("the third is acknowledged on the second connection").unwrap();
             }
             keeper.end();

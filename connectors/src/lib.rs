@@ -109,7 +109,7 @@ pub use intake::{Intake, NotTaken, Taken};
 pub use output_format::{OutputFormat, RecordSchema};
 pub use secret::SecretPolicy;
 pub use source::{RecordQuery, Source, SourceConfig, SourceContext, frame_json};
-pub use stream::RecordStream;
+pub use stream::{RecordStream, shown_position};
 pub use upload::{Upload, Uploader};
 
 use destinations::{Drop, PostToEndpoint, PostToSlack, PrintToStandardOut, WriteToElasticsearch, WriteToFile};

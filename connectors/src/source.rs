@@ -117,6 +117,12 @@ pub trait SourceConfig: Send + Sync {
         Value::Bytes(bytes.into())
     }
 
+    /// A position that this kind of source gave, as people are shown it. None where it says nothing but what it is made of, and
+    /// of one that is no such. It is never empty.
+    fn shown_position(&self, _position: &[u8]) -> Option<serde_json::Value> {
+        None
+    }
+
     /// Whether a record whose effect is durable may come again after a kill, as the other side keeps how far it was read.
     fn comes_again(&self) -> bool {
         false

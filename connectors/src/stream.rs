@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value as Json, json};
 use weir_model::{Position, Text};
 
 use crate::bell::Call;
@@ -14,7 +15,8 @@ use crate::decode::{CsvCharacters, split_row};
 use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
 use crate::rate::RateLimiter;
-use crate::source::Source;
+use crate::source::{Source, SourceConfig};
+use crate::sources;
 
 /// Which records of a source are taken, and how fast.
 #[derive(Clone, Debug, Default)]
@@ -246,6 +248,31 @@ impl Place {
     }
 }
 
+/// A position of a stream as people are shown it: how many records the stream had given by then, and where its source stood.
+/// Without the definition of a stream, as that of one that is gone, it is shown what the position says by itself.
+pub fn shown_position(definition: Option<&dyn SourceConfig>, position: &Position) -> Json {
+    let Some(Place { taken, source, .. }) = Place::read(&position.0) else { return plain(&position.0) };
+    // There are sources that keep nothing, and have none.
+    if source.is_empty() {
+        return json!({"records": taken, "at": null});
+    }
+    let shown = match definition {
+        Some(definition) => definition.shown_position(&source),
+        None => sources::shown_place(&source, None),
+    };
+    json!({"records": taken, "at": shown.unwrap_or_else(|| plain(&source))})
+}
+
+/// As it is written where that is text, else in hexadecimal digits.
+fn plain(position: &[u8]) -> Json {
+    match std::str::from_utf8(position) {
+        Ok(text) if !text.chars().any(char::is_control) => {
+            serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()))
+        }
+        _ => Json::String(position.iter().map(|byte| format!("{byte:02x}")).collect()),
+    }
+}
+
 /// Runs a stream to its end. `wait` bounds how long it may give nothing.
 #[cfg(test)]
 pub fn drain(stream: &mut RecordStream, wait: Duration, mut each: impl FnMut(&Frames)) -> Result<Progress, ConnectorError> {
@@ -266,6 +293,7 @@ pub fn drain(stream: &mut RecordStream, wait: Duration, mut each: impl FnMut(&Fr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{SOURCES, SourceRow, parse_source_v1};
 
     struct Nothing;
 
@@ -292,5 +320,123 @@ mod tests {
         let mut batch = Frames::default();
         again.next(&Limits::default(), &mut batch).unwrap();
         assert_eq!(batch.position, position);
+    }
+
+    /// As a stream holds it that has given two records.
+    fn of_stream(source: &[u8]) -> Position {
+        let mut position = Position::default();
+        Place { taken: 2, source: source.to_vec(), ..Place::default() }.write(&mut position.0);
+        position
+    }
+
+    /// Where the file ends up to which was read, as `sources/files.rs` writes it.
+    fn of_file(name: &[u8], within: &[u8]) -> Vec<u8> {
+        [b"files\0\0\x01\0".as_slice(), &[0; 10], &(name.len() as u32).to_le_bytes(), name, within].concat()
+    }
+
+    /// A position of a kind of source, and what people are shown of it.
+    fn sample(kind: &str) -> (Vec<u8>, Json) {
+        let number = |number: u64| number.to_le_bytes().to_vec();
+        match kind {
+            "File" => (of_file(b"", &number(42)), json!({"file": "people.jsonl", "byte": 42})),
+            "NumberIterator" => (number(7), json!({"number": 7})),
+            "StdInput" | "WebSocketFileUpload" => (number(42), json!({"byte": 42})),
+            "HttpPush" => ([vec![1], number(5), number(0)].concat(), json!({"requests": 5})),
+            "HttpPoll" => (br#"{"cursor":"c5"}"#.to_vec(), json!({"cursor": "c5"})),
+            "ServerSentEvent" => (b"e7".to_vec(), json!({"lastEventId": "e7"})),
+            "WebsocketClient" | "ReactiveStream" => (Vec::new(), Json::Null),
+            "Redis" => (b"1700000000000-0".to_vec(), json!({"id": "1700000000000-0"})),
+            "Amqp" | "Mqtt" | "SQS" => (number(3), json!({"message": 3})),
+            "Nats" => {
+                let created = b"2024-05-06T07:08:09Z".to_vec();
+                ([number(9), created].concat(), json!({"sequence": 9, "created": "2024-05-06T07:08:09Z"}))
+            }
+            "Postgres" => {
+                let bytes = [number(1), vec![0], number(7), number(0x16_B374_D848), number(2)].concat();
+                (bytes, json!({"lsn": "16/B374D848", "changes": 2}))
+            }
+            "Kafka" => {
+                let bytes = [b"\x01\0t\x01\0\0\0".as_slice(), &3_i32.to_le_bytes(), &17_i64.to_le_bytes()].concat();
+                (bytes, json!({"t": {"3": 17}}))
+            }
+            "Kinesis" | "KinesisKCL" => {
+                let bytes = br#"{"from":0,"shards":{"s-0":{"After":"4960"},"s-1":"Begun","s-2":"Read"}}"#.to_vec();
+                (bytes, json!({"s-0": "4960", "s-1": "nothing read", "s-2": "read to its end"}))
+            }
+            "S3" => {
+                let bytes = [b"\x05\0\"abc\"".to_vec(), number(42)].concat();
+                (bytes, json!({"object": "s3://lake/2026/people.jsonl", "version": "\"abc\"", "byte": 42}))
+            }
+            other => panic!("how is a position of {other} shown?"),
+        }
+    }
+
+    #[test]
+    fn of_each_source_people_are_shown_where_it_stood() {
+        for SourceRow { name, sample: definition, .. } in SOURCES {
+            let definition = parse_source_v1(&definition()).unwrap();
+            let (position, expected) = sample(name);
+            let shown = shown_position(Some(&*definition), &of_stream(&position));
+            assert_eq!(shown, json!({"records": 2, "at": expected}), "{name}");
+            // What is none of its positions is shown as it is, or as one that it could be.
+            for damaged in [&[255; 3][..], &[255; 40][..]] {
+                shown_position(Some(&*definition), &of_stream(damaged));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_position_says_depends_on_the_definition() {
+        let [eight, sixteen] = [1, 2].map(|count| [5_u64, 3].map(u64::to_le_bytes).concat()[..8 * count].to_vec());
+        for (definition, position, expected) in [
+            (
+                json!({"type": "FileIngest", "path": "*.avro", "format": {"type": "CypherAvroContainer", "query": "RETURN 1"}}),
+                of_file(b"a.avro", &sixteen),
+                json!({"file": "a.avro", "block": 5, "recordsOfBlock": 3}),
+            ),
+            (
+                json!({"type": "FileIngest", "path": "a.parquet", "format": {"type": "CypherParquet", "query": "RETURN 1"}}),
+                of_file(b"", &sixteen),
+                json!({"file": "a.parquet", "row": 5}),
+            ),
+            // As it was written before there were patterns, and where there is a list of JSON around the records.
+            (
+                json!({"type": "FileIngest", "path": "a.jsonl"}),
+                [&eight[..], &[1]].concat(),
+                json!({"file": "a.jsonl", "byte": 5}),
+            ),
+            (
+                json!({"type": "RedisIngest", "url": "redis://127.0.0.1:6379", "key": "k", "field": "f", "group": "g"}),
+                [&eight[..], b"weir-1"].concat(),
+                json!({"message": 5, "consumer": "weir-1"}),
+            ),
+            (
+                json!({"type": "NatsIngest", "servers": ["nats://127.0.0.1:4222"], "stream": "s", "consumer": "c"}),
+                eight.clone(),
+                json!({"message": 5}),
+            ),
+        ] {
+            let parsed = parse_source_v1(&definition).unwrap();
+            let shown = shown_position(Some(&*parsed), &of_stream(&position));
+            assert_eq!(shown["at"], expected, "{definition}");
+        }
+    }
+
+    #[test]
+    fn of_a_stream_that_is_gone_it_is_shown_what_the_position_says_by_itself() {
+        let number = 42_u64.to_le_bytes();
+        for (position, expected) in [
+            (of_file(b"a/b.jsonl", &number), json!({"file": "a/b.jsonl", "byte": 42})),
+            (of_file(b"", &number), json!({"byte": 42})),
+            (br#"{"cursor":"c5"}"#.to_vec(), json!({"cursor": "c5"})),
+            (b"e7".to_vec(), json!("e7")),
+            (number.to_vec(), json!("2a00000000000000")),
+            (Vec::new(), Json::Null),
+        ] {
+            assert_eq!(shown_position(None, &of_stream(&position)), json!({"records": 2, "at": expected}));
+        }
+        // Of another version, or none of a stream.
+        assert_eq!(shown_position(None, &Position(vec![0, 255])), json!("00ff"));
+        assert_eq!(shown_position(None, &Position(b"{\"offset\":5}".to_vec())), json!({"offset": 5}));
     }
 }

@@ -114,7 +114,9 @@ pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
     if !last && in_vain.is_some_and(|at| at.elapsed() < AFTER_IN_VAIN) {
         return Ok(());
     }
-    let until = graph.durable().min(graph.needs_from().unwrap_or(Tick::MAX));
+    // Before it is asked where the outputs are: they get past what only says how far others are, too.
+    let reached = graph.committer().lead_to(graph.durable())?;
+    let until = reached.min(graph.needs_from().unwrap_or(Tick::MAX));
     // For the last one somebody waits.
     let breath = (!last).then(Breath::begin);
     let written = write(graph, until, breath.as_ref())?;

@@ -1,8 +1,9 @@
 //! Commit: one order of ticks for a graph, and every query serializable in it.
 //!
 //! A batch that read nothing is given its ticks and goes to the log and to the workers, under one short lock. A batch
-//! that read is accepted if no node it read was written since its snapshot; otherwise it is evaluated again, in the end with
-//! the lock held and the newest state in view, so that even a node everybody counts on makes progress.
+//! that read is accepted if no node it read was written since its snapshot, and none came into or went from what it listed;
+//! otherwise it is evaluated again, in the end with the lock held and the newest state in view, so that even a node everybody
+//! counts on makes progress.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::FailureKind;
 use weir_model::lock::lock;
-use weir_model::{Failure, Mutations, NodeId, Position, Text, Tick};
+use weir_model::mutation::{Kind, Row};
+use weir_model::{Failure, Mutations, NodeId, Position, Symbol, Text, Tick};
 
 use crate::arrangement::{Published, Reading, Snapshot};
 use crate::cause::{Cause, Causes};
@@ -44,10 +46,18 @@ const ANEW_AFTER_MAX: Duration = Duration::from_secs(1);
 /// How long anyone waits for the workers before it is called a failure.
 pub const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often who replays the log, and waits for the workers, looks whether weir is to end.
+const END_LOOK: Duration = Duration::from_millis(250);
+
 /// What is written beside a transaction is remembered in so much memory, and not in more than one of so many parts of the limit.
 /// Of a transaction that takes longer it is not known whether it lost a race, so it is tried again as if it had.
 const RECENT_BYTES_MAX: usize = 256 << 20;
 const RECENT_PARTS: u64 = 16;
+
+/// Of what was written beside a transaction so many rows are looked through with the graph locked. More are looked through
+/// before, and then what has come meanwhile, so many times at most.
+const LOCKED_ROWS_MAX: usize = 1024;
+const LOOKS_MAX: usize = 8;
 
 pub struct Committer {
     graph: GraphId,
@@ -99,9 +109,15 @@ pub struct Begins {
 
 /// What a transaction read.
 pub struct ReadSet {
+    /// Those of which anything was read besides that they are in a list.
     pub nodes: FxHashSet<NodeId>,
-    pub scanned: bool,
-    /// What indexes were asked.
+    /// The labels by which nodes were listed or counted.
+    pub labels: Vec<Symbol>,
+    /// All nodes were listed.
+    pub listed: bool,
+    /// It is not known what was read: whatever is written may have been.
+    pub everything: bool,
+    /// What indexes were asked, each once.
     pub questions: Vec<Question>,
 }
 
@@ -117,7 +133,7 @@ pub struct Locked {
 /// What was written since the oldest transaction that is under way began; empty when there is none.
 #[derive(Default)]
 struct Recent {
-    written: VecDeque<Written>,
+    written: VecDeque<Arc<Written>>,
     bytes: usize,
     /// Of what ended by this tick, not everything is known any more.
     forgotten: Tick,
@@ -288,6 +304,33 @@ impl Committer {
         self.check_there().err().unwrap_or(EngineError::WorkersStuck)
     }
 
+    /// The same while weir starts, however long it takes: standing queries that cost much may keep a worker busy for minutes, and
+    /// a start that is given up comes to the same place the next time. Ends with the graph, or with weir.
+    pub fn wait_replayed(&self, upper: Tick) -> Result<(), EngineError> {
+        let mut told = Instant::now();
+        while !self.published.wait(upper, END_LOOK.min(self.patience)) {
+            self.check_there()?;
+            if self.parts.closing.load(Ordering::Relaxed) {
+                return Err(EngineError::Closing);
+            }
+            if told.elapsed() >= self.patience {
+                told = Instant::now();
+                let waited = self.patience;
+                tracing::warn!(
+                    graph = self.graph.0,
+                    "the workers have not applied in {waited:?} what is replayed of the log; the start waits for them"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of everything that they were sent.
+    pub fn wait_replayed_all(&self) -> Result<(), EngineError> {
+        let sent = self.lock().sent;
+        self.wait_replayed(sent)
+    }
+
     /// Waits until the workers have applied everything.
     pub fn wait_applied_all(&self) -> Result<(), EngineError> {
         let sent = self.lock().sent;
@@ -334,6 +377,8 @@ impl Committer {
         let Change { mutations, records, source, received, cause } = change;
         let upper = Tick(first.0 + records.max(1) as u64);
         if !mutations.erased.is_empty() {
+            // What the log refuses must not be noted: it would be in force until the next start.
+            self.parts.log.check()?;
             // Here, as it needs the tick: a purge holds up commits for one write of the store.
             self.erasures.note(first, &mutations.erased)?;
         }
@@ -387,6 +432,18 @@ impl Committer {
             self.append(&mut state, Change { records: 1, ..Change::default() })?;
         }
         Ok(state.sent > moment)
+    }
+
+    /// How far a checkpoint may go of what is durable before `until`: not beyond what the workers were sent, which is where
+    /// standing queries begin. A start that found more in pages would take what was there before a query for what came after it.
+    /// Where the last entries only say how far others are, the workers are sent a tick for nothing. Nobody is waited for: where
+    /// the graph is locked, it is as far as they have come.
+    pub fn lead_to(&self, until: Tick) -> Result<Tick, EngineError> {
+        let Some(mut state) = self.try_lock() else { return Ok(until.min(self.published.upper())) };
+        if state.sent < until && self.accepts(&state).is_ok() {
+            self.append(&mut state, Change { records: 1, ..Change::default() })?;
+        }
+        Ok(until.min(state.sent))
     }
 
     pub fn position(&self, source: &str) -> Option<Position> {
@@ -490,7 +547,7 @@ impl Committer {
         }
         let wait = state.too_far_behind(REPLAYED_BEHIND_MAX);
         drop(state);
-        wait.map_or(Ok(()), |upper| self.wait_applied(upper))
+        wait.map_or(Ok(()), |upper| self.wait_replayed(upper))
     }
 }
 
@@ -529,7 +586,7 @@ impl State {
 impl Recent {
     fn push(&mut self, written: Written, bytes_max: usize) {
         self.bytes += written.bytes();
-        self.written.push_back(written);
+        self.written.push_back(Arc::new(written));
         while self.bytes > bytes_max
             && let Some(oldest) = self.pop()
         {
@@ -537,7 +594,7 @@ impl Recent {
         }
     }
 
-    fn pop(&mut self) -> Option<Written> {
+    fn pop(&mut self) -> Option<Arc<Written>> {
         let oldest = self.written.pop_front()?;
         self.bytes -= oldest.bytes();
         Some(oldest)
@@ -550,16 +607,23 @@ impl Recent {
         }
     }
 
-    /// Whether what was read may have become different after what ends by `seen`.
-    fn may_change(&self, reads: &ReadSet, seen: Tick) -> bool {
+    /// What was written after what ends by `seen`; none where not all of that is known any more.
+    fn after(&self, seen: Tick) -> Option<impl Iterator<Item = &Arc<Written>>> {
         let unseen = self.written.partition_point(|written| written.upper <= seen);
-        self.forgotten > seen || self.written.range(unseen..).any(|written| written.may_change(reads))
+        (self.forgotten <= seen).then(|| self.written.range(unseen..))
+    }
+
+    /// Whether what was read of the graph as it was `before` may have become different after what ends by `seen`.
+    fn may_change(&self, reads: &ReadSet, seen: Tick, before: &dyn View) -> bool {
+        self.after(seen).is_none_or(|mut unseen| unseen.any(|written| written.may_change(reads, before)))
     }
 }
 
 impl Written {
     fn new(upper: Tick, mutations: Arc<Mutations>) -> Written {
-        Written { upper, nodes: mutations.rows.iter().map(|row| row.node).collect(), mutations }
+        let erased = mutations.erased.iter().map(|(_, node)| *node);
+        let nodes = mutations.rows.iter().map(|row| row.node).chain(erased).collect();
+        Written { upper, nodes, mutations }
     }
 
     fn bytes(&self) -> usize {
@@ -567,9 +631,44 @@ impl Written {
         size_of::<Written>() + size_of::<Mutations>() + self.mutations.bytes() + nodes
     }
 
-    fn may_change(&self, reads: &ReadSet) -> bool {
-        let gains = |question: &Question| question.may_gain(&self.mutations);
-        reads.scanned || !self.nodes.is_disjoint(&reads.nodes) || reads.questions.iter().any(gains)
+    /// Whether what was read of the graph as it was `before` may be different now. Of several of these each is asked by itself,
+    /// with the graph as it was before all of them: where none of them changes anything, all together change nothing.
+    fn may_change(&self, reads: &ReadSet, before: &dyn View) -> bool {
+        let has_other_label = |row: &Row| {
+            let label = row.tag.symbol();
+            row.tag.kind() == Kind::Label && reads.labels.contains(&label) && before.has_label(row.node, label) == row.removes()
+        };
+        reads.everything
+            || !self.nodes.is_disjoint(&reads.nodes)
+            || (!reads.labels.is_empty() && self.mutations.rows.iter().any(has_other_label))
+            || (reads.listed && self.may_list_others(before))
+            || reads.questions.iter().any(|question| question.may_gain(&self.mutations, before))
+    }
+
+    /// Whether a node may be among all nodes that was not, or the other way round. One is as long as it has a label, a property
+    /// or half an edge; the properties of an edge do not count.
+    fn may_list_others(&self, before: &dyn View) -> bool {
+        let is_another = |rows: &[Row]| {
+            let node = rows[0].node;
+            let of_node = || rows.iter().filter(|row| row.tag.kind() != Kind::EdgeProperty);
+            if !before.shows(node) {
+                return of_node().any(|row| !row.removes());
+            }
+            let takes_label = |row: &Row| row.tag.kind() == Kind::Label && before.has_label(node, row.tag.symbol());
+            let (mut removes, mut is_labelled) = (false, false);
+            for row in of_node().filter(|row| row.removes()) {
+                if takes_label(row) {
+                    return true;
+                }
+                removes = true;
+            }
+            // One that keeps its labels stays, whatever else it loses. Whether anything is left of another is not looked for.
+            if removes {
+                before.labels(node, &mut |_| is_labelled = true);
+            }
+            removes && !is_labelled
+        };
+        self.mutations.rows.chunk_by(|row, next| row.node == next.node).any(is_another)
     }
 }
 
@@ -584,10 +683,23 @@ impl Transaction<'_> {
         self.committer.published.snapshot()
     }
 
-    /// Commits if nothing that was read has changed since the snapshot; otherwise gives the change back.
+    /// Commits if nothing that was read has changed since the snapshot; otherwise gives the change back. Most of what was written
+    /// meanwhile is looked through before the graph is locked, where it holds up nobody.
     fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Result<Tick, Change>, EngineError> {
+        let mut seen = snapshot.tick().next();
+        for _ in 0..LOOKS_MAX {
+            let unseen: Option<Vec<Arc<Written>>> =
+                self.committer.lock().recent.after(seen).map(|unseen| unseen.cloned().collect());
+            let Some(unseen) = unseen else { return Ok(Err(change)) };
+            let rows: usize = unseen.iter().map(|written| written.mutations.rows.len()).sum();
+            let Some(last) = unseen.last().filter(|_| rows > LOCKED_ROWS_MAX) else { break };
+            if unseen.iter().any(|written| written.may_change(reads, snapshot)) {
+                return Ok(Err(change));
+            }
+            seen = last.upper;
+        }
         let mut state = self.committer.lock();
-        if state.recent.may_change(reads, snapshot.tick().next()) {
+        if state.recent.may_change(reads, seen, snapshot) {
             return Ok(Err(change));
         }
         let upper = self.committer.append(&mut state, change)?;
@@ -618,9 +730,16 @@ pub fn wall_clock_millis() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::Value;
+
     use super::*;
     use crate::alarm::Alarm;
+    use crate::index::Questions;
+    use crate::index::key::{self, Places};
+    use crate::random::Random;
+    use crate::reference::ReferenceGraph;
     use crate::store::InMemory;
+    use crate::view::Empty;
     use crate::{Engine, GraphOptions, Options};
 
     fn engine() -> Engine {
@@ -640,8 +759,9 @@ mod tests {
         Change { mutations, records: 1, ..Change::default() }
     }
 
-    fn reads(nodes: &[u64], scanned: bool) -> ReadSet {
-        ReadSet { nodes: nodes.iter().copied().map(node).collect(), scanned, questions: Vec::new() }
+    fn reads(nodes: &[u64], listed: bool) -> ReadSet {
+        let nodes = nodes.iter().copied().map(node).collect();
+        ReadSet { nodes, labels: Vec::new(), listed, everything: false, questions: Vec::new() }
     }
 
     #[test]
@@ -658,7 +778,111 @@ mod tests {
         assert!(commits(Change { records: 1, ..Change::default() }), "a tick");
         assert!(commits(Change { source: Some(("s".into(), Position(vec![1]))), ..Change::default() }), "progress of a source");
         assert!(!commits(change(2)), "a scan sees every node");
+        assert!(commits(change(2)), "it has the label");
         engine.shutdown().unwrap();
+    }
+
+    /// More than is looked through with the graph locked.
+    #[test]
+    fn large_writes_beside_a_transaction_are_seen_too() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let committer = graph.committer();
+        let commits = |reads: &ReadSet, meanwhile: std::ops::Range<u64>| {
+            let transaction = committer.begin().unwrap();
+            let snapshot = transaction.snapshot();
+            for first in meanwhile.clone().step_by(500) {
+                let mut mutations = Mutations::default();
+                for n in (first..meanwhile.end).take(500) {
+                    mutations.set_label(node(n), Symbol(1), true);
+                }
+                committer.commit(Change { mutations, records: 1, ..Change::default() }).unwrap();
+            }
+            transaction.commit(&snapshot, reads, change(1)).unwrap().is_ok()
+        };
+        let end = 10 + 5 * LOCKED_ROWS_MAX as u64;
+        assert!(commits(&reads(&[7], false), 10..end));
+        assert!(!commits(&reads(&[10], false), 10..end) && !commits(&reads(&[end - 1], false), 10..end));
+        assert!(commits(&reads(&[], true), 10..end), "they are there");
+        assert!(!commits(&reads(&[], true), end..2 * end));
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn who_lists_nodes_is_in_conflict_with_what_changes_the_list() {
+        let writes = |random: &mut Random, count: u64| {
+            let mut mutations = Mutations::default();
+            for _ in 0..random.below(count) {
+                let (node, other, symbol) = (node(random.below(4)), node(random.below(4)), Symbol(random.below(2) as u32));
+                let is_set = random.below(2) == 0;
+                let value = if is_set { Value::Integer(1) } else { Value::Null };
+                match random.below(8) {
+                    0..3 => mutations.set_label(node, symbol, is_set),
+                    3..5 => mutations.set_property(node, symbol, &value),
+                    5 => mutations.set_edge(node, symbol, other, random.below(2) as u32, is_set),
+                    6 => mutations.set_edge_property(node, symbol, other, 0, Symbol(3), &value),
+                    _ => mutations.clear_properties(node),
+                }
+            }
+            mutations
+        };
+        let all = |graph: &ReferenceGraph, label: Option<Symbol>| {
+            let mut nodes = Vec::new();
+            let mut each = |node: NodeId| {
+                nodes.push(node);
+                true
+            };
+            match label {
+                Some(label) => graph.labelled(label, &mut each),
+                None => graph.nodes(&mut each),
+            }
+            nodes
+        };
+        for label in [None, Some(Symbol(0))] {
+            let reads = ReadSet { labels: label.into_iter().collect(), ..reads(&[], label.is_none()) };
+            let (mut changed, mut unchanged) = (0, 0);
+            for seed in 0..4000 {
+                let mut random = Random(seed);
+                let mut before = ReferenceGraph::new();
+                before.apply_all(&writes(&mut random, 12));
+                let entries: Vec<Mutations> = (0..2).map(|_| writes(&mut random, 4)).collect();
+                let mut after = before.clone();
+                entries.iter().for_each(|entry| after.apply_all(entry));
+                let is_written = entries.iter().any(|entry| !entry.is_empty());
+                let is_changed = all(&before, label) != all(&after, label);
+                let mut written = entries.into_iter().map(|entry| Written::new(Tick(1), Arc::new(entry)));
+                let may_change = written.any(|written| written.may_change(&reads, &before));
+                assert!(may_change || !is_changed, "seed {seed}, {label:?}");
+                changed += u32::from(is_changed);
+                unchanged += u32::from(is_written && !may_change);
+            }
+            assert!(changed > 100 && unchanged > 100, "{label:?}: {changed}, {unchanged}");
+        }
+    }
+
+    /// Each question was compared with each row, with the graph locked.
+    #[test]
+    fn many_questions_beside_many_rows_are_looked_at_together() {
+        const MANY: i64 = 20_000;
+        let (label, name) = (Symbol(1), Symbol(2));
+        let mut mutations = Mutations::default();
+        for n in 0..MANY {
+            mutations.set_label(node(n as u64), label, true);
+            mutations.set_property(node(n as u64), name, &Value::Integer(n));
+        }
+        let written = Written::new(Tick(1), Arc::new(mutations));
+        let may_change = |values: std::ops::Range<i64>| {
+            let mut questions = Questions::default();
+            for value in values.map(Value::Integer) {
+                let places = key::equal(&value).map(Places::only).into_iter().collect();
+                questions.note(&Question { label, key: Some(name), places });
+            }
+            written.may_change(&ReadSet { questions: questions.asked(), ..reads(&[], false) }, &Empty)
+        };
+        let begun = Instant::now();
+        assert!(!may_change(MANY..2 * MANY));
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(may_change(MANY - 1..2 * MANY));
     }
 
     #[test]
@@ -666,17 +890,18 @@ mod tests {
         let written = |n: u64| Written::new(Tick(n), Arc::new(change(n).mutations));
         let bytes_max = 10 * written(1).bytes();
         let mut recent = Recent::default();
+        let may_change = |recent: &Recent, reads: &ReadSet, seen: Tick| recent.may_change(reads, seen, &Empty);
         (1..=100).for_each(|n| recent.push(written(n), bytes_max));
         assert_eq!((recent.written.len(), recent.bytes, recent.forgotten), (10, bytes_max, Tick(90)));
         // Whoever has seen less may have lost a race with what is forgotten.
-        assert!(recent.may_change(&reads(&[], false), Tick(89)) && !recent.may_change(&reads(&[], false), Tick(90)));
-        assert!(recent.may_change(&reads(&[97], false), Tick(96)) && !recent.may_change(&reads(&[97], false), Tick(97)));
-        assert!(recent.may_change(&reads(&[], true), Tick(99)) && !recent.may_change(&reads(&[], true), Tick(100)));
+        assert!(may_change(&recent, &reads(&[], false), Tick(89)) && !may_change(&recent, &reads(&[], false), Tick(90)));
+        assert!(may_change(&recent, &reads(&[97], false), Tick(96)) && !may_change(&recent, &reads(&[97], false), Tick(97)));
+        assert!(may_change(&recent, &reads(&[], true), Tick(99)) && !may_change(&recent, &reads(&[], true), Tick(100)));
         recent.keep_from(Some(Tick(95)));
         assert_eq!((recent.written.len(), recent.bytes), (5, bytes_max / 2));
         recent.keep_from(None);
         assert_eq!((recent.written.len(), recent.bytes), (0, 0));
-        assert!(recent.may_change(&reads(&[], false), Tick(89)) && !recent.may_change(&reads(&[], true), Tick(100)));
+        assert!(may_change(&recent, &reads(&[], false), Tick(89)) && !may_change(&recent, &reads(&[], true), Tick(100)));
         // One that is too large alone.
         recent.push(written(101), 1);
         assert_eq!((recent.written.len(), recent.bytes, recent.forgotten), (0, 0, Tick(101)));
@@ -779,6 +1004,73 @@ mod tests {
         }
         assert!(matches!(committer.begin(), Err(EngineError::WorkersStuck)));
         drop(committer);
+        engine.shutdown().unwrap();
+    }
+
+    /// Called a failure, it would end each start.
+    #[test]
+    fn a_replay_waits_for_the_workers_until_weir_or_the_graph_ends() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let (mut begin, records) = (graph.committer().tick().unwrap(), 2 * REPLAYED_BEHIND_MAX as u64);
+        let entry = |first: Tick, n: u64| {
+            let upper = first.next();
+            let mutations = Arc::new(change(n).mutations);
+            Arc::new(Entry { graph: graph.id(), first, upper, mutations, sources: Vec::new(), delivered: Vec::new() })
+        };
+        for dropped in [true, false] {
+            // Nobody tells it what is applied.
+            let published = Arc::new(Published::new(1));
+            let next = begin;
+            let begins = Begins { next, replaying: true, sources: FxHashMap::default() };
+            let (logged, expiry, erasures) = (Arc::default(), Arc::default(), graph.history().erasures().clone());
+            let mut committer = Committer::new(graph.id(), graph.parts(), published.clone(), logged, begins, expiry, erasures);
+            committer.patience = Duration::from_millis(1);
+            std::thread::scope(|scope| {
+                let replay = || (0..records).try_for_each(|n| committer.replay(entry(Tick(next.0 + n), n), false));
+                let replaying = scope.spawn(replay);
+                until("nothing was to be waited for", || committer.next() >= Tick(next.0 + REPLAYED_BEHIND_MAX as u64));
+                std::thread::sleep(Duration::from_millis(100));
+                assert!(!replaying.is_finished(), "it was given up");
+                if dropped {
+                    published.drop_graph("g");
+                } else {
+                    engine.close_ingest();
+                }
+                let ended = replaying.join().unwrap();
+                match dropped {
+                    true => assert!(matches!(ended, Err(EngineError::NoSuchGraph(_))), "{ended:?}"),
+                    false => assert!(matches!(ended, Err(EngineError::Closing)), "{ended:?}"),
+                }
+            });
+            // The workers of the graph have got them.
+            begin = Tick(next.0 + records);
+        }
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn a_checkpoint_is_led_no_further_than_the_workers() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let committer = graph.committer();
+        let sent = committer.tick().unwrap();
+        committer.wait_applied_all().unwrap();
+        assert_eq!((committer.lead_to(sent).unwrap(), graph.next()), (sent, sent), "they are there");
+        graph.forget_source("s").unwrap();
+        let end = graph.next();
+        assert!(end > sent && graph.sent() == sent);
+        // Whoever has it locked is not waited for.
+        let state = committer.lock();
+        assert_eq!(committer.lead_to(end).unwrap(), sent);
+        drop(state);
+        // Those that keep house have it locked now and then.
+        until("it is not led on", || committer.lead_to(end).unwrap() == end);
+        assert!(graph.sent() > end);
+        committer.wait_applied_all().unwrap();
+        // Once is enough.
+        let next = graph.next();
+        assert_eq!((committer.lead_to(next).unwrap(), graph.next()), (next, next));
         engine.shutdown().unwrap();
     }
 }

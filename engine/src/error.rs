@@ -31,8 +31,8 @@ pub enum EngineError {
         "the nodes of this store have ids of `id.type` {stored}, not {wanted}: their ids would be shown wrong, and new ones made otherwise; set `id.type` to what the store has, or use another store"
     )]
     OtherIds { stored: String, wanted: String },
-    /// Reads must not show what was refused, and the graph in memory holds it.
-    #[error("the graph is not read now, because it holds changes that were refused: {0}")]
+    /// Reads must not show what may be gone after the next start, and the graph in memory holds it.
+    #[error("the graph is not read now, because it holds changes of which it is not known whether they stay: {0}")]
     Refused(StoreError),
     /// What was read of it is not what was written. The others work.
     #[error(
@@ -54,7 +54,7 @@ pub enum EngineError {
     #[error("this standing query was dropped")]
     StandingGone,
     #[error(
-        "the graph's workers did not catch up within a minute; nothing acknowledged is lost. Where they do not catch up later either, restart weir"
+        "the graph's workers did not catch up within a minute; nothing acknowledged is lost. Where they do not catch up later either, delete the standing query that, as weir's log says, keeps them busy, or restart weir"
     )]
     WorkersStuck,
     /// Whoever runs the query again makes its changes twice. Those who can wait have what it answers.
@@ -86,10 +86,12 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Of changes that are made: why it is not known that they stay. What says that they do not is told as it is.
+    /// Of changes that are made: why it is not known that they stay. That a write of the log failed says no more: what it was to
+    /// write is whole after the next start, or not there (see `Store`). Errors that say that they do not stay are told as they
+    /// are.
     pub(crate) fn unconfirmed(upper: Tick, rows: Vec<Vec<Value>>, error: EngineError) -> EngineError {
         match error {
-            EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. }) => {
+            EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. } | StoreError::Poisoned(_)) => {
                 EngineError::Unconfirmed { upper, rows, error: Box::new(error) }
             }
             error => error,
@@ -108,7 +110,8 @@ mod tests {
     fn what_may_yet_stay_is_not_told_as_if_it_had_not_happened() {
         let of = |error| EngineError::unconfirmed(Tick(7), vec![vec![Value::Integer(1)]], error);
         let slow = StoreError::TooSlow { graph: GraphId(0), tick: Tick(7), patience: Duration::ZERO };
-        for error in [EngineError::WorkersStuck, slow.into()] {
+        let failed = StoreError::failed("sync the log", "an error of the disk").poisoned();
+        for error in [EngineError::WorkersStuck, slow.into(), failed.into()] {
             let reason = error.to_string();
             let EngineError::Unconfirmed { upper, rows, error } = of(error) else { panic!("{reason}") };
             assert_eq!((upper, rows.len(), error.to_string()), (Tick(7), 1, reason));

@@ -461,6 +461,12 @@ mod tests {
             for refusal in refusals {
                 assert!(matches!(refusal, Err(EngineError::Refused(_))), "{refusal:?}");
             }
+            // What is refused leaves no note either, by which the past would lack it.
+            let mut purged = Mutations::default();
+            purged.set_label(NodeId::new(0, 1), graph.symbols().intern("l"), false);
+            purged.erase(NodeId::new(0, 1));
+            assert!(matches!(graph.apply(purged, 1), Err(EngineError::Store(StoreError::Poisoned(_)))));
+            assert!(graph.history().erasures().known().is_empty());
             // What was durable before is as it was.
             assert_eq!(graph.hash_code(Some(Tick(kept.0 - 1))).unwrap(), code);
             drop((graph, engine));
@@ -478,6 +484,34 @@ mod tests {
             assert_eq!(engine.default_graph().hash_code(None).unwrap(), code);
             assert_eq!(engine.default_graph().sizes(&|| true).unwrap().expect("it is counted").nodes, 1);
             assert!(engine.default_graph().sizes(&|| false).unwrap().is_none());
+        }
+
+        /// It may be there after the next start: who makes it again might have it twice.
+        #[test]
+        fn what_was_made_before_a_write_failed_is_not_called_refused() {
+            use std::ops::ControlFlow;
+
+            use weir_cypher_compiler::{Options as CompileOptions, compile};
+
+            use crate::{Engine, EngineError, Options, QueryOptions};
+
+            let temporary = tempfile::tempdir().unwrap();
+            let store: Arc<dyn Store> = Arc::new(FaultyStore::new(open(&temporary), 0));
+            let engine = Engine::open(store, Options { workers: 1, ..Options::default() }).unwrap();
+            engine.start().unwrap();
+            let graph = engine.default_graph();
+            let create = compile("CREATE (:Order {no: 1})", &CompileOptions::default()).expect("a query");
+            let create = graph.prepare(create);
+            let made = || graph.query(&create, &[], QueryOptions::default(), &mut |_| ControlFlow::Continue(())).map(drop);
+            let first = made();
+            let is_failure = |error: &EngineError| matches!(error, EngineError::Store(StoreError::Poisoned(_)));
+            assert!(matches!(&first, Err(EngineError::Unconfirmed { error, .. }) if is_failure(error)), "{first:?}");
+            // From then on nothing is made.
+            let next = graph.next();
+            let second = made();
+            assert!(matches!(second, Err(EngineError::Refused(_))), "{second:?}");
+            assert_eq!(graph.next(), next);
+            assert!(engine.shutdown().is_err());
         }
 
         #[test]

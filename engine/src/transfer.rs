@@ -94,7 +94,7 @@ impl Graph {
     /// Takes things in, each a record of its own. Gives the tick after the last.
     pub fn import(&self, items: &[Item]) -> Result<Tick, EngineError> {
         let mut mutations = Mutations::default();
-        let intern = |name: &Text| self.symbols().intern(name);
+        let number = |name: &str| self.symbols().number(name);
         for (record, item) in items.iter().enumerate() {
             mutations.start_record(record as u32);
             match item {
@@ -104,11 +104,13 @@ impl Graph {
                     }
                     // In the other model a node is there by what is known of it.
                     if node.created && self.open_cypher() {
-                        mutations.set_label(node.id, self.symbols().intern(EXISTENCE), true);
+                        mutations.set_label(node.id, number(EXISTENCE)?, true);
                     }
-                    node.labels.iter().for_each(|label| mutations.set_label(node.id, intern(label), true));
+                    for label in &node.labels {
+                        mutations.set_label(node.id, number(label)?, true);
+                    }
                     for (key, value) in node.properties.iter().filter(|(_, value)| !value.is_null()) {
-                        mutations.set_property(node.id, intern(key), value);
+                        mutations.set_property(node.id, number(key)?, value);
                     }
                 }
                 Item::Edge(edge) => {
@@ -116,10 +118,10 @@ impl Graph {
                     if edge.kind.is_empty() {
                         return Err(nameless("relationship type"));
                     }
-                    let kind = intern(&edge.kind);
+                    let kind = number(&edge.kind)?;
                     mutations.set_edge(source, kind, target, ordinal, true);
                     for (key, value) in edge.properties.iter().filter(|(_, value): &&(Text, Value)| !value.is_null()) {
-                        mutations.set_edge_property(source, kind, target, ordinal, intern(key), value);
+                        mutations.set_edge_property(source, kind, target, ordinal, number(key)?, value);
                     }
                 }
             }

@@ -561,6 +561,10 @@ fn long_patterns_are_found_from_each_of_their_parts() {
     }
 }
 
+/// What has to be done row by row where it goes wrong takes half a minute and more, on a machine that has nothing else to do.
+/// What goes right takes a second or two.
+const SOON: Duration = Duration::from_secs(20);
+
 /// A node and edges between all of some.
 fn clique(graph: &Graph, first: u64, count: u64) {
     let symbol = |name: &str| graph.symbols().intern(name);
@@ -628,6 +632,26 @@ fn all_queries_say_that_they_are_behind_while_a_pattern_keeps_their_workers_busy
     }
 }
 
+/// It was not noted that it was asked for, so the row stayed as it was.
+#[test]
+fn a_key_that_nobody_has_written_yet_is_looked_for_all_the_same() {
+    let engine = open(1, false, HubBounds::default());
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let query = &install(&engine, &["MATCH (a:A)-[:r]->(b) RETURN b[a.key] AS v"], 1)[0];
+    let rows = |record: Mutations| -> Rows { collect(query, graph.apply(record, 1).unwrap()).into_values().flatten().collect() };
+    let mut record = Mutations::default();
+    record.set_label(node(1), symbol("A"), true);
+    record.set_property(node(1), symbol("key"), &Value::text("nobody's"));
+    record.set_edge(node(1), symbol("r"), node(2), 0, true);
+    assert_eq!(rows(record), Rows::from([(vec![Value::Null], 1)]));
+    let mut record = Mutations::default();
+    record.set_property(node(2), symbol("nobody's"), &Value::Integer(5));
+    assert_eq!(rows(record), Rows::from([(vec![Value::Null], -1), (vec![Value::Integer(5)], 1)]));
+    engine.shutdown().unwrap();
+}
+
 #[test]
 fn a_query_that_costs_too_much_holds_up_nobody() {
     const BOUND: Duration = Duration::from_secs(2);
@@ -656,7 +680,7 @@ fn a_query_that_costs_too_much_holds_up_nobody() {
             2,
         );
         let begun = Instant::now();
-        let mut number = 0;
+        let (mut number, mut took) = (0, Vec::new());
         let is_told = |query: &weir_engine::StandingQuery| query.left_out().is_some() || query.failure().is_some();
         while number < 50 || !costly.iter().all(is_told) {
             assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", costly.iter().map(is_told).collect::<Vec<_>>());
@@ -672,10 +696,13 @@ fn a_query_that_costs_too_much_holds_up_nobody() {
                 let found = collect(query, upper);
                 assert!(found.keys().next_back().is_some_and(|tick| tick.next() == upper), "{found:?}");
             }
-            assert!(since.elapsed() < BOUND, "record {number} took {:?}", since.elapsed());
+            took.push(since.elapsed());
             number += 1;
             std::thread::sleep(Duration::from_millis(10));
         }
+        // A machine that stands still for a moment holds up some of them.
+        took.sort_unstable();
+        assert!(took[(took.len() - 1) * 9 / 10] < BOUND && took[took.len() - 1] < 5 * BOUND, "records took {took:?}");
         let told = |query: &weir_engine::StandingQuery| query.left_out().map(|left_out| left_out.last).unwrap_or_default();
         assert!(told(&costly[0]).contains("visits too much"), "{}", told(&costly[0]));
         let failure = costly[2].failure().expect("too many rows");
@@ -701,9 +728,9 @@ fn parts_that_a_value_joins_are_not_scanned_row_by_row() {
     let without = |number: u64| 1 + i64::from(number == 0);
     // With all rows looked at again it would be half a minute.
     joined_by_value(20_000, 200, &watched, without);
-    // Row by row it was half a second a tick and more.
+    // Row by row it was half a second a tick and more: half a minute.
     let by_all = "MATCH (a:P) WHERE NOT EXISTS { MATCH (c:Q) WHERE properties(c).v = a.v } RETURN id(a) AS a";
-    joined_by_value(1_500, 20, &[by_all], without);
+    joined_by_value(1_500, 60, &[by_all], without);
 }
 
 /// Rows that were grouped are joined by a value like those of a pattern: every one with every node would be 400,000,000 pairs.
@@ -746,7 +773,7 @@ fn joined_by_value(count: u64, changes: u64, queries: &[&str], wanted: impl Fn(u
             assert_eq!(rows, wanted(number), "at {number}");
         }
     }
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     engine.shutdown().unwrap();
 }
 
@@ -780,7 +807,7 @@ fn rows_that_look_through_a_label_are_concerned_by_its_nodes_alone() {
         assert_eq!(change(record), 1, "at {number}");
     }
     // With all of them it would be a minute.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     // A node of the label changes, loses it, and gets it again.
     let mut record = Mutations::default();
     record.set_property(bound, v, &Value::Integer(ROWS as i64 - 10));
@@ -828,7 +855,7 @@ fn rows_that_look_for_a_range_are_concerned_by_what_is_in_it_alone() {
         assert_eq!(change(record), if number < 2 { 1 } else { 0 }, "at {number}");
     }
     // With all of them it would be minutes.
-    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     let mut record = Mutations::default();
     record.set_property(node(ROWS + 5_000), last, &Value::Null);
     assert_eq!(change(record), 1);
@@ -871,7 +898,7 @@ fn what_fails_for_a_node_fails_until_it_changes() {
         assert_eq!(set(number, 1000), -1, "at {number}");
     }
     // With all of them it would be a minute.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     engine.shutdown().unwrap();
 }
 
@@ -906,7 +933,7 @@ fn an_edge_of_a_node_of_many_concerns_few_of_those_who_look_at_it() {
         }
     }
     // With all of them it would be half a minute.
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     // Followed back: one row goes, and the new pair is none, either.
     let mut record = Mutations::default();
     record.set_edge(hub, follows, node(7), 0, true);

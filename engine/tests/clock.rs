@@ -174,13 +174,14 @@ fn it_comes_within_milliseconds_when_nothing_else_happens() {
         let due = now() + 30;
         let mut record = Mutations::default();
         record.set_property(node(1), graph.symbols().intern("t"), &Value::Integer(due));
-        graph.apply(record, 1).unwrap();
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let committed = Tick(graph.apply(record, 1).unwrap().0 - 1);
+        let deadline = Instant::now() + Duration::from_secs(30);
         'found: loop {
             assert!(Instant::now() < deadline, "nothing came");
             for result in query.next(Duration::from_millis(100)).unwrap().into_iter().flat_map(|batch| batch.rows) {
                 if result.positive && result.row.0.as_slice() == [Value::Integer(due)] {
-                    assert_eq!(result.tick, Tick::at_millis(due as u64), "not early, not late");
+                    // On a busy machine it may be over by the time it is written.
+                    assert_eq!(result.tick, Tick::at_millis(due as u64).max(committed), "not early, not late");
                     break 'found;
                 }
             }
@@ -217,7 +218,7 @@ fn what_takes_long_holds_up_nothing_that_comes_later() {
         add(15_001, "B", due + 200);
         graph.apply(record, 1).unwrap();
         let wanted = [(round as usize + 1) * 15_001, round as usize + 1];
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while found != wanted {
             assert!(Instant::now() < deadline, "round {round}: {found:?} of {wanted:?} came");
             for (query, found) in queries.iter().zip(&mut found) {

@@ -96,7 +96,7 @@ fn columns_carry_their_names() {
     record.set_property(node(1), graph.symbols().intern("x"), &Value::Integer(5));
     let upper = graph.apply(record, 1).unwrap();
     let batch = loop {
-        let batch = queries[0].next(Duration::from_secs(10)).unwrap().unwrap();
+        let batch = queries[0].next(Duration::from_secs(20)).unwrap().expect("results within 20 s");
         if batch.upper >= upper {
             break batch;
         }

@@ -26,8 +26,11 @@ use weir_model::{Mutations, NodeId, Symbol, Tick, Value, codec};
 
 const NODES: u64 = 10;
 
-/// Far more than is promised: the machine that runs the tests has other things to do.
-const LATE_MAX: u64 = 3_000;
+/// Far more than is promised: the machine that runs the tests has other things to do, and may stand still for a while.
+const LATE_MAX: u64 = 30_000;
+
+/// The same of most of what ends.
+const MOSTLY_LATE_MAX: u64 = 3_000;
 
 const RULES: &[&str] = &[
     "CREATE EXPIRY FOR (n:A) ON n.until",
@@ -224,6 +227,7 @@ fn campaign(seed: u64, workers: usize) {
     let store = || -> Arc<dyn Store> { Arc::new(RocksDb::open(RocksDbOptions::new(directory.path())).unwrap()) };
     let mut random = Random(seed | 1);
     let (mut own, mut closed, mut ended) = (BTreeMap::new(), Vec::new(), 0);
+    let mut late: Vec<u64> = Vec::new();
     for round in 0..3 {
         let kept = store();
         let (engine, graph) = open(kept.clone(), workers);
@@ -253,7 +257,8 @@ fn campaign(seed: u64, workers: usize) {
                 entries.iter().flat_map(records).for_each(|(_, record)| now.apply_all(&record));
                 naive.ends(&now).into_iter().any(|(due, _)| due < wall_clock_millis())
             };
-            while overdue(&graph) && Instant::now() < deadline {
+            while overdue(&graph) {
+                assert!(Instant::now() < deadline, "seed {seed}: what is due does not end");
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -294,7 +299,9 @@ fn campaign(seed: u64, workers: usize) {
         let legal = naive.ends(&model).into_iter().any(|(due, removal)| {
             let mut ended = model.clone();
             ended.apply_all(&removal);
-            due <= now && dump(&ended) == after
+            let is_it = due <= now && dump(&ended) == after;
+            late.extend(is_it.then(|| now.saturating_sub(due.max(up_since))));
+            is_it
         });
         let ends: Vec<u64> = naive.ends(&model).into_iter().map(|(due, _)| due).collect();
         assert!(
@@ -307,6 +314,8 @@ fn campaign(seed: u64, workers: usize) {
     }
     assert!(own.is_empty(), "seed {seed}: {} changes are missing", own.len());
     assert!(ended > 20, "seed {seed}: only {ended} ended");
+    late.sort_unstable();
+    assert!(late[(late.len() - 1) * 9 / 10] < MOSTLY_LATE_MAX, "seed {seed}: late by {late:?} ms");
     assert_eq!(dump(&graph.snapshot()), dump(&model), "seed {seed}");
     drop((graph, engine));
 }
@@ -336,21 +345,32 @@ fn standing_queries_cancel_and_the_past_remembers() {
     let plan = compile(StandingMode::MultipleValues, "MATCH (n:S)-[:r]->(m) RETURN id(n) AS n, m.name AS name");
     let standing = &install(&engine, &[plan], Start::Now, &[])[0];
     run(&graph, "CREATE EXPIRY FOR (n:S) ON n.seen AFTER duration('PT0.3S')");
-    let began = wall_clock_millis();
-    run(
-        &graph,
-        &format!(
-            "MATCH (n), (m) WHERE id(n) = idFrom(1) AND id(m) = idFrom(2) CREATE (n)-[:r]->(m) SET n:S, n.seen = {began}, m.name = 'm'"
-        ),
-    );
-    // It is seen again, and lives on.
-    std::thread::sleep(Duration::from_millis(100));
-    run(&graph, &format!("MATCH (n:S) SET n.seen = {}", began + 200));
+    let mut lives = 0;
+    let began = loop {
+        lives += 1;
+        let began = wall_clock_millis();
+        run(
+            &graph,
+            &format!(
+                "MATCH (n), (m) WHERE id(n) = idFrom(1) AND id(m) = idFrom(2) CREATE (n)-[:r]->(m) SET n:S, n.seen = {began}, m.name = 'm'"
+            ),
+        );
+        // It is seen again, and lives on.
+        std::thread::sleep(Duration::from_millis(100));
+        if !run(&graph, &format!("MATCH (n:S) SET n.seen = {} RETURN id(n)", began + 200)).is_empty() {
+            break began;
+        }
+        // Where the machine stood still meanwhile it had ended by then, in its time.
+        assert!(wall_clock_millis() >= began + 300, "it ended before its time");
+        assert!(lives < 100, "it is never seen again in time");
+    };
     await_count(&graph, "MATCH (n:S) RETURN count(n)", 0);
     let found = collect(standing, graph.next());
-    let (first, last) = (found.first_key_value().unwrap(), found.last_key_value().unwrap());
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert_eq!((first.1.values().collect::<Vec<_>>(), last.1.values().collect::<Vec<_>>()), (vec![&1], vec![&-1]));
+    let last = found.last_key_value().unwrap();
+    assert_eq!(found.len(), 2 * lives, "{found:?}");
+    for (rows, count) in found.values().zip([1, -1].into_iter().cycle()) {
+        assert_eq!(rows.values().copied().collect::<Vec<i64>>(), [count], "{found:?}");
+    }
     assert!(last.0.millis() >= began + 500, "it ended {} ms early", began + 500 - last.0.millis());
     let before = graph.at(Tick::end_of_millis(last.0.millis() - 1)).unwrap();
     let label = graph.symbols().intern("S");
@@ -397,7 +417,7 @@ fn many_at_once_end_in_slices() {
         graph.apply(batch, 1).unwrap();
     }
     run(&graph, "CREATE EXPIRY t FOR (n:T) ON n.until");
-    let mut slowest = Duration::ZERO;
+    let (mut slowest, since) = (Duration::ZERO, wall_clock_millis().max(due));
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         let began = Instant::now();
@@ -417,7 +437,9 @@ fn many_at_once_end_in_slices() {
         "the last of {COUNT} ended {} ms after it was due; the slowest write took {slowest:?}",
         wall_clock_millis() - due - 99
     );
-    assert!(slowest < Duration::from_secs(2), "a write took {slowest:?}");
+    // One that waited for all of them would take about as long as they do, however slow the machine is.
+    let all = Duration::from_millis(wall_clock_millis().saturating_sub(since));
+    assert!(slowest < Duration::from_secs(2).max(all / 2), "a write took {slowest:?}, all of it {all:?}");
     drop(engine);
 }
 
@@ -478,7 +500,7 @@ fn lateness_under_load() {
         at(0.99),
         at(1.0)
     );
-    assert!(at(1.0) < LATE_MAX);
+    assert!(at(0.9) < MOSTLY_LATE_MAX && at(1.0) < LATE_MAX, "late by {} ms at 90 %, {} at most", at(0.9), at(1.0));
     drop(engine);
 }
 

@@ -65,10 +65,17 @@ fn open(at: &Path, sync: bool) -> Result<RocksDb, StoreError> {
     }
 }
 
-/// Opens the store and works on it.
+/// Opens the store and works on it. Nobody has it any more by the end: what is there then is looked at.
 fn with_engine<T>(at: &Path, sync: bool, work: impl FnOnce(&Engine) -> Result<T, EngineError>) -> Result<T, EngineError> {
     let options = Options { workers: 1, sync_all_writes: sync, ..Options::default() };
-    Engine::open(Arc::new(open(at, sync)?), options).and_then(|engine| work(&engine))
+    let store = Arc::new(open(at, sync)?);
+    let done = Engine::open(store.clone(), options).and_then(|engine| work(&engine));
+    let deadline = Instant::now() + CLOSED_TIME_MAX;
+    while Arc::strong_count(&store) > 1 {
+        assert!(Instant::now() < deadline, "somebody holds the store");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    done
 }
 
 fn write(

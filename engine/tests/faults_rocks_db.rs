@@ -17,7 +17,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Random, concatenate, describe, random_records, share_symbols};
 use weir_engine::reference::ReferenceGraph;
@@ -60,6 +60,38 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// The files with their lengths and when they were written to.
+fn written_when(of: &Path) -> Vec<(PathBuf, u64, SystemTime)> {
+    let mut found = Vec::new();
+    files(of, &mut found);
+    let of_file = |file: PathBuf| {
+        let metadata = fs::metadata(&file).ok()?;
+        Some((file, metadata.len(), metadata.modified().unwrap()))
+    };
+    found.into_iter().filter_map(of_file).collect()
+}
+
+/// As they are at one moment: what is written to meanwhile is copied once more.
+fn copy_at_rest(from: &Path, to: &Path) {
+    let begun = Instant::now();
+    loop {
+        let before = written_when(from);
+        // Of a try before this one there may be what is gone now.
+        let _ = fs::remove_dir_all(to);
+        fs::create_dir_all(to).unwrap();
+        let copied = before.iter().try_for_each(|(file, ..)| {
+            let target = to.join(file.strip_prefix(from).unwrap());
+            fs::create_dir_all(target.parent().unwrap())?;
+            fs::copy(file, target).map(drop)
+        });
+        if copied.is_ok() && written_when(from) == before {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is written to all the time: {copied:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// What was committed, and where it lies.
 struct Written {
     states: Vec<String>,
@@ -98,7 +130,7 @@ fn write(seed: u64) -> Written {
             }
         }
         // Without an end, as by `kill -9`.
-        copy(&live, &directory.path().join("killed"));
+        copy_at_rest(&live, &directory.path().join("killed"));
         drop((graph, engine));
         // A thread that was at work lets go of the store a moment later.
         while Arc::strong_count(&store) > 1 {

@@ -431,14 +431,14 @@ fn what_is_purged_leaves_the_store() {
     graph.apply(purged, 1).unwrap();
     let begun = std::time::Instant::now();
     while holds() > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it is still there");
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is still there");
         std::thread::sleep(Duration::from_millis(5));
     }
     let past = Tick(there.0 - 1);
     assert_eq!(graph.past(past).unwrap().property(node(2), symbol("x")), Value::Integer(1));
     let begun = std::time::Instant::now();
     while !store.list_metadata(&format!("{}erased/", graph.id().metadata_prefix())).unwrap().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "its note is still there");
+        assert!(begun.elapsed() < Duration::from_secs(60), "its note is still there");
         std::thread::sleep(Duration::from_millis(5));
     }
     engine.shutdown().unwrap();
@@ -505,17 +505,19 @@ fn a_moment_that_was_read_does_not_change() {
                 }
             }
         });
-        let read: Vec<(u64, Value)> = (0..50)
-            .map(|_| {
-                let at = now();
-                (at, value(&graph, 1, at))
-            })
-            .collect();
+        let begun = std::time::Instant::now();
+        let mut read: Vec<(u64, Value)> = Vec::new();
+        let has_changed = |read: &[(u64, Value)]| read.windows(2).any(|pair| pair[0].1 != pair[1].1);
+        // Whoever writes may begin late.
+        while read.len() < 50 || (!has_changed(&read) && begun.elapsed() < Duration::from_secs(60)) {
+            let at = now();
+            read.push((at, value(&graph, 1, at)));
+        }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         for (at, before) in &read {
             assert_eq!(&value(&graph, 1, *at), before);
         }
-        assert!(read.windows(2).any(|pair| pair[0].1 != pair[1].1));
+        assert!(has_changed(&read));
     });
 }
 
@@ -533,8 +535,8 @@ fn without_a_journal_only_the_present_is_there() {
 
 #[test]
 fn what_is_older_than_the_retention_is_refused_and_collected() {
-    let retention = Retention { journal: true, kept: Some(Duration::from_millis(400)) };
-    let engine = in_memory(retention);
+    const KEPT: Duration = Duration::from_millis(400);
+    let engine = in_memory(Retention { journal: true, kept: Some(KEPT) });
     let graph = engine.default_graph();
     let mut long_ago = 0;
     for round in 0..5 {
@@ -553,14 +555,24 @@ fn what_is_older_than_the_retention_is_refused_and_collected() {
     }
     let Err(EngineError::TooLongAgo { begins, .. }) = graph.at(Tick::end_of_millis(long_ago)) else { panic!("too old") };
     assert!(begins > long_ago);
-    let recent = set(&graph, 8, 9).millis();
-    set(&graph, 8, 10);
-    assert_eq!(value(&graph, 8, recent), Value::Integer(9));
     // Of what was before history begins nothing is told but what the first change changed.
     let changes = "MATCH (n {x: 10}) CALL history.propertyChanges(n, 'x') YIELD value, previousValue RETURN previousValue, value";
-    let told = rows(&graph, changes, None);
-    // On a busy machine the 9 may be from before that by now.
-    assert!(told == ["8 9", "9 10"] || told == ["9 10"], "{told:?}");
+    let (began, key) = (std::time::Instant::now(), graph.symbols().intern("x"));
+    let mut all = vec!["8 9".to_owned(), "9 10".to_owned()];
+    loop {
+        let recent = set(&graph, 8, 9).millis();
+        set(&graph, 8, 10);
+        let then = graph.at(Tick::end_of_millis(recent)).map(|moment| moment.view().property(node(8), key));
+        let told = rows(&graph, changes, None);
+        if now() < recent + KEPT.as_millis() as u64 {
+            assert!(matches!(then, Ok(Value::Integer(9))), "{:?}", then.map_err(|error| error.to_string()));
+            assert!(!told.is_empty() && all.ends_with(&told), "{told:?}");
+            break;
+        }
+        // On a busy machine it is too long ago by now.
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is read in time");
+        all.extend(["10 9".to_owned(), "9 10".to_owned()]);
+    }
     std::thread::sleep(Duration::from_millis(500));
     checkpoint::make(&graph, graph.durable()).unwrap();
     merge(&graph);
@@ -603,7 +615,17 @@ fn a_graph_at_rest_for_longer_than_history_is_kept_still_answers() {
     let first = write(&graph, "MATCH (a) WHERE id(a) = idFrom('a') SET a.x = 1");
     std::thread::sleep(Duration::from_millis(300));
     let at = |millis: u64| rows(&graph, &format!("CALL history.nodeAt(idFrom('a'), {millis}) YIELD node RETURN node.x"), None);
-    assert_eq!(at(now()), ["1"]);
+    let began = std::time::Instant::now();
+    loop {
+        let asked = now();
+        let told = at(asked);
+        if told == ["1"] {
+            break;
+        }
+        // On a busy machine it is too long ago when it is looked for.
+        assert!(told[0].contains("no longer kept") && now() >= asked + 150, "{told:?}");
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing is read in time");
+    }
     let changes = "CALL history.nodeChanges(idFrom('a')) YIELD kind RETURN kind";
     // Answered, and what was before history begins is not told.
     assert_eq!(rows(&graph, changes, None), Vec::<String>::new());
@@ -726,13 +748,13 @@ fn bring(graph: &Graph, batches: std::ops::Range<u64>, brought: &mut Vec<Brought
 /// Says of how many.
 fn brought_is_known(graph: &Graph, brought: &[Brought]) -> usize {
     // With the one after each, which is of a query, of the next batch, or of nothing.
-    let ticks: BTreeSet<Tick> = brought.iter().flat_map(|(at, count, ..)| (at.0..=at.0 + count).map(Tick)).collect();
-    let ticks: Vec<Tick> = ticks.into_iter().collect();
-    // What is asked for together is mostly not all there is.
+    // What is asked for together is mostly not all there is; of a batch it is, for time goes on in between.
     let mut of = BTreeMap::new();
     let records = Records::of(graph);
-    for some in ticks.chunks(40) {
-        of.extend(some.iter().copied().zip(records.find(some).unwrap()));
+    for some in brought.chunks(13) {
+        let some: BTreeSet<Tick> = some.iter().flat_map(|(at, count, ..)| (at.0..=at.0 + count).map(Tick)).collect();
+        let some: Vec<Tick> = some.into_iter().collect();
+        of.extend(some.iter().copied().zip(records.find(&some).unwrap()));
     }
     let mut known = |(at, count, source, position): &&Brought| {
         let found: Vec<_> = (at.0..at.0 + count).map(|tick| of.remove(&Tick(tick)).flatten()).collect();
@@ -766,7 +788,12 @@ fn what_sources_brought_is_known_whatever_becomes_of_the_log() {
             let graph = engine.default_graph();
             for round in 5 * life..5 * life + 5 {
                 bring(&graph, 200 * round..200 * (round + 1), &mut brought);
-                assert!(brought_is_known(&graph, &brought) >= if kept.is_none() { brought.len() } else { 1 });
+                let known = brought_is_known(&graph, &brought);
+                // What came last is, unless the machine has stood still since.
+                let last = brought[brought.len() - 1].0.millis();
+                let is_kept = kept.is_none_or(|kept| now() < last + kept.as_millis() as u64);
+                let least = if kept.is_none() { brought.len() } else { usize::from(is_kept) };
+                assert!(known >= least, "{known} of {}", brought.len());
                 checkpoint::make(&graph, graph.durable()).unwrap();
                 merge(&graph);
             }
@@ -777,7 +804,7 @@ fn what_sources_brought_is_known_whatever_becomes_of_the_log() {
                 checkpoint::make(&graph, graph.durable()).unwrap();
                 let begun = std::time::Instant::now();
                 while brought_is_known(&graph, &brought) > 0 {
-                    assert!(begun.elapsed() < Duration::from_secs(30), "what history no longer reaches is forgotten");
+                    assert!(begun.elapsed() < Duration::from_secs(60), "what history no longer reaches is forgotten");
                     std::thread::sleep(Duration::from_millis(100));
                     merge(&graph);
                 }

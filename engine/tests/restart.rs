@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{NODES, QUERIES, Random, Rows, concatenate, expected, install, node, plans, random_records, share_symbols};
+use weir_cypher_compiler::StandingMode;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
 use weir_engine::view::{Direction, View};
-use weir_engine::{Engine, EngineError, GraphOptions, Ingester, Options, StandingQuery, Start, checkpoint};
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, Ingester, Options, StandingQuery, Start, checkpoint};
 use weir_model::{Mutations, Position, Tick, Value};
 
 const OUTPUT: &str = "file";
@@ -27,16 +28,21 @@ struct File {
 }
 
 fn open(path: &Path, workers: usize) -> Engine {
+    open_with_store(path, workers).1
+}
+
+fn open_with_store(path: &Path, workers: usize) -> (Arc<RocksDb>, Engine) {
     // An engine that just ends may be let go by a thread of its own, a moment later.
     let begun = std::time::Instant::now();
     let store = loop {
         match RocksDb::open(RocksDbOptions::new(path)) {
-            Ok(store) => break store,
+            Ok(store) => break Arc::new(store),
             Err(problem) => assert!(begun.elapsed() < Duration::from_secs(20), "the directory is not free: {problem}"),
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    Engine::open(Arc::new(store), Options { workers, ..Options::default() }).expect("a sound store")
+    let engine = Engine::open(store.clone(), Options { workers, ..Options::default() }).expect("a sound store");
+    (store, engine)
 }
 
 /// Takes results until everything before `upper` is in, writing each down and, as far as `note` says, noting the place.
@@ -336,6 +342,130 @@ fn the_log_of_a_graph_at_rest_becomes_pages() {
         std::thread::sleep(Duration::from_millis(20));
     }
     engine.shutdown().unwrap();
+}
+
+/// So many entries are enough for a checkpoint of a graph at rest.
+const ENTRIES: usize = 600;
+
+fn label(graph: &Graph, number: u64, there: bool) -> Tick {
+    let mut record = Mutations::default();
+    record.set_label(node(number), graph.symbols().intern("A"), there);
+    graph.apply(record, 1).unwrap()
+}
+
+/// The checkpoint of a graph at rest, as soon as all is durable.
+fn put_into_pages(graph: &Graph) {
+    graph.wait_durable(graph.next()).unwrap();
+    checkpoint::consider(graph, true).unwrap();
+}
+
+/// Takes what comes before a tick, but for what an output that goes on from `from` skips.
+fn come(query: &StandingQuery, from: Tick, upper: Tick) -> Vec<bool> {
+    let mut found = Vec::new();
+    loop {
+        let batch = query.next(Duration::from_secs(20)).unwrap().expect("results within 20 s");
+        found.extend(batch.rows.iter().filter(|row| row.tick >= from).map(|row| row.positive));
+        if batch.upper >= upper {
+            return found;
+        }
+    }
+}
+
+/// The last entry before it only says that a source is gone, and is no work for those who maintain queries.
+#[test]
+fn what_a_query_has_told_or_holds_when_pages_are_made_is_no_news_after_a_restart() {
+    for what in ["held", "told", "followed"] {
+        let directory = tempfile::tempdir().unwrap();
+        let plans = [common::compile(StandingMode::MultipleValues, "MATCH (n:A) RETURN id(n) AS id")];
+        let outputs: &[&str] = if what == "followed" { &[] } else { &[OUTPUT] };
+        {
+            let (store, engine) = open_with_store(directory.path(), 2);
+            // Without `start` nobody makes a checkpoint but this test.
+            let graph = engine.default_graph();
+            let early = (what == "followed").then(|| install(&engine, &plans, Start::WholeGraph, outputs).remove(0));
+            for n in 1..=3 {
+                label(&graph, n, true);
+            }
+            let upper = (0..ENTRIES).fold(Tick::ZERO, |_, _| graph.apply(Mutations::default(), 1).unwrap());
+            if let Some(query) = &early {
+                assert_eq!(come(query, Tick::ZERO, upper).len(), 3);
+            }
+            graph.forget_source("source").unwrap();
+            let end = graph.next();
+            put_into_pages(&graph);
+            let upto = store.progress(graph.id()).unwrap().upto;
+            assert!(end <= upto && upto <= graph.sent(), "{what}: {upto:?} of {end:?}, {:?}", graph.sent());
+            let start = if what == "held" { Start::Now } else { Start::WholeGraph };
+            let query = early.unwrap_or_else(|| install(&engine, &plans, start, outputs).remove(0));
+            let (sent, count) = (graph.sent(), if what == "told" { 3 } else { 0 });
+            let from = query.delivered(OUTPUT).map(|(from, _)| from).unwrap_or_default();
+            assert_eq!(come(&query, from, sent).len(), count, "{what}");
+            match what {
+                "followed" => query.keep_followed_now(sent, Position::default()).unwrap(),
+                _ => query.put_output(OUTPUT, sent, Position::default()).unwrap(),
+            }
+        }
+        let engine = open(directory.path(), 2);
+        let graph = engine.default_graph();
+        let query = install(&engine, &plans, Start::Resume, outputs).remove(0);
+        engine.start().unwrap();
+        let (from, _) = query.delivered(OUTPUT).or_else(|| query.followed()).expect("it is known");
+        let upper = label(&graph, 4, true);
+        assert_eq!(come(&query, from, upper), [true], "{what}: only what is new");
+        engine.shutdown().unwrap();
+    }
+}
+
+/// As by a weir that is built without what its output needs.
+#[test]
+fn for_a_query_that_a_start_does_not_restore_the_log_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let plans = [common::compile(StandingMode::MultipleValues, "MATCH (n:A) RETURN id(n) AS id")];
+    let mut told = Tick::ZERO;
+    for life in 1..=4 {
+        let (store, engine) = open_with_store(directory.path(), 2);
+        let graph = engine.default_graph();
+        let upto = || store.progress(graph.id()).unwrap().upto;
+        match life {
+            1 => {
+                engine.start().unwrap();
+                let query = install(&engine, &plans, Start::WholeGraph, &[OUTPUT]).remove(0);
+                told = label(&graph, 1, true);
+                assert_eq!(come(&query, Tick::ZERO, told), [true]);
+                query.put_output(OUTPUT, told, Position::default()).unwrap();
+            }
+            2 => {
+                // It was tried.
+                let query = install(&engine, &plans, Start::Resume, &[OUTPUT]).remove(0);
+                graph.put_standing_off(query.id());
+                engine.start().unwrap();
+                label(&graph, 1, false);
+                label(&graph, 2, true);
+                for _ in 0..ENTRIES {
+                    graph.apply(Mutations::default(), 1).unwrap();
+                }
+                put_into_pages(&graph);
+                assert!(upto() <= told, "{:?} of {told:?}", upto());
+            }
+            3 => {
+                let query = install(&engine, &plans, Start::Resume, &[OUTPUT]).remove(0);
+                graph.forget_delivery_to_nobody();
+                engine.start().unwrap();
+                let (from, _) = query.delivered(OUTPUT).expect("a known output");
+                assert_eq!(from, told);
+                assert_eq!(come(&query, from, graph.sent()), [false, true], "what came meanwhile, and nothing again");
+            }
+            _ => {
+                engine.start().unwrap();
+                put_into_pages(&graph);
+                assert!(upto() <= told, "{:?} of {told:?}", upto());
+                // There is no such query any more.
+                graph.forget_delivery_to_nobody();
+                put_into_pages(&graph);
+                assert!(upto() > told);
+            }
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use weir_engine::{
     Engine, EngineError, Graph, GraphOptions, Ingester, Options, Prepared, QueryLimits, QueryOptions, Write, Written,
 };
 use weir_model::procedure::Body;
-use weir_model::{Position, Procedure, Value};
+use weir_model::{Mutations, NodeId, Position, Procedure, Value};
 
 fn engine(workers: usize) -> Engine {
     let engine = Engine::open(Arc::new(InMemory::default()), Options { workers, ..Options::default() }).unwrap();
@@ -66,6 +66,7 @@ fn counters_lose_no_step() {
             });
         }
     });
+    graph.wait_visible().unwrap();
     let count = single(&graph, "MATCH (n) WHERE id(n) = idFrom('counter', 1) RETURN n.count");
     assert_eq!(count, Value::Integer(800));
     engine.shutdown().unwrap();
@@ -112,21 +113,36 @@ fn who_asks_for_the_past_and_loses_every_race_counts_too() {
 fn what_the_past_tells_up_to_now_is_read() {
     let engine = engine(2);
     let graph = engine.default_graph();
+    const LATER: Duration = Duration::from_millis(400);
     let asked = [
-        "CALL history.nodeChanges(idFrom('a')) YIELD kind WITH count(*) AS seen CALL util.sleep(300)",
-        "WITH timestamp() + 150 AS at CALL util.sleep(300) CALL history.nodeAt(idFrom('a'), at) YIELD node WITH node.x AS seen",
-        "WITH timestamp() + 150 AS at CALL util.sleep(300)
+        "CALL history.nodeChanges(idFrom('a')) YIELD kind WITH count(*) AS seen CALL util.sleep(600)",
+        "WITH timestamp() + 400 AS at CALL util.sleep(600) CALL history.nodeAt(idFrom('a'), at) YIELD node WITH node.x AS seen",
+        "WITH timestamp() + 400 AS at CALL util.sleep(600)
          CALL history.queryAt('MATCH (a) WHERE a.x IS NOT NULL RETURN a.x AS x', at) YIELD value WITH value.x AS seen",
     ];
-    for (before, asked) in (1..).zip(asked) {
-        single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {before} RETURN a.x"));
+    let begun = Instant::now();
+    let mut before = 0;
+    for asked in asked {
         let text = format!("{asked} MATCH (b) WHERE id(b) = idFrom('b') SET b.seen = seen RETURN b.seen");
-        std::thread::scope(|scope| {
-            let slow = scope.spawn(|| single(&graph, &text));
-            std::thread::sleep(Duration::from_millis(50));
-            single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {} RETURN a.x", before + 1));
-            assert_eq!(slow.join().unwrap(), Value::Integer(before + 1), "{asked}");
-        });
+        let mut is_in_time = false;
+        while !is_in_time {
+            assert!(begun.elapsed() < Duration::from_secs(120), "what is changed meanwhile comes too late each time");
+            before += 1;
+            single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {before} RETURN a.x"));
+            std::thread::scope(|scope| {
+                let since = Instant::now();
+                let slow = scope.spawn(|| single(&graph, &text));
+                std::thread::sleep(Duration::from_millis(50));
+                single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {} RETURN a.x", before + 1));
+                // On a busy machine it may come when nobody asks any more, or of a later moment.
+                is_in_time = since.elapsed() < LATER;
+                let seen = slow.join().unwrap();
+                assert!(
+                    seen == Value::Integer(before + 1) || (!is_in_time && seen == Value::Integer(before)),
+                    "{asked}: {seen:?}"
+                );
+            });
+        }
     }
     engine.shutdown().unwrap();
 }
@@ -159,6 +175,7 @@ fn what_is_asked_outside_may_follow_from_what_is_hot() {
         let query = asking(&graph, 9, &asked);
         if is_ingested {
             let failures = Ingester::new(graph.clone(), query).ingest(&[Value::Null], None).unwrap().failures;
+            graph.wait_visible().unwrap();
             assert!(failures.is_empty(), "{failures:?}");
         } else {
             assert_eq!(rows(&graph, &query, Value::Null).unwrap(), [[Value::Integer(9)]]);
@@ -196,6 +213,94 @@ fn what_follows_from_what_is_hot_is_not_asked_outside_for_ever() {
     assert!(problem.contains("cancelled"), "{problem}");
     assert_eq!(single(&graph, "MATCH (h) WHERE id(h) = idFrom('hot') RETURN h.seen"), Value::Null);
     engine.shutdown().unwrap();
+}
+
+/// How often a query is evaluated that reads, while others write for the first time, and then writes; and what it has seen.
+fn evaluated(graph: &Graph, read: &str, meanwhile: &str) -> (i64, Value) {
+    let asked = Arc::new(AtomicI64::new(0));
+    let (others, count, write) = (graph.clone(), asked.clone(), prepare(graph, meanwhile));
+    let body = Body::Rows(Arc::new(move |_, _, each| {
+        if count.fetch_add(1, Ordering::Relaxed) == 0 {
+            rows(&others, &write, Value::Null).unwrap();
+        }
+        each(&[Value::Null]).map(drop)
+    }));
+    // By another number each time: what was asked for once is not asked for again.
+    let procedure = Procedure::declare("test.meanwhile(x :: FLOAT) :: (out :: ANY?)", body).unwrap();
+    let writes = "MATCH (r) WHERE id(r) = idFrom('result') SET r.seen = seen RETURN seen";
+    let text = format!("{read} CALL test.meanwhile(rand()) YIELD out {writes}");
+    let query = prepare_with(graph, &text, vec![Arc::new(procedure)]);
+    let seen = rows(graph, &query, Value::Null).unwrap()[0][0].clone();
+    (asked.load(Ordering::Relaxed), seen)
+}
+
+/// Whoever went through nodes was in conflict with every commit, and in the end held all of them up.
+#[test]
+fn who_lists_nodes_is_in_conflict_only_with_what_changes_them() {
+    let engine = engine(2);
+    let graph = engine.default_graph();
+    let made = "MATCH (a), (b), (c) WHERE id(a) = idFrom('m', 1) AND id(b) = idFrom('m', 2) AND id(c) = idFrom('o', 1)
+                SET a:MM, b:MM, c:Other, a.k = 1, b.k = 2, c.k = 3";
+    let (a, c) = ("MATCH (n) WHERE id(n) = idFrom('m', 1)", "MATCH (n) WHERE id(n) = idFrom('o', 1)");
+    let summed = "MATCH (n:MM) WHERE n.k > 0 WITH sum(n.k) AS seen";
+    let counted = "MATCH (n:MM) WITH count(n) AS seen";
+    let listed = "MATCH (n:MM) WITH collect(id(n)) AS ids WITH size(ids) AS seen";
+    let all = "MATCH (n) WITH count(n) AS seen";
+    let by_key =
+        "WITH 'fre' + substring(toString(rand()), 0, 0) + 'sh' AS key MATCH (n:MM) WITH sum(coalesce(n[key], 0)) AS seen";
+    for (read, meanwhile, times, seen) in [
+        (summed, format!("{c} SET n.k = 4"), 1, 3),
+        (summed, format!("{c} SET n:More"), 1, 3),
+        (summed, "CREATE (:Other {k: 9})".to_owned(), 1, 3),
+        (summed, format!("{a} SET n.k = 7"), 2, 9),
+        (summed, format!("{c} SET n:MM"), 2, 6),
+        (summed, "CREATE (:MM {k: 10})".to_owned(), 2, 13),
+        (summed, format!("{a} REMOVE n:MM"), 2, 2),
+        (counted, format!("{a} SET n:MM, n.k = 7"), 1, 2),
+        (counted, "CREATE (:MM)".to_owned(), 2, 3),
+        (counted, format!("{a} REMOVE n:MM"), 2, 1),
+        (counted, format!("{a} DETACH DELETE n"), 2, 1),
+        (listed, format!("{a} SET n.k = null"), 1, 2),
+        (listed, format!("{c} SET n:MM"), 2, 3),
+        (all, format!("{a} SET n.k = 7"), 1, 3),
+        // It has its label still.
+        (all, format!("{a} SET n.k = null"), 1, 3),
+        (all, "CREATE ({k: 1})".to_owned(), 2, 4),
+        (all, format!("{a} CREATE (n)-[:KNOWS]->({{k: 1}})"), 2, 4),
+        (all, format!("{a} DETACH DELETE n"), 2, 2),
+        // By a key that nobody has written before.
+        (by_key, format!("{a} CALL create.setProperty(n, 'fre' + 'sh', 5)"), 2, 5),
+    ] {
+        rows(&graph, &prepare(&graph, "MATCH (n) DETACH DELETE n"), Value::Null).unwrap();
+        rows(&graph, &prepare(&graph, made), Value::Null).unwrap();
+        assert_eq!(evaluated(&graph, read, &meanwhile), (times, Value::Integer(seen)), "{read}, {meanwhile}");
+    }
+    engine.shutdown().unwrap();
+}
+
+/// What is known of what was read counts as held. Where there is no room for it, it may have been anything.
+#[test]
+fn what_was_read_is_known_as_long_as_there_is_room_for_it() {
+    const NODES: i64 = 20_000;
+    for (memory_bytes_max, times) in [(64 << 20, 1), (256 << 10, 2)] {
+        let limits = QueryLimits { memory_bytes_max, ..QueryLimits::default() };
+        let options = Options { workers: 1, limits, ..Options::default() };
+        let engine = Engine::open(Arc::new(InMemory::default()), options).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let (label, key) = (graph.symbols().intern("MM"), graph.symbols().intern("k"));
+        let mut mutations = Mutations::default();
+        for n in 0..NODES {
+            let node = NodeId::new(1, n as u64);
+            mutations.set_label(node, label, true);
+            mutations.set_property(node, key, &Value::Integer(1));
+        }
+        graph.apply(mutations, 1).unwrap();
+        let summed = "MATCH (n:MM) WHERE n.k > 0 WITH sum(n.k) AS seen";
+        let seen = evaluated(&graph, summed, "CREATE (:Other {k: 9})");
+        assert_eq!(seen, (times, Value::Integer(NODES)), "{memory_bytes_max}");
+        engine.shutdown().unwrap();
+    }
 }
 
 #[test]
@@ -317,20 +422,26 @@ fn records_of_which_an_anchor_names_no_node_are_counted() {
 #[test]
 fn hundreds_of_graphs_come_and_go_apart() {
     let engine = engine(2);
-    let began = Instant::now();
+    let mut took = Vec::new();
     for n in 0..200 {
+        let began = Instant::now();
         let graph = engine.create_graph(&format!("graph{n}"), GraphOptions::default()).unwrap();
         rows(&graph, &prepare(&graph, "CREATE (:Only {n: $that})"), Value::Integer(n)).unwrap();
+        took.push(began.elapsed());
     }
     assert!(matches!(engine.create_graph("graph7", GraphOptions::default()), Err(EngineError::GraphExists(_))));
     for n in 0..200 {
+        let began = Instant::now();
         let graph = engine.graph(&format!("graph{n}")).unwrap();
         assert_eq!(single(&graph, "MATCH (n:Only) RETURN collect(n.n)"), Value::list(vec![Value::Integer(n)]));
         assert!(engine.drop_graph(&format!("graph{n}")).unwrap());
+        took.push(began.elapsed());
     }
     assert_eq!(engine.graphs(), [weir_engine::DEFAULT_GRAPH]);
-    // Milliseconds each; the bound is wide because tests share their machine.
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    // Milliseconds each; the bound is wide because tests share their machine, which may stand still for a few of them.
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < Duration::from_millis(50), "{took:?}");
+    assert!(took.iter().sum::<Duration>() < Duration::from_secs(60), "{took:?}");
     engine.shutdown().unwrap();
 }
 
@@ -382,6 +493,6 @@ fn an_edge_costs_the_same_however_many_its_node_has() {
     write("MATCH (:Hub)-[r:pays]->() DELETE r");
     assert_eq!(single(&graph, &between), Value::Integer(EDGES - EDGES / 5));
     // Were all of them looked at for each, it would take minutes.
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     engine.shutdown().unwrap();
 }

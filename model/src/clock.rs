@@ -11,7 +11,7 @@ use crate::membership::Lists;
 use crate::value::Value;
 
 /// The last moment that a tick can be of.
-const LAST: i64 = (1 << 44) - 1;
+pub const LAST: i64 = (1 << 44) - 1;
 
 /// The time of a query, in milliseconds since 1970, and who waits for conditions to turn.
 #[derive(Clone, Copy, Debug)]

@@ -181,10 +181,15 @@ impl<'c> Parts<'c> {
 
     #[inline]
     pub fn add_entry(&mut self, key: &Text, value: &Value) -> Result<(), Failure> {
-        let bytes = within(size_of::<Value>() + key.len(), self.left)?;
-        self.left -= bytes;
-        self.holding.bytes(bytes)?;
+        self.add_bytes(size_of::<Value>() + key.len())?;
         self.add(value)
+    }
+
+    /// What is no value of its own.
+    #[inline]
+    pub fn add_bytes(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.left -= within(bytes, self.left)?;
+        self.holding.bytes(bytes)
     }
 }
 
@@ -318,7 +323,7 @@ pub(crate) mod tests {
         }
     }
 
-    const fn function(run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>) -> Function {
+    pub(crate) const fn function(run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>) -> Function {
         Function {
             name: "made",
             arguments_min: 0,

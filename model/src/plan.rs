@@ -159,11 +159,14 @@ pub enum Operator {
         until: Expr,
     },
     /// Each row of `left` with each row of `right` that has the same keys, by Cypher's `=`. The sides know nothing of each
-    /// other. Made for standing queries: parts of a pattern that no edge connects.
+    /// other. Made for standing queries: parts of a pattern that no edge connects, and OPTIONAL MATCH.
     Join {
         left: Box<Operator>,
         right: Box<Operator>,
         keys: Vec<(Expr, Expr)>,
+        /// Of OPTIONAL MATCH: the slots that the right side gives, and that are null where a row of the left has no other half.
+        /// Both sides may fill the slots of the keys then.
+        nulls: Option<Vec<Slot>>,
     },
     /// Rows of both; with `distinct` each once. Both sides leave their columns in the slots of `Plan::columns`.
     Union {

@@ -115,7 +115,7 @@ impl Operator {
     pub fn fills(&self) -> Vec<Slot> {
         match self {
             Operator::Match { pattern, .. } => pattern.slots(),
-            Operator::Optional { nulls, .. } => nulls.clone(),
+            Operator::Optional { nulls, .. } | Operator::Join { nulls: Some(nulls), .. } => nulls.clone(),
             Operator::Project { items, .. } => items.iter().map(|(slot, _)| *slot).collect(),
             Operator::Aggregate { keys, aggregates, .. } => {
                 keys.iter().map(|(slot, _)| *slot).chain(aggregates.iter().map(|(slot, _)| *slot)).collect()

@@ -15,7 +15,7 @@ start() {
   # Root, which containers run as, gets no sandbox; what is opened is weir's own. Shared memory is small in containers.
   spawn "$(binary)" --headless=new --no-sandbox --disable-dev-shm-usage --disable-gpu --no-first-run --disable-background-networking \
     --disable-component-update --user-data-dir="$dir/profile" --window-size=1280,900 --remote-debugging-port="$port" about:blank
-  await 60 web "http://127.0.0.1:$port/json/version"
+  await 180 web "http://127.0.0.1:$port/json/version"
 }
 
 main "$@"

@@ -7,8 +7,10 @@ dir= port=
 
 die() { echo "$self: $*" >&2; exit 1; }
 # A process is named by its number and its birth, so that a later one with the same number is never taken for it.
-birth() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '$1 != "Z" { print $20 }'; }
-alive() { local p b; [ -s "$dir/pid" ] && read -r p b <"$dir/pid" && [ -n "$b" ] && [ "$(birth "$p")" = "$b" ]; }
+birth() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '{ print $20 }'; }
+# Its files and ports are free when its last thread has ended, of which the first to end may be that with the number of the process.
+runs() { { sed 's/.*) //' "/proc/$1/task/"*/stat 2>/dev/null || true; } | awk '$1 != "Z" && $1 != "X" { found = 1 } END { exit !found }'; }
+alive() { local p b; [ -s "$dir/pid" ] && read -r p b <"$dir/pid" && [ -n "$b" ] && [ "$(birth "$p")" = "$b" ] && runs "$p"; }
 spawn() { setsid "$@" >>"$dir/log" 2>&1 </dev/null & echo "$! $(birth $!)" >"$dir/pid"; }
 await() { # SECONDS CHECK...
   local end=$((SECONDS + $1)); shift
@@ -23,8 +25,12 @@ stop() {
   if alive; then
     read -r p b <"$dir/pid"
     kill -s "${quit:-TERM}" "$p" || true
-    for i in {1..150}; do alive || break; sleep 0.1; done
-    ! alive || kill -9 -- "-$p"   # the group that setsid gave it
+    # On a busy machine it takes its time; killed, it would lose what it has not written.
+    for i in {1..600}; do alive || break; sleep 0.1; done
+    if alive; then
+      kill -9 -- "-$p" || true   # the group that setsid gave it
+      for i in {1..600}; do alive || break; sleep 0.1; done
+    fi
   fi
   rm -f "$dir/pid"
 }

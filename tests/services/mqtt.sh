@@ -32,7 +32,8 @@ max_queued_messages 0
 log_dest stderr
 END
   PATH=$PATH:/usr/sbin spawn mosquitto -c "$dir/mosquitto.conf"
-  await 20 tcp "$port"
+  await 120 tcp "$port"
+  await 120 tcp $((port + 1))
   say "MQTT_URL=mqtt://127.0.0.1:$port"
   say "MQTT_TLS_URL=mqtts://127.0.0.1:$((port + 1))"
 }

@@ -25,7 +25,7 @@ authorization { users: [
 ] }
 END
   spawn "$cache/go/bin/nats-server" -c "$dir/nats.conf"
-  await 20 web "http://127.0.0.1:$((port + 1))/healthz"
+  await 120 web "http://127.0.0.1:$((port + 1))/healthz"
   say "NATS_URL=nats://127.0.0.1:$port"
   say "NATS_SEED=SUAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB6IC5CQ"
 }

@@ -16,7 +16,7 @@ start() {
   spawn nghttpx --conf=/dev/null --workers=1 --frontend="127.0.0.1,$port" --backend="${BACKEND/:/,}" --npn-list="${PROTOCOLS:-h2,http/1.1}" \
     --backend-read-timeout=10m --frontend-http2-read-timeout=10m "${verify[@]}" \
     --accesslog-file="$dir/asked" --accesslog-format='$alpn $status $path $http_x_amz_target' "$dir/server.key" "$dir/server.pem"
-  await 20 tcp "$port"
+  await 120 tcp "$port"
 }
 
 main "$@"

@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
 ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 PY
   spawn python3 "$dir/server.py" "$port" "$dir/signing.key" "$client" "$secret" "${OIDC_LIFETIME:-300}" "${OIDC_AUDIENCE:-kafka}"
-  await 20 web "http://127.0.0.1:$port/realms/weir/.well-known/openid-configuration"
+  await 120 web "http://127.0.0.1:$port/realms/weir/.well-known/openid-configuration"
   say "OIDC_ISSUER=http://127.0.0.1:$port/realms/weir"
   say "OIDC_TOKENS=http://127.0.0.1:$port/realms/weir/protocol/openid-connect/token"
   say "OIDC_CLIENT_ID=$client"

@@ -45,11 +45,11 @@ host all clear 127.0.0.1/32 password
 host all all 127.0.0.1/32 scram-sha-256
 END
   fi
-  for _ in {1..200}; do ! unused || break; sleep 0.1; done
+  for _ in {1..600}; do ! unused || break; sleep 0.1; done
   ! unused || as rm -f "$data/postmaster.pid"
   spawn "${run[@]}" "$bin/postgres" -D "$data" -c listen_addresses=127.0.0.1 -c port="$port" -c unix_socket_directories= -c wal_level=logical \
     -c fsync=off -c ssl=on -c ssl_cert_file=server.pem -c ssl_key_file=server.key -c ssl_ca_file=ca.pem -c max_replication_slots=20 -c max_wal_senders=20
-  await 60 psql -XAtq -h 127.0.0.1 -p "$port" -U postgres -d postgres -c 'SELECT 1'
+  await 180 psql -XAtq -h 127.0.0.1 -p "$port" -U postgres -d postgres -c 'SELECT 1'
   say "POSTGRES_AT=127.0.0.1:$port"
   [ -z "$new" ] || ask "CREATE ROLE weir LOGIN REPLICATION PASSWORD 'geheim'; CREATE ROLE tls LOGIN PASSWORD 'geheim'; CREATE ROLE bearer LOGIN REPLICATION; CREATE ROLE clear LOGIN PASSWORD 'geheim';
     SET password_encryption TO md5; CREATE ROLE old LOGIN PASSWORD 'geheim'; GRANT ALL ON SCHEMA public TO weir, tls, bearer, clear, old;

@@ -25,8 +25,8 @@ END
     ERL_EPMD_PORT=$((port + 2)) RABBITMQ_MNESIA_BASE="$dir/mnesia" RABBITMQ_LOG_BASE="$dir/logs" RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" \
     RABBITMQ_PID_FILE="$dir/node.pid" RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}" \
     RABBITMQ_CONFIG_FILE="$dir/rabbitmq.conf" /usr/lib/rabbitmq/bin/rabbitmq-server
-  await 180 tcp $((port + 3))
-  await 20 tcp "$port"
+  await 300 tcp $((port + 3))
+  await 120 tcp "$port"
   say "AMQP_URL=amqp://127.0.0.1:$port"
   say "AMQP_TLS_URL=amqps://127.0.0.1:$((port + 3))"
 }
@@ -34,7 +34,7 @@ END
 # The port mapper detaches itself; it ends when asked, once no node is registered with it.
 stopped() {
   local at; at=$(sed -n 's/^AMQP_URL=.*:\([0-9]*\)$/\1/p' "$dir/env")
-  for _ in {1..50}; do ERL_EPMD_PORT=$((at + 2)) epmd -kill 2>/dev/null | grep -q Killed && break; sleep 0.1; done
+  for _ in {1..200}; do ERL_EPMD_PORT=$((at + 2)) epmd -kill 2>/dev/null | grep -q Killed && break; sleep 0.1; done
 }
 
 # How many messages a queue has: what was handed to it before the question counts.

@@ -15,7 +15,7 @@ start() {
   certificates >>"$dir/log" 2>&1
   PATH=$PATH:/usr/sbin spawn redis-server --bind 127.0.0.1 --port "$port" --dir "$dir" --appendonly yes --appendfsync always --save '' \
     --tls-port $((port + 1)) --tls-cert-file "$dir/server.pem" --tls-key-file "$dir/server.key" --tls-ca-cert-file "$dir/ca.pem" --tls-auth-clients yes
-  await 20 answers
+  await 120 answers
   say "REDIS_URL=redis://127.0.0.1:$port"
   say "REDIS_TLS_URL=rediss://127.0.0.1:$((port + 1))"
 }

@@ -20,7 +20,7 @@ start() {
   local jar=$home/quarkus-run.jar
   [ -e "$jar" ] || jar=$(echo "$home"/*-runner.jar)
   spawn java "-Xmx${REGISTRY_HEAP:-256m}" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dquarkus.http.host=127.0.0.1 -Dquarkus.http.port="$port" -jar "$jar"
-  await 240 web "http://127.0.0.1:$port/apis/ccompat/v7/subjects"
+  await 300 web "http://127.0.0.1:$port/apis/ccompat/v7/subjects"
   say "SCHEMA_REGISTRY_URL=http://127.0.0.1:$port/apis/ccompat/v7"
 }
 

@@ -1,7 +1,6 @@
 //! A server that stands in for Amazon's, started by `services/aws.sh` in a temporary directory on loopback, and ended with the
 //! test. Where it cannot be had, the test says loudly what it leaves out.
 
-use std::net::TcpListener;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,6 +11,7 @@ use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
 use crate::client::send;
+use crate::kafka::free_ports;
 
 pub struct Amazon {
     directory: TempDir,
@@ -41,7 +41,8 @@ impl Amazon {
 
     fn start_with(variables: &[(&str, &str)], left_out: &str) -> Option<Amazon> {
         let directory = tempfile::Builder::new().prefix("weir-aws-").tempdir().expect("a temporary directory");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        // Not one that the system gives out: a client of another test could have it before the server listens.
+        let port = free_ports(1);
         let mut command = Command::new("bash");
         command.arg(script()).arg("start").arg(directory.path()).arg(port.to_string()).stdin(Stdio::null());
         let started = command.envs(variables.iter().copied()).output().expect("bash");

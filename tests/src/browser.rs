@@ -13,7 +13,7 @@ use crate::service::Weir;
 use crate::socket::Socket;
 
 /// What a page may take to show something; machines under load are slow.
-const SHOWN_MAX: Duration = Duration::from_secs(30);
+const SHOWN_MAX: Duration = Duration::from_secs(60);
 
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -66,13 +66,18 @@ pub struct Tab {
 impl Tab {
     /// Asks the browser; what it says meanwhile is looked at for errors.
     fn ask(&mut self, method: &str, params: Json) -> Json {
+        self.try_ask(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// The same; the error is what the browser says where it could not.
+    fn try_ask(&mut self, method: &str, params: Json) -> Result<Json, Json> {
         self.asked += 1;
         self.socket.send(&json!({"id": self.asked, "method": method, "params": params}).to_string());
         loop {
             let mut message = self.socket.expect();
             if message["id"] == json!(self.asked) {
-                assert!(message.get("error").is_none(), "{method}: {message}");
-                return message["result"].take();
+                let failed = message.get("error").is_some();
+                return if failed { Err(message["error"].take()) } else { Ok(message["result"].take()) };
             }
             self.hear(&message);
         }
@@ -95,10 +100,24 @@ impl Tab {
 
     /// The value of an expression in the page.
     pub fn value(&mut self, script: &str) -> Json {
+        self.try_value(script).unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// The same where the page may be left for another at that moment: null while there is none.
+    fn value_if_any(&mut self, script: &str) -> Json {
+        self.try_value(script).unwrap_or_else(|error| {
+            let said = error["message"].as_str().unwrap_or_default();
+            // Cannot find default execution context; Execution context was destroyed; Inspected target navigated or closed.
+            assert!(said.contains(" context") || said.contains("navigated"), "{script}: {error}");
+            Json::Null
+        })
+    }
+
+    fn try_value(&mut self, script: &str) -> Result<Json, Json> {
         let asked = json!({"expression": script, "awaitPromise": true, "returnByValue": true});
-        let mut answer = self.ask("Runtime.evaluate", asked);
+        let mut answer = self.try_ask("Runtime.evaluate", asked)?;
         assert!(answer.get("exceptionDetails").is_none(), "{script}: {answer}");
-        answer["result"]["value"].take()
+        Ok(answer["result"]["value"].take())
     }
 
     /// The text that is seen of what a selector finds first; none if there is nothing, or it is hidden.
@@ -107,14 +126,14 @@ impl Tab {
             "(found => found && found.checkVisibility() ? found.innerText : null)(document.querySelector({}))",
             json!(selector)
         );
-        self.value(&script).as_str().map(str::to_owned)
+        self.value_if_any(&script).as_str().map(str::to_owned)
     }
 
     /// Waits until an expression holds.
     pub fn wait(&mut self, script: &str) {
         // While a page is loaded there is none for a moment.
         let script = format!("Boolean({script})");
-        self.until(&script, |tab| tab.value(&script) == json!(true));
+        self.until(&script, |tab| tab.value_if_any(&script) == json!(true));
     }
 
     /// Waits until what a selector finds first shows a text that has this in it.
@@ -153,7 +172,7 @@ impl Tab {
             if let (true, Some(x), Some(y)) = (at == last, at[0].as_f64(), at[1].as_f64()) {
                 self.value(&watch);
                 self.click_at(x, y, 1);
-                if self.value("window.missed") != json!(true) {
+                if self.value_if_any("window.missed") != json!(true) {
                     return;
                 }
             }

@@ -93,10 +93,11 @@ pub struct Numbers {
 impl Numbers {
     pub fn over_web_sockets() -> Numbers {
         Numbers::start(|mut stream, mut next| {
-            let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
             if accept(&mut stream).is_none() {
                 return;
             }
+            // No sooner: a request that is on its way for longer, on a busy machine or a slow network, would be none.
+            let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
             let mut socket = WebSocket::from_raw_socket(stream, Role::Server, None);
             loop {
                 for record in next() {

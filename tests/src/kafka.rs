@@ -3,7 +3,7 @@
 //!
 //! Topics are filled and read here by librdkafka alone, without weir.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tempfile::TempDir;
+
+use crate::server::wait_gone;
 
 /// For anything a broker on the same machine does.
 /// Disks of machines that are shared stand still for the better part of a minute now and then, and a broker with them.
@@ -94,9 +96,7 @@ impl Broker {
         let pid = pid.split_whitespace().next().expect("a number");
         let killed = Command::new("kill").arg("-9").arg(pid).status().expect("kill runs");
         assert!(killed.success());
-        while PathBuf::from(format!("/proc/{pid}/fd")).read_dir().is_ok_and(|mut files| files.next().is_some()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_gone(pid);
     }
 
     /// Where clients connect: `KAFKA_BOOTSTRAP`, or with SASL and TLS another.
@@ -251,16 +251,20 @@ impl Drop for Broker {
     }
 }
 
-/// The first of so many ports in a row that nobody listens on.
+/// The first of so many ports in a row that nobody listens on, and that no other test has been given: it may be about to listen
+/// there, or have killed what did and be about to start it again.
 pub fn free_ports(count: u16) -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     loop {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let first = listener.local_addr().expect("an address").port();
         drop(listener);
         // Below those the system itself gives out, as far as possible.
         let first = 10_000 + first % 20_000;
-        let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let free = |port: u16| !given.contains(&port) && TcpListener::bind(("127.0.0.1", port)).is_ok();
         if (first..first + count).all(free) {
+            given.extend(first..first + count);
             return first;
         }
     }

@@ -9,7 +9,8 @@ use serde_json::{Value as Json, json};
 
 use crate::streams::with;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A server says that it has a message when its disk has it, and disks stand still for the better part of a minute now and then.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Client {
     input: BufReader<TcpStream>,

@@ -11,6 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kafka::free_ports;
+use crate::server::wait_gone;
 
 pub struct Redis {
     directory: TempDir,
@@ -50,11 +51,7 @@ impl Redis {
         let pid = fs::read_to_string(self.directory.path().join("pid")).expect("it runs");
         let pid = pid.split_whitespace().next().expect("a number");
         assert!(Command::new("kill").arg("-9").arg(pid).status().expect("kill runs").success());
-        // What it listens on is free when it has ended, a little later than its files are gone.
-        let ends = || fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
-        while ends() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        wait_gone(pid);
     }
 
     pub fn url(&self) -> String {

@@ -5,11 +5,12 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::kafka::free_ports;
+use crate::service::wait_until;
 
 /// After `kill -9`. A machine that is busy takes its time.
 const GONE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -90,12 +91,8 @@ impl Server {
         let killed = Command::new("kill").args(["-9", "--", &format!("-{pid}")]).status().expect("kill runs");
         assert!(killed.success(), "the group {pid} is killed");
         // The port may be closed before the process is gone, and until then the script says that it runs.
-        let there = Path::new("/proc").join(pid);
-        let deadline = Instant::now() + GONE_TIME_MAX;
-        while TcpStream::connect(self.address(0)).is_ok() || there.exists() {
-            assert!(Instant::now() < deadline, "process {pid} was killed and is still there");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_gone(pid);
+        wait_until("nobody listens", GONE_TIME_MAX, || TcpStream::connect(self.address(0)).is_err());
     }
 
     /// What the script has said under that name.
@@ -114,6 +111,23 @@ impl Server {
     pub fn made(&self, name: &str) -> String {
         fs::read_to_string(self.directory().join(name)).expect("the script has made it")
     }
+}
+
+/// Waits until a group of processes that was killed has ended, with all threads: what they listened on and what they had locked
+/// is free no sooner.
+pub(crate) fn wait_gone(group: &str) {
+    wait_until(&format!("the group {group} was killed and is gone"), GONE_TIME_MAX, || !is_there(group));
+}
+
+fn is_there(group: &str) -> bool {
+    fs::read_dir("/proc").expect("the processes").flatten().any(|process| {
+        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        let mut fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+        let (state, of) = (fields.next(), fields.nth(1));
+        // One that nobody has waited for is a name and nothing else, unless a thread of it is still there.
+        let threads = || fs::read_dir(process.path().join("task")).map_or(0, Iterator::count);
+        of == Some(group) && (state != Some("Z") || threads() > 1)
+    })
 }
 
 impl Drop for Server {

@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// How long something may take to appear.
-const SHOW_MAX: Duration = Duration::from_secs(30);
+/// How long something may take to appear; machines under load are slow.
+const SHOW_MAX: Duration = Duration::from_secs(60);
 
 pub struct Terminal {
     child: Child,

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weir_tests::client::{self, Answer};
-use weir_tests::service::{Home, Weir};
+use weir_tests::service::{Home, START_MAX, Weir, takes_at_most, wait_until};
 use weir_tests::socket::Socket;
+
+/// Generous: machines under load are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
 
@@ -18,7 +21,7 @@ fn weir(more: &[&str]) -> Weir {
 /// Sends bytes as they are; gives all that comes back until the server closes.
 fn raw(weir: &Weir, parts: &[&[u8]], pause: Duration) -> String {
     let mut stream = TcpStream::connect(weir.address()).expect("weir listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit of time");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit of time");
     for part in parts {
         // A server that has had enough closes while we are still talking.
         if stream.write_all(part).is_err() {
@@ -84,14 +87,16 @@ fn bodies_that_cannot_be_read_say_why() {
         (&[("Content-Type", "nonsense")], b"RETURN 1", 415),
         (&[], b"RETURN 1", 415),
     ] {
-        let began = Instant::now();
-        for path in ["/api/v1/query/cypher", "/api/v1/query/gremlin"] {
-            let answer = weir.send("POST", path, headers, body);
-            let shown = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
-            assert_eq!(answer.status, status, "{shown}: {}", answer.shown());
-            assert!(!answer.body.is_empty(), "{shown}: no word about why");
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "it takes too long");
+        let shown = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
+        takes_at_most(&shown, Duration::from_secs(10), || {
+            let began = Instant::now();
+            for path in ["/api/v1/query/cypher", "/api/v1/query/gremlin"] {
+                let answer = weir.send("POST", path, headers, body);
+                assert_eq!(answer.status, status, "{shown}: {}", answer.shown());
+                assert!(!answer.body.is_empty(), "{shown}: no word about why");
+            }
+            began.elapsed()
+        });
     }
     // Parameters are values, and there is one for what is beyond floats, as in records.
     for headers in [JSON, yaml] {
@@ -241,35 +246,41 @@ fn a_page_that_is_named_is_told_that_it_may() {
 
 #[test]
 fn slow_clients_are_left() {
-    let weir = weir(&["-Dweir.webserver.header-timeout=500 ms", "-Dweir.webserver.body-timeout=500 ms"]);
-    let began = Instant::now();
+    // A limit each: whoever is held up between connecting and sending a head would meet the other one.
+    let of_heads = weir(&["-Dweir.webserver.header-timeout=500 ms"]);
+    let of_bodies = weir(&["-Dweir.webserver.body-timeout=500 ms"]);
     // A header that never ends, and a body that never comes.
-    let answer = raw(&weir, &[b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"a", b"b"], Duration::from_millis(100));
-    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
     let body = b"POST /api/v1/query/cypher HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 100\r\n\r\nRETURN";
-    let answer = raw(&weir, &[body], Duration::ZERO);
-    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    assert!(began.elapsed() < Duration::from_secs(10));
-    is_well(&weir);
+    takes_at_most("slow clients are left", Duration::from_secs(10), || {
+        let began = Instant::now();
+        let answer = raw(&of_heads, &[b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"a", b"b"], Duration::from_millis(100));
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        let answer = raw(&of_bodies, &[body], Duration::ZERO);
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        began.elapsed()
+    });
+    is_well(&of_heads);
+    is_well(&of_bodies);
 }
 
 #[test]
 fn thousands_of_idle_sockets_keep_nobody_out() {
     let weir = weir(&["-Dweir.webserver.header-timeout=1 s"]);
     let before = weir.resident_megabytes();
-    let open: Vec<TcpStream> = (0..2000).map_while(|_| TcpStream::connect(weir.address()).ok()).collect();
-    assert!(open.len() >= 500, "only {} sockets can be had here", open.len());
-    let began = Instant::now();
-    is_well(&weir);
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let mut open: Vec<TcpStream> = Vec::new();
+    takes_at_most("an answer beside idle sockets", Duration::from_secs(2), || {
+        // Those of the try before have been closed.
+        open.clear();
+        open.extend((0..2000).map_while(|_| TcpStream::connect(weir.address()).ok()));
+        assert!(open.len() >= 500, "only {} sockets can be had here", open.len());
+        let began = Instant::now();
+        is_well(&weir);
+        began.elapsed()
+    });
     assert!(weir.resident_megabytes() < before + 200);
     // They have said nothing for longer than they may, so they are closed.
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", weir.pid())).map_or(0, Iterator::count);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while descriptors() > 300 {
-        assert!(Instant::now() < deadline, "{} are still open", descriptors());
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_until("most of them are closed", PATIENCE, || descriptors() <= 300);
     drop(open);
     is_well(&weir);
 }
@@ -325,11 +336,7 @@ fn things_may_be_ended_at_any_moment() {
     let short =
         json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "format": {"type": "CypherLine", "query": "RETURN $that"}});
     weir.post("/api/v1/ingest/short", &short).expect(200);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while weir.get("/api/v1/ingest/short").json()["status"] != "Completed" {
-        assert!(Instant::now() < deadline, "the stream does not end");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    weir.wait_ingest("short", "Completed", PATIENCE);
     for verb in ["pause", "start"] {
         let answer = weir.send("PUT", &format!("/api/v1/ingest/short/{verb}"), &[], b"").expect(400);
         // Clients know a stream that ended on its own as one that failed.
@@ -345,7 +352,7 @@ fn a_recipe_with_a_field_nobody_knows_says_which() {
     let home = Home::new();
     let recipe = json!({"version": 1, "title": "t", "ingestStream": [], "nonsense": true});
     home.write("recipe.yaml", recipe.to_string());
-    let (status, log) = home.spawn(&["-r", "recipe.yaml"]).wait_end(Duration::from_secs(30));
+    let (status, log) = home.spawn(&["-r", "recipe.yaml"]).wait_end(START_MAX);
     assert!(!status.success() && log.contains("ingestStream"), "{log}");
 }
 
@@ -364,7 +371,8 @@ fn nothing_leaks_under_abuse() {
         abuse(&weir, round);
     }
     rest();
-    let before = (count("fd"), count("task"), weir.resident_megabytes());
+    let look = || (count("fd"), count("task"), weir.resident_megabytes());
+    let before = look();
     let (began, mut rounds) = (Instant::now(), 20);
     let mut most = before;
     // A tenth of the time each.
@@ -372,20 +380,27 @@ fn nothing_leaks_under_abuse() {
     while began.elapsed() < Duration::from_secs(seconds) {
         abuse(&weir, rounds);
         rounds += 1;
-        let now = (count("fd"), count("task"), weir.resident_megabytes());
+        let now = look();
         if began.elapsed().as_secs() * 10 >= seconds * (course.len() as u64 + 1) {
             course.push(now.2);
         }
         most = (most.0.max(now.0), most.1.max(now.1), most.2.max(now.2));
     }
     rest();
-    let after = (count("fd"), count("task"), weir.resident_megabytes());
+    // A machine that is busy sees to what is over a little later. What leaked stays.
+    let is_left = |after: (usize, usize, u64)| after.0 > before.0 + 5 || after.1 > before.1 + 20 || after.2 > before.2 + 64;
+    let (mut after, deadline) = (look(), Instant::now() + PATIENCE);
+    while is_left(after) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(100));
+        after = look();
+    }
     eprintln!(
         "{rounds} rounds in {seconds} s; open files, threads, MB resident: {before:?} before, {most:?} at most, {after:?} after; \
          megabytes in the course of it: {course:?}"
     );
     is_well(&weir);
-    assert_eq!(weir.get("/api/v1/query/cypher/running").expect(200).json(), json!([]));
+    let running = || weir.get("/api/v1/query/cypher/running").expect(200).json();
+    wait_until("no query runs any more", PATIENCE, || running() == json!([]));
     assert!(after.0 <= before.0 + 5, "open files: {before:?}, then {after:?}");
     // Those of tokio that wait for work come and go.
     assert!(after.1 <= before.1 + 20, "threads: {before:?}, then {after:?}");

@@ -123,17 +123,24 @@ fn plain(workers: usize, batches_per_life: Option<usize>, begins: Vec<Begin>) ->
 fn what_time_and_the_end_of_a_pause_bring_is_compared() {
     let t = |n, after: u64| Change::Property(n, "t", Value::Integer((BEGIN + after) as i64));
     let records = vec![vec![t(0, 3)], vec![t(1, 9)], vec![t(0, 12)], vec![Change::Property(1, "x", Value::Integer(1))]];
-    let query = unordered("MATCH (n) WHERE timestamp() - n.t > 2 RETURN id(n) AS n, n.t AS t");
-    for (rests, pauses) in [(false, Vec::new()), (true, vec![Some(Pause { after: 1, batches: 1 })])] {
-        let paused = pauses.len();
-        let begins = vec![Begin { after: 0, baseline: Baseline::All }];
-        let clock = Some(vec![Passing { before: 3, rests, after: 2 }]);
-        let setting = Setting { pauses, clock, ..plain(2, Some(2), begins) };
-        let history = History { open_cypher: false, records: records.clone() };
-        match World::new(history, setting).live(std::slice::from_ref(&query)) {
-            // After 6, 12 and 15 ms.
-            Ok(tally) => assert!((tally.clocked, tally.turned, tally.paused) == (1, 3, paused), "{tally:?}"),
-            Err(difference) => panic!("{}", difference.what),
+    for asked in [
+        "MATCH (n) WHERE timestamp() - n.t > 2",
+        // The time has a name.
+        "MATCH (n) WITH n, timestamp() - n.t AS age WHERE age > 2",
+        "WITH timestamp() AS now MATCH (n) WHERE n.t < now - 2",
+    ] {
+        let query = unordered(&format!("{asked} RETURN id(n) AS n, n.t AS t"));
+        for (rests, pauses) in [(false, Vec::new()), (true, vec![Some(Pause { after: 1, batches: 1 })])] {
+            let paused = pauses.len();
+            let begins = vec![Begin { after: 0, baseline: Baseline::All }];
+            let clock = Some(vec![Passing { before: 3, rests, after: 2 }]);
+            let setting = Setting { pauses, clock, ..plain(2, Some(2), begins) };
+            let history = History { open_cypher: false, records: records.clone() };
+            match World::new(history, setting).live(std::slice::from_ref(&query)) {
+                // After 6, 12 and 15 ms.
+                Ok(tally) => assert!((tally.clocked, tally.turned, tally.paused) == (1, 3, paused), "{asked}: {tally:?}"),
+                Err(difference) => panic!("{asked}: {}", difference.what),
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::streams::{COUNT, STREAMS, counted, message};
 
 /// Generous: machines under load are slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const RECORDS: u64 = 20;
 

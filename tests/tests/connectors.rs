@@ -11,13 +11,14 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use weir_tests::aws::Amazon;
 use weir_tests::endpoint::Endpoint;
 use weir_tests::feeds::{Events, web_sockets};
+use weir_tests::kafka::free_ports;
 use weir_tests::server::Server;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, Weir, takes_at_most, wait_until};
 use weir_tests::socket::Socket;
 use weir_tests::streams::{COUNT, RESUME, STREAMS, counted, with};
 
 /// Generous: machines under load are slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn stream(weir: &Weir, name: &str) -> Json {
     weir.get(&format!("{STREAMS}/{name}")).expect(200).json()
@@ -56,9 +57,9 @@ fn server_sent_events_are_read_once_across_cuts_and_kills() {
     let format = json!({"type": "CypherJson", "query": COUNT});
     let definition = json!({"type": "ServerSentEventsIngest", "url": events.url(), "format": format});
     weir.post("/api/v1/ingest/events", &definition).expect(200);
-    for _ in 0..2 {
-        let before = counted(&weir).0;
-        wait_until("some more events are read", PATIENCE, || counted(&weir).0 > before + 300);
+    // Not so many more than a moment ago: on a busy machine all may be read before that is looked at.
+    for least in [300, 900] {
+        wait_until("some more events are read", PATIENCE, || counted(&weir).0 > least);
         weir.kill();
         weir = home.start(RESUME);
     }
@@ -90,6 +91,9 @@ fn a_web_socket_is_read_again_after_it_broke_and_to_its_end() {
         Box::new(|socket| {
             assert_eq!(socket.read().expect("the init message"), Message::text("{\"subscribe\":\"all\"}"));
             (0..500).for_each(|id| socket.send(Message::text(json!({"id": id}).to_string())).expect("weir listens"));
+            // It breaks without a word, and behind what was said: were a sign of life left unread, all of it would be torn down.
+            let _ = socket.get_ref().shutdown(std::net::Shutdown::Write);
+            while socket.read().is_ok() {}
         }),
         Box::new(|socket| {
             assert_eq!(socket.read().expect("the init message"), Message::text("{\"subscribe\":\"all\"}"));
@@ -142,7 +146,7 @@ fn results_go_out_as_messages_of_protobuf_and_come_in_as_such() {
 /// Results in one format, served and read again in another.
 fn there_and_back(home: &Home, out: Json, back: Json) {
     let weir = home.start(&[]);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let port = free_ports(1);
     let destination = json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "format": out});
     let query = json!({"name": "numbers", "pattern": {"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"},
         "outputs": [{"name": "stream", "resultEnrichment":
@@ -189,7 +193,8 @@ fn results_are_told_to_a_channel_of_slack() {
     let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
     let url = format!("http://{}/services/secret", endpoint.address());
     let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.age > 17 RETURN n.age AS age"});
-    let outputs = json!({"slack": {"type": "PostToSlack", "hookUrl": url, "intervalSeconds": 4}});
+    // Longer than a busy machine takes from the first message to the next results.
+    let outputs = json!({"slack": {"type": "PostToSlack", "hookUrl": url, "intervalSeconds": 10}});
     let body = json!({"pattern": pattern, "outputs": outputs, "includeCancellations": true});
     weir.post("/api/v1/query/standing/adults", &body).expect(201);
     let mut messages = Vec::new();
@@ -245,6 +250,8 @@ fn a_file_is_uploaded_over_a_web_socket() {
     assert_eq!(last, &json!({"type": "Complete", "finalCount": 5_001}));
     let error = before.iter().find(|said| said["type"] == "Error").expect("a record failed");
     assert_eq!((&error["index"], &error["record"]), (&json!(5_000), &json!("nonsense")));
+    // What is safe is seen by reads a moment later.
+    weir.catch_up();
     assert_eq!((counted(&weir), stream(&weir, "upload")["status"].as_str()), ((5_000, 1), Some("COMPLETED")));
     let again = Socket::open(&weir, &path).err().expect("one upload is all a stream gets");
     assert!(again.contains("400"), "{again}");
@@ -334,7 +341,7 @@ fn records_that_fail_are_told_as_messages_of_protobuf() {
     home.write("letters.desc", include_bytes!("../../model/src/protobuf/vectors/letters.desc"));
     home.write("records.jsonl", "");
     let weir = home.start(RESUME);
-    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let port = free_ports(1);
     let format =
         |name: &str| json!({"type": "Protobuf", "schemaUrl": "letters.desc", "typeName": name, "withInfoEnvelope": true});
     let body = |name: &str, format: Json| {
@@ -535,11 +542,13 @@ fn dead_letters_are_waited_for_and_what_refuses_them_for_good_fails_the_stream()
     assert_eq!(info["failedRecords"]["count"], 1, "it came twice, and is counted once: {info}");
     // One that waits can be stopped.
     endpoint.answer_with(503, Duration::ZERO);
-    weir.post(STREAMS, &body("stopped")).expect(201);
-    wait_until("it waits", PATIENCE, || stream(&weir, "stopped")["message"].is_string());
-    let begun = Instant::now();
-    weir.delete(&format!("{STREAMS}/stopped")).expect(200);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    takes_at_most("the end of a stream that waits", Duration::from_secs(10), || {
+        weir.post(STREAMS, &body("stopped")).expect(201);
+        wait_until("it waits", PATIENCE, || stream(&weir, "stopped")["message"].is_string());
+        let begun = Instant::now();
+        weir.delete(&format!("{STREAMS}/stopped")).expect(200);
+        begun.elapsed()
+    });
     weir.stop();
 }
 
@@ -674,8 +683,9 @@ fn a_standing_query_that_is_deleted_posts_nothing_more() {
 fn a_standing_query_that_is_deleted_delivers_what_it_has_found() {
     const RESULTS: u64 = 120;
     let endpoint = Endpoint::start("/never");
-    // The first request of each, and no other: an output that works is given its time from when it asks.
-    endpoint.answer_with(200, Duration::from_secs(3));
+    // The first request of each, and no other: an output that works is given its time from when it asks, and most of that is for
+    // all the others.
+    endpoint.answer_with(200, Duration::from_millis(1_500));
     let home = Home::new();
     let weir = home.start(&["-Dweir.store.type=in-memory"]);
     let to =
@@ -687,7 +697,7 @@ fn a_standing_query_that_is_deleted_delivers_what_it_has_found() {
     hit(0);
     wait_until("both are asked", PATIENCE, || endpoint.received() >= 2);
     std::thread::sleep(Duration::from_millis(100));
-    endpoint.answer_with(200, Duration::from_millis(5));
+    endpoint.answer_with(200, Duration::ZERO);
     // Each comes by itself: that is more than an output has room for while its first request is under way.
     (1..RESULTS).for_each(hit);
     weir.delete("/api/v1/query/standing/q").expect(200);
@@ -933,10 +943,12 @@ fn records_are_transformed_before_their_query_and_what_fails_is_kept_aside() {
     assert!(refused.contains(".transformation.function") && refused.contains("SyntaxError"), "{refused}");
     // A stream whose script does not end is ended all the same.
     body["transformation"]["function"] = json!("n => { for (;;); }");
-    weir.post(STREAMS, &body).expect(201);
-    let begun = std::time::Instant::now();
-    weir.delete(&format!("{STREAMS}/endless")).expect(200);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    takes_at_most("the end of a stream whose script does not end", Duration::from_secs(5), || {
+        weir.post(STREAMS, &body).expect(201);
+        let begun = Instant::now();
+        weir.delete(&format!("{STREAMS}/endless")).expect(200);
+        begun.elapsed()
+    });
     weir.stop();
 }
 

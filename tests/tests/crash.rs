@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 use weir_tests::client;
 use weir_tests::random::Random;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, START_MAX, Weir, wait_until};
 
 use operator::Operator;
 
@@ -565,7 +565,7 @@ fn a_kill_before_anything_happened_leaves_a_directory_that_opens() {
         weir.kill();
     }
     let weir = home.start(SETTINGS);
-    wait_until("weir says that it is ready", Duration::from_secs(10), || weir.get("/api/v1/admin/readiness").status == 204);
+    wait_until("weir says that it is ready", START_MAX, || weir.get("/api/v1/admin/readiness").status == 204);
     assert_eq!(weir.rows("MATCH (n) RETURN count(n)"), [json!([0])]);
     weir.stop();
 }

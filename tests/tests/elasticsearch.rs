@@ -60,7 +60,9 @@ fn each_result_is_one_document_whatever_happens_on_the_way() {
     assert!(kept.wrong.is_empty(), "{:?}", kept.wrong);
     assert!(kept.overwritten > 0 && kept.most == 7);
     drop(kept);
-    assert!(home.read("weir.log").contains("failed to parse field [data.id]"), "{shown}");
+    wait_until(&format!("what does not fit is told: {shown}"), PATIENCE, || {
+        home.read("weir.log").contains("failed to parse field [data.id]")
+    });
     weir.stop();
     assert!(!home.read("weir.log").contains("geheim"));
 }

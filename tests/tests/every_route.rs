@@ -193,7 +193,7 @@ const WELL: &str = include_str!("../every-route.txt");
 /// A query that ends when it is told to.
 const ENDLESS: &str = "UNWIND range(1, 1000000) AS x UNWIND range(1, 1000000) AS y WITH x, y WHERE x + y < 0 RETURN x";
 const RUNNING: &str = "/api/v1/query/cypher/running";
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// A request of the file: its first line, its body, the status and what the answer is.
 struct Well {

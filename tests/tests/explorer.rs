@@ -1,11 +1,12 @@
-//! The explorer as a browser gets it: the page and its files, their types and the headers that hold them to this server; and the
-//! parts of it that know no page, tested by `node --test` where there is a Node.
+//! The explorer as a browser gets it: the page and its files, their types and the headers that hold them to this server; the
+//! parts of it that know no page, tested by `node --test` where there is a Node; and what its samples may do, in a real browser.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
 use serde_json::json;
+use weir_tests::browser::Browser;
 use weir_tests::service::{Home, Weir};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../api/src/explorer");
@@ -111,6 +112,36 @@ fn queries_of_the_page_run() {
         let counts = weir.rows_with(&COUNTS.concat(), json!({"nodeId": id}));
         assert_eq!((counts.len(), &counts[0][0], &counts[0][2]), (1, &json!("KNOWS"), &json!(1)));
     }
+}
+
+/// Anybody who reaches the API may have put a sample on the list.
+#[test]
+fn a_sample_that_writes_asks_first() {
+    let Some(browser) = Browser::start("samples of the explorer in a browser") else { return };
+    let weir = weir();
+    weir.query("MATCH (n) WHERE id(n) = idFrom('ann') SET n:Person").expect(200);
+    let samples =
+        json!([{"name": "All", "query": "MATCH (n) RETURN n"}, {"name": "Tidy up", "query": "MATCH (n) DETACH DELETE n"}]);
+    let headers = [("Content-Type", "application/json")];
+    weir.send("PUT", "/api/v1/query-ui/sample-queries", &headers, samples.to_string().as_bytes()).expect(204);
+    let mut tab = browser.open(&weir, "/explorer");
+    tab.click("#try button:nth-child(2)");
+    tab.wait_text("dialog", "Run this query?");
+    assert_eq!(tab.value("document.getElementById('text').value"), json!("MATCH (n) DETACH DELETE n"));
+    tab.press("Escape");
+    tab.wait("!document.querySelector('dialog')");
+    tab.click("#try button:nth-child(1)");
+    tab.wait_text("#counts", "1 node");
+    assert_eq!(weir.rows("MATCH (n) RETURN count(*)"), [json!([1])]);
+    // The keyboard goes on where it was; with the last table gone, on the canvas.
+    tab.value("document.getElementById('text').select()");
+    tab.write("RETURN 1 AS one");
+    tab.press("Enter");
+    tab.wait_text("#dock table", "one");
+    tab.value("document.querySelector(\"#dock [aria-label^='Close']\").focus()");
+    tab.press("Enter");
+    tab.wait("document.activeElement.id === 'canvas'");
+    tab.is_well();
 }
 
 #[test]

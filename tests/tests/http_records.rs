@@ -179,8 +179,9 @@ fn a_graph_that_is_behind_says_so_and_so_does_a_stream_that_is_paused() {
     weir.send("POST", &format!("{STREAMS}/slow:resume"), &[], b"").expect(200);
     weir.send("POST", &path, &[LINES], b"{\"id\": 100}").expect(200);
     assert_eq!(counted(&weir).0, 101);
-    // Whoever waits when the stream is deleted is told at once.
-    let waiting = push(path.clone(), large);
+    // Whoever waits when the stream is deleted is told at once. All of it would take most of a minute: it is not over when a busy
+    // machine comes to look.
+    let waiting = push(path.clone(), (0..1_000).map(|id| format!("{}\n", json!({"id": id}))).collect());
     wait_until("some of it is taken", PATIENCE, || counted(&weir).1 > by_status[&200] as u64);
     weir.delete(&format!("{STREAMS}/slow")).expect(200);
     let begun = Instant::now();
@@ -195,15 +196,13 @@ fn a_stream_that_is_paused_answers_those_whose_records_are_durable() {
     let home = Home::new();
     let weir = home.start(&[]);
     push_stream(&weir, "in", json!({"format": {"type": "CypherJson", "query": format!("CALL util.sleep(3000) {COUNT}")}}));
-    let address = weir.address();
-    let waiting = thread::spawn(move || {
-        client::send(address, "POST", "/api/v1/ingest/in/records", &[JSON], b"{\"id\": 1}").expect("an answer")
-    });
-    // The record takes effect while the stream is about to pause, and is durable a little later.
+    let path = "/api/v1/ingest/in/records";
+    let waiting = client::open(weir.address(), "POST", path, &[JSON], b"{\"id\": 1}").expect("weir listens");
+    // From when it was sent. The record takes effect while the stream is about to pause, and is durable a little later.
     thread::sleep(Duration::from_millis(1500));
     weir.put("/api/v1/ingest/in/pause").expect(200);
     let begun = Instant::now();
-    let answer = waiting.join().expect("it ends").expect(200);
+    let answer = client::read(waiting, false).expect("an answer").expect(200);
     assert_eq!(answer.json(), json!({"records": 1, "repeated": false}));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!(weir.get("/api/v1/ingest/in").expect(200).json()["status"], "Paused");
@@ -275,12 +274,14 @@ fn an_answer_that_is_what_it_was_brings_nothing() {
     wait_until("both have another answer", PATIENCE, || counted(&weir) == (11, 4));
     // One that is wrong is not the end, and is said.
     weir.delete(&format!("{STREAMS}/lines")).expect(200);
-    server.wrong.store(3, Ordering::Relaxed);
+    // By turns until each was seen: a message is there no longer than until the next.
+    server.wrong.store(3_000, Ordering::Relaxed);
     let mut said = Vec::new();
     wait_until("each kind of wrong answer is told", PATIENCE, || {
         said.push(message(&weir, "all"));
         ["503", "is no JSON", "end of file"].iter().all(|word| said.iter().any(|said| said.contains(word)))
     });
+    server.wrong.store(0, Ordering::Relaxed);
     server.count.store(12, Ordering::Relaxed);
     wait_until("it goes on", PATIENCE, || counted(&weir) == (12, 5));
     // One that weir cannot read, now or later, is the end.

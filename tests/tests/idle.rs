@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weir_tests::kafka::Broker;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, Weir, takes_at_most, wait_until};
 use weir_tests::streams::{RESUME, counted};
 
 const STREAMS: u64 = 300;
 
-/// Generous: machines under load are slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Generous: machines under load are slow, and brokers on them.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// For hundreds that are deleted while they rest.
+const DELETED_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Of the service, over what it has without streams: each stream of old had two.
 const THREADS_MAX: u64 = 60;
@@ -42,6 +44,15 @@ fn at_work(weir: &Weir) -> u64 {
     fields.iter().sum()
 }
 
+/// Within one of a few stretches of time: what has to be done now and then may fall into one, work that does not end is in each.
+fn works_next_to_nothing(weir: &Weir) {
+    takes_at_most("the work of streams that rest", MEASURED.mul_f64(PROCESSOR_PART_MAX), || {
+        let before = at_work(weir);
+        sleep(MEASURED);
+        Duration::from_millis(10 * (at_work(weir) - before))
+    });
+}
+
 fn rest(weir: &Weir, threads: u64) {
     wait_until("the threads go", PATIENCE, || status(weir, "Threads") <= threads + THREADS_MAX);
 }
@@ -66,10 +77,7 @@ fn streams_that_rest_cost_next_to_nothing_and_wake_at_once() {
     // What threads had, the allocator gives back some seconds later.
     let most = kilobytes + 2 * STREAMS * KILOBYTES_PER_STREAM_MAX;
     wait_until("the memory is given back", PATIENCE, || status(&weir, "VmRSS") < most);
-    let before = at_work(&weir);
-    sleep(MEASURED);
-    let part = (at_work(&weir) - before) as f64 / 100.0 / MEASURED.as_secs_f64();
-    assert!(part < PROCESSOR_PART_MAX, "{:.1} % of a core for streams that rest", part * 100.0);
+    works_next_to_nothing(&weir);
 
     // The rest of a line, for each of the files, and as many requests.
     let began = Instant::now();
@@ -102,7 +110,7 @@ fn streams_that_rest_cost_next_to_nothing_and_wake_at_once() {
     // And one that is deleted while it rests is gone at once.
     let began = Instant::now();
     (1..STREAMS).for_each(|n| drop(weir.delete(&format!("/api/v1/ingest/push{n}")).expect(200)));
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < DELETED_TIME_MAX, "{:?}", began.elapsed());
     weir.stop();
 }
 
@@ -169,6 +177,8 @@ fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
     let home = Home::new();
     let mut weir = home.start(RESUME);
     let (threads, kilobytes) = (status(&weir, "Threads"), status(&weir, "VmRSS"));
+    let client_threads = |weir: &Weir| weir.threads_named("rdk:");
+    let mut client_threads_most = 0;
     for n in 0..streams {
         let query = format!("MATCH (n) WHERE id(n) = idFrom({n}, $that.id) SET n.count = coalesce(n.count, 0) + 1");
         // A group's member, and a reader of a partition.
@@ -178,6 +188,11 @@ fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
         weir.post(&format!("/api/v1/ingest/kafka{n}"), &definition).expect(200);
     }
     produce_all(0);
+    // Of very many, or on a slow machine, the first give theirs up before the last have read.
+    wait_until("each stream has read the first record", PATIENCE, || {
+        client_threads_most = client_threads_most.max(client_threads(&weir));
+        counted(&weir).0 >= streams
+    });
     let wait_counted = |weir: &Weir, count: u64| {
         wait_until("each stream has read the record", PATIENCE, || counted(weir).0 >= count);
         assert_eq!(counted(weir), (count, 1), "{}", weir.log());
@@ -192,9 +207,8 @@ fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
         eprintln!("{streams} streams {when}: {memory} MB, {threads} threads, {:.1} % of a core", part(weir) * 100.0);
     };
     wait_counted(&weir, streams);
-    let client_threads = |weir: &Weir| weir.threads_named("rdk:");
-    // Of very many, the first have given theirs up by now.
-    assert!(client_threads(&weir) > 3 * streams.min(200) as usize, "each has a client at first");
+    client_threads_most = client_threads_most.max(client_threads(&weir));
+    assert!(client_threads_most > 3 * streams.min(200) as usize, "each has a client at first");
     sleep(Duration::from_secs(3));
     told(&weir, "with a client each");
     let away = |weir: &Weir| {
@@ -204,8 +218,7 @@ fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
     away(&weir);
     let most = kilobytes + streams * KILOBYTES_PER_STREAM_MAX;
     wait_until("the memory is given back", PATIENCE, || status(&weir, "VmRSS") < most);
-    let part = part(&weir);
-    assert!(part < PROCESSOR_PART_MAX, "{:.1} % of a core for streams from Kafka that rest", part * 100.0);
+    works_next_to_nothing(&weir);
     sleep(Duration::from_secs(10));
     told(&weir, "with one together");
 

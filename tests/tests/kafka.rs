@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 use weir_connectors::{FilePolicy, Frames, HostPolicy, Limits, RecordStream, SourceContext, parse_source_v1};
 use weir_model::Position;
 use weir_tests::kafka::{Broker, free_ports, shared};
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, Weir, takes_at_most, wait_until};
 use weir_tests::streams::{COUNT, RESUME, STREAMS, counted, with};
 use weir_tests::toxiproxy::Toxiproxy;
 
@@ -87,9 +87,9 @@ fn all_partitions_are_read_once_across_kills_and_offsets_follow() {
         json!({"autoOffsetReset": "earliest", "offsetCommitting": commits, "maximumPerSecond": 3_000, "groupId": "parts-group"});
     let definition = ingest(&broker.bootstrap(), json!({"parts": [0, 1, 2]}), COUNT, more);
     weir.post("/api/v1/ingest/parts", &definition).expect(200);
-    for _ in 0..4 {
-        let before = counted(&weir).0;
-        wait_until("some more records are read", PATIENCE, || counted(&weir).0 > before);
+    for round in 0..4 {
+        // Not more than a moment ago: on a busy machine all may be read before that is looked at.
+        wait_until("some more records are read", PATIENCE, || counted(&weir).0 > round * 2_000);
         let committed: i64 = (0..3).filter_map(|partition| broker.committed("parts-group", "parts", partition)).sum();
         weir.kill();
         weir = home.start(RESUME);
@@ -123,8 +123,9 @@ fn a_group_reads_topics_by_name_and_by_pattern_from_where_it_shall() {
     let session = json!({"kafkaProperties": {"session.timeout.ms": "6000"}});
     weir.post("/api/v1/ingest/end", &ingest(&broker.bootstrap(), json!(["late-1"]), COUNT, session)).expect(200);
     wait_until("the stream knows where it begins", PATIENCE, || lag(&weir, "end") == Some(0));
-    // That is made durable once a second.
+    // That is made durable once a second, in its turn: what is written then is so later.
     std::thread::sleep(Duration::from_secs(3));
+    weir.query("CREATE (:Later)").expect(200);
     weir.kill();
     produce(&broker, "late-1", 0, 10..20);
     produce(&broker, "late-1", 1, 20..30);
@@ -404,6 +405,7 @@ fn records_that_fail_are_told_with_where_they_come_from() {
     let more = json!({"autoOffsetReset": "earliest", "endingOffset": 1,
         "onRecordError": {"logRecord": false, "deadLetterQueueSettings": {"destinations": boxes}}});
     weir.post("/api/v1/ingest/failing", &ingest(&broker.bootstrap(), json!({"failing": [0, 1]}), COUNT, more)).expect(200);
+    wait_until("both have failed", PATIENCE, || home.lines("failed.jsonl").len() >= 2);
     let mut letters = home.wait_lines("failed.jsonl", 2);
     letters.sort_by_key(|letter| letter["partition"].as_i64());
     let keyed = json!({"value": "ew==", "topic": "failing", "partition": 0, "offset": 0, "timestamp": 1_700_000_000_000_u64,
@@ -743,7 +745,7 @@ fn a_topic_that_takes_little_at_once_gets_all_but_what_is_too_large() {
         text.lines().filter(|line| line.starts_with("weir_output_failed_total") && line.ends_with(" 2")).count()
     };
     wait_until("two results of each output are counted as given up", PATIENCE, || failed() == 3);
-    assert!(weir.log().contains("is more than its topic takes (max.message.bytes)"), "{}", weir.log());
+    wait_until("it is in the log", PATIENCE, || weir.log().contains("is more than its topic takes (max.message.bytes)"));
     weir.stop();
 }
 
@@ -815,7 +817,7 @@ fn each_result_is_in_the_topic_once_whoever_is_killed() {
         }
     }
     eprintln!("{of_weir} kills of weir, {of_broker} of the broker, {} records", records.len());
-    let limit = Duration::from_secs(60 + records.len() as u64 / 1_000);
+    let limit = PATIENCE + Duration::from_secs(records.len() as u64 / 1_000);
     let all = || weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN sum(n.count)")[0][0].as_u64();
     wait_until("all records are in the graph", limit, || all() == Some(records.len() as u64));
     let expected = expected(&records);
@@ -869,8 +871,14 @@ fn what_a_query_brings_that_takes_the_place_of_another_is_in_the_topic_once() {
         net.retain(|_, count| *count != 0);
         net
     };
-    wait_until("the last result is there", PATIENCE, || net().contains_key(&((records - 1) / 3 * 3)));
-    let (found, expected): (_, BTreeMap<u64, i64>) = (net(), (0..records).step_by(3).map(|id| (id, 1)).collect());
+    let expected: BTreeMap<u64, i64> = (0..records).step_by(3).map(|id| (id, 1)).collect();
+    // What a switch brings need not be in one transaction: the last result may be there before others.
+    let deadline = Instant::now() + PATIENCE;
+    let mut found = net();
+    while found != expected && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(300));
+        found = net();
+    }
     let wrong: BTreeSet<_> = expected.keys().chain(found.keys()).filter(|id| expected.get(id) != found.get(id)).collect();
     assert!(wrong.is_empty(), "{} of {} are wrong, from {:?} on", wrong.len(), expected.len(), wrong.first());
     weir.stop();
@@ -943,16 +951,34 @@ fn several_weirs_share_a_group_and_hand_partitions_over() {
         weir.post("/api/v1/ingest/shared", &ingest(&broker.bootstrap(), json!(["shared"]), COUNT, more.clone())).expect(200);
         weir
     };
-    (0..4)
-        .for_each(|partition| produce(&broker, "shared", partition, partition as u64 * 1_000..partition as u64 * 1_000 + 1_000));
+    let produced = Cell::new(0);
+    let more = |count: u64| {
+        let from = produced.replace(produced.get() + count);
+        (0..4).for_each(|partition| {
+            let base = partition as u64 * 1_000_000 + from;
+            produce(&broker, "shared", partition, base..base + count);
+        });
+    };
+    // Whoever joins on a busy machine takes longer than the others have records: they are given some whenever few are left.
+    let reads = |what: &str, weir: &Weir, least: u64, others: &[&Weir]| {
+        wait_until(what, PATIENCE, || {
+            let own = counted(weir).0;
+            let all = own + others.iter().map(|other| counted(other).0).sum::<u64>();
+            if all + 800 > 4 * produced.get() {
+                more(200);
+            }
+            own > least
+        });
+    };
+    more(1_000);
     let first = join(&homes[0]);
-    wait_until("the first weir reads", PATIENCE, || counted(&first).0 > 200);
+    reads("the first weir reads", &first, 200, &[]);
     let second = join(&homes[1]);
-    wait_until("the second weir reads", PATIENCE, || counted(&second).0 > 200);
+    reads("the second weir reads", &second, 200, &[&first]);
     // One leaves in order while a third comes.
     first.delete("/api/v1/ingest/shared").expect(200);
     let third = join(&homes[2]);
-    wait_until("the third weir reads", PATIENCE, || counted(&third).0 > 50);
+    reads("the third weir reads", &third, 50, &[&first, &second]);
     let weirs = [first, second, third];
     let read = |weir: &Weir| -> Vec<(u64, u64)> {
         let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN n.id, n.count");
@@ -962,7 +988,7 @@ fn several_weirs_share_a_group_and_hand_partitions_over() {
     wait_until("every record is read", PATIENCE, || {
         times.clear();
         weirs.iter().flat_map(read).for_each(|(id, count)| *times.entry(id).or_default() += count);
-        times.len() == 4_000
+        times.len() as u64 == 4 * produced.get()
     });
     // Nobody was killed: what was read was committed before its partition went to another.
     assert!(
@@ -1025,16 +1051,22 @@ fn a_partition_that_was_paused_for_a_hand_over_and_comes_back_is_read() {
     });
     // Both partitions are taken from it, and one comes back. Nothing it read is durable until it has been asked for a while.
     let mut second = Member::join(&definition, &runtime);
-    let since = Instant::now();
+    // From when the group is no longer the one member's alone, which on a busy machine it is for a while.
+    let mut since: Option<Instant> = None;
     wait_until("a hand-over", PATIENCE, || {
-        first.look(since.elapsed() > Duration::from_secs(4));
+        let lasts = |seconds: u64| since.is_some_and(|since| since.elapsed() > Duration::from_secs(seconds));
+        first.look(lasts(4));
         second.look(true);
-        since.elapsed() > Duration::from_secs(6)
+        let is_over = lasts(6) && broker.members("back") == 2;
+        if since.is_none() && broker.members("back") != 1 {
+            since = Some(Instant::now());
+        }
+        is_over
     });
     (0..2).for_each(|partition| produce(&broker, "back", partition, partition as u64 * 100 + 10..partition as u64 * 100 + 20));
     let all = |members: [&Member; 2]| members.iter().flat_map(|member| member.read.clone()).collect::<BTreeSet<u64>>().len();
     let since = Instant::now();
-    while all([&first, &second]) < 40 && since.elapsed() < Duration::from_secs(30) {
+    while all([&first, &second]) < 40 && since.elapsed() < PATIENCE {
         first.look(true);
         second.look(true);
     }
@@ -1044,7 +1076,7 @@ fn a_partition_that_was_paused_for_a_hand_over_and_comes_back_is_read() {
     drop(first);
     (0..2).for_each(|partition| produce(&broker, "back", partition, partition as u64 * 100 + 20..partition as u64 * 100 + 30));
     let since = Instant::now();
-    while second.read.iter().filter(|id| *id % 100 >= 20).count() < 20 && since.elapsed() < Duration::from_secs(60) {
+    while second.read.iter().filter(|id| *id % 100 >= 20).count() < 20 && since.elapsed() < PATIENCE {
         second.look(true);
     }
     assert_eq!(second.read.iter().filter(|id| *id % 100 >= 20).count(), 20, "{:?}", second.read);
@@ -1084,6 +1116,7 @@ fn a_topic_that_was_made_anew_is_read_as_a_new_one() {
     }
     wait_counted(&weir, 200);
     // That of which nothing is read knows by then where it stands.
+    wait_until("it is known where the last one begins", PATIENCE, || lag(&weir, "anew-latest") == Some(0));
     std::thread::sleep(Duration::from_secs(3));
     weir.stop();
 
@@ -1177,11 +1210,14 @@ fn a_member_that_comes_back_goes_on_where_the_others_are() {
     wait_until("the first is alone", PATIENCE, || broker.members(TOPIC) == 1);
     more(120..220);
     wait_until("that is committed", PATIENCE, || committed(220));
+    // What is committed is safe, which can be a moment before reads show it.
+    first.catch_up();
     assert_eq!(counted(&first).0, 440 + 400, "{}", first.log());
     first.delete(&format!("/api/v1/ingest/{TOPIC}")).expect(200);
     let second = home.start(RESUME);
     more(220..230);
     wait_until("the last records are read", PATIENCE, || committed(230));
+    second.catch_up();
     assert_eq!((counted(&first).0, counted(&second)), (840, (80, 1)), "{}", second.log());
     second.stop();
     first.stop();
@@ -1242,6 +1278,8 @@ fn a_group_whose_partitions_the_broker_gives_out_hands_them_over() {
     wait_until("it has partitions again", PATIENCE, || lag(&second, TOPIC).is_some());
     more(110..120);
     wait_until("all is committed", PATIENCE, || (0..4).all(|partition| broker.committed(TOPIC, TOPIC, partition) == Some(120)));
+    first.catch_up();
+    second.catch_up();
     assert_eq!((counted(&first).0, counted(&second)), (440, (40, 1)), "{}", second.log());
     second.stop();
     first.stop();
@@ -1255,10 +1293,13 @@ fn a_partition_that_is_not_there_is_named_and_waited_for() {
     let weir = Home::new().start(RESUME);
     // Nor is its topic. It took the client half a minute to say so.
     let gone = ingest(&broker.bootstrap(), json!({"made-late": [0]}), COUNT, json!({"autoOffsetReset": "earliest"}));
-    weir.post("/api/v1/ingest/gone", &gone).expect(200);
-    let since = Instant::now();
-    wait_message(&weir, "gone", "topic made-late is not there, and is waited for");
-    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    takes_at_most("a word about a topic that is not there", Duration::from_secs(20), || {
+        weir.delete("/api/v1/ingest/gone");
+        weir.post("/api/v1/ingest/gone", &gone).expect(200);
+        let since = Instant::now();
+        wait_message(&weir, "gone", "topic made-late is not there, and is waited for");
+        since.elapsed()
+    });
     broker.create_topic("made-late", 1);
     produce(&broker, "made-late", 0, 40..50);
     wait_counted(&weir, 10);
@@ -1313,9 +1354,15 @@ fn what_changes_while_streams_have_no_client_is_seen() {
         weir.post(&format!("/api/v1/ingest/{name}"), &ingest(&broker.bootstrap(), topics, COUNT, more)).expect(200);
     }
     let in_groups = |broker: &Broker| -> usize { names.iter().map(|name| broker.members(name)).sum() };
+    // On a busy machine the first have left before the last are there.
+    let mut members = BTreeSet::new();
+    wait_until("each that subscribes is in its group", PATIENCE, || {
+        members.extend(names.into_iter().filter(|name| broker.members(name) == 1));
+        members.len() == names.len() - 1
+    });
     let mut count = 10 * names.len() as u64;
     wait_counted(&weir, count);
-    assert_eq!(in_groups(&broker), names.len() - 1, "each that subscribes is in its group");
+    assert!(!members.contains("named"), "{members:?}");
     wait_until("they leave their groups", PATIENCE, || in_groups(&broker) == 0);
     assert_eq!(broker.committed("committed", "committed", 0), Some(10));
 

@@ -13,7 +13,7 @@ use weir_tests::streams::{
 use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 fn start(left_out: &str) -> Option<(Server, Client)> {
     let server = Server::start("nats.sh", 2, left_out)?;
@@ -38,8 +38,8 @@ fn messages_are_read_once_across_kills_of_either_side() {
         "startFrom": "Earliest", "format": format, "maximumPerSecond": 1500});
     weir.post("/api/v1/ingest/events", &definition).expect(200);
     for round in 0..4 {
-        let before = counted(&weir).0;
-        wait_until("some more messages are read", PATIENCE, || counted(&weir).0 > before);
+        // Not more than a moment ago: on a busy machine all may be read before that is looked at.
+        wait_until("some more messages are read", PATIENCE, || counted(&weir).0 > round * 600);
         if round % 2 == 0 {
             weir.kill();
             weir = home.start(RESUME);

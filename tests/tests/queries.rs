@@ -11,7 +11,8 @@ use weir_tests::service::{Home, Weir, takes_at_most, wait_until};
 use weir_tests::socket::Socket;
 
 const IN_MEMORY: &str = "-Dweir.store.type=in-memory";
-const SOON: Duration = Duration::from_secs(20);
+/// Machines under load are slow.
+const SOON: Duration = Duration::from_secs(60);
 const CYPHER: &str = "/api/v1/query/cypher";
 const RUNNING: &str = "/api/v1/query/cypher/running";
 
@@ -101,6 +102,9 @@ fn the_deepest_queries_there_are_end_no_thread() {
         (0..10)
             .fold("RETURN 1 AS x".to_owned(), |within, _| format!("{}CALL {{ {within} }} RETURN x", "WITH 1 AS y ".repeat(900))),
         format!("RETURN {}", (0..150).fold("1".to_owned(), |within, _| format!("(1 <= {within} <= 1)"))),
+        format!("{}RETURN 1", format!("MATCH (a){} ", "-->()".repeat(990)).repeat(6)),
+        format!("{}RETURN 1", format!("MATCH (a){} ", "-->()".repeat(10)).repeat(990)),
+        format!("{}RETURN 1", "OPTIONAL MATCH (a)-->()-->()-->() ".repeat(900)),
     ];
     for query in beyond {
         let message = error_of(&weir, &query, 400);
@@ -109,20 +113,58 @@ fn the_deepest_queries_there_are_end_no_thread() {
     weir.stop();
 }
 
+/// A row that goes through more patterns than the stack of its thread holds fails, and nothing else does: not the process, and
+/// not the next start, where a standing query does it. Here threads have less than weir gives them otherwise.
+#[test]
+fn patterns_that_are_too_deep_for_a_thread_end_their_query_alone() {
+    let home = Home::new();
+    let start = || home.start_with(&[("RUST_MIN_STACK", "3145728")], &[]);
+    let weir = start();
+    weir.rows(
+        "UNWIND range(0, 1100) AS i MATCH (a), (b) WHERE id(a) = idFrom(i) AND id(b) = idFrom(i + 1) CREATE (a)-[:next]->(b)",
+    );
+    let anchor = "MATCH (a) WHERE id(a) = idFrom(0)";
+    let path = |hops: usize| format!("MATCH (a){} ", "-->()".repeat(hops));
+    let deep = path(900).repeat(3);
+    let standing = format!("MATCH (a:Start) RETURN id(a) AS a, COUNT {{ {}RETURN 1 }} AS count", path(900).repeat(2));
+    let standing = json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": standing}, "outputs": {}});
+    weir.post("/api/v1/query/standing/deep", &standing).expect(201);
+    for text in ["RETURN count(*) AS n", "SET a.x = 1"] {
+        let message = error_of(&weir, &format!("{anchor} {deep}{text}"), 400);
+        assert!(message.contains("the stack of a thread"), "{message}");
+    }
+    assert_eq!(weir.rows(&format!("{anchor} {}RETURN count(*), a.x", path(300))), [json!([1, null])]);
+    weir.rows(&format!("{anchor} SET a:Start"));
+    let told = |weir: &Weir| weir.log().contains("a standing query leaves out") && weir.log().contains("the stack of a thread");
+    wait_until("the row is left out", SOON, || told(&weir));
+    assert_eq!(weir.rows(&format!("{anchor} RETURN labels(a)")), [json!([["Start"]])]);
+    weir.stop();
+    let weir = start();
+    weir.catch_up();
+    assert_eq!(weir.rows(&format!("{anchor} RETURN labels(a)")), [json!([["Start"]])]);
+    weir.stop();
+}
+
 #[test]
 fn queries_that_would_take_everything_end_with_the_name_of_their_limit() {
-    let weir = start(&["-Dweir.query.timeout=1 s", "-Dweir.query.memory-bytes-max=33554432"]);
+    // Filled without a limit of time, which a busy machine would come to.
+    let home = Home::new();
+    let weir = home.start(&[]);
     fill(&weir, 100_000);
+    weir.stop();
+    let weir = home.start(&["-Dweir.query.timeout=1 s", "-Dweir.query.memory-bytes-max=33554432"]);
     for query in [
         "MATCH (a), (b), (c) RETURN count(*)",
         "MATCH (a)-[*]-(b) RETURN count(*)",
         "MATCH (a), (b) WHERE a.i + b.i < 0 SET a.x = 1",
         "UNWIND range(1, 1000000) AS x UNWIND range(1, 1000000) AS y RETURN sum(x * y)",
     ] {
-        let began = Instant::now();
-        let error = error_of(&weir, query, 400);
-        assert!(error.contains("`query.timeout`") || error.contains("`query.memory-bytes-max`"), "{query}: {error}");
-        assert!(began.elapsed() < Duration::from_secs(5), "{query} took {:?}", began.elapsed());
+        takes_at_most(query, Duration::from_secs(5), || {
+            let began = Instant::now();
+            let error = error_of(&weir, query, 400);
+            assert!(error.contains("`query.timeout`") || error.contains("`query.memory-bytes-max`"), "{query}: {error}");
+            began.elapsed()
+        });
     }
     weir.stop();
     // With time enough to come to the limit of memory also where others use the machine.
@@ -169,14 +211,21 @@ fn running_queries_are_listed_and_ended() {
     let id = listed["id"].as_str().expect("an id");
     let enveloped = weir.get("/api/v2/cypher-queries/running").expect(200).json();
     assert_eq!(enveloped["content"][0]["id"], *id);
-    let began = Instant::now();
     let ended = weir.delete(&format!("{RUNNING}/{id}")).expect(200).json();
     assert_eq!((&ended["id"], &ended["cancelled"]), (&json!(id), &json!(true)));
     let mut answer = String::new();
     silent.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("was cancelled"), "{answer}");
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(running(&weir), Vec::<Json>::new());
+    takes_at_most("the end of a query", Duration::from_secs(1), || {
+        let mut silent = open(&weir, SILENT);
+        wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+        let id = running(&weir)[0]["id"].as_str().expect("an id").to_owned();
+        let began = Instant::now();
+        weir.delete(&format!("{RUNNING}/{id}")).expect(200);
+        silent.read_to_end(&mut Vec::new()).expect("an answer");
+        began.elapsed()
+    });
     assert_eq!(weir.delete(&format!("{RUNNING}/{id}")).expect(404).text(), "");
     assert_eq!(weir.delete(&format!("{RUNNING}/x")).expect(404).text(), "");
     let gone = weir.delete(&format!("/api/v2/cypher-queries/running/{id}")).expect(404).json();
@@ -359,7 +408,8 @@ fn only_so_many_run_at_a_time_and_the_others_wait() {
 /// One line each, of what took long: over HTTP, over a web socket, or until somebody ended it. Parameters are not told.
 #[test]
 fn slow_queries_are_logged() {
-    let weir = start(&["-Dweir.query.slow-after=300 ms", "-Dweir.log.format=json"]);
+    // So long that what is quick is so on a busy machine, too.
+    let weir = start(&["-Dweir.query.slow-after=3 s", "-Dweir.log.format=json"]);
     let lines = || -> Vec<Json> {
         let all = weir.log().lines().filter_map(|line| serde_json::from_str::<Json>(line).ok()).collect::<Vec<_>>();
         all.into_iter().filter(|line| line["target"] == "weir::slow_query").collect()
@@ -371,23 +421,23 @@ fn slow_queries_are_logged() {
         line["fields"].clone()
     };
     weir.put("/api/v1/namespace/other").expect(201);
-    let slow = "CALL util.sleep(400) UNWIND [$p, 2] AS x RETURN x";
+    let slow = "CALL util.sleep(3400) UNWIND [$p, 2] AS x RETURN x";
     let body = json!({"text": slow, "parameters": {"p": "hush"}});
     weir.post(&format!("{CYPHER}?namespace=other"), &body).expect(200);
     let line = wait_line(1);
     assert_eq!(line["message"], format!("a query took long: {slow}"));
     assert_eq!((&line["namespace"], &line["rows"], &line["cancelled"]), (&json!("other"), &json!(2), &json!(false)));
-    assert!(line["millis"].as_u64().is_some_and(|millis| (400..20_000).contains(&millis)), "{line}");
+    assert!(line["millis"].as_u64().is_some_and(|millis| (3_400..60_000).contains(&millis)), "{line}");
     weir.rows("RETURN 'quick'");
     let mut socket = Socket::open(&weir, "/api/v1/query").expect("a socket");
-    let asked = json!({"type": "RunQuery", "queryId": 1, "query": "CALL util.sleep(401)", "sort": "TextSort", "parameters": {}, "language": "Cypher"});
+    let asked = json!({"type": "RunQuery", "queryId": 1, "query": "CALL util.sleep(3401)", "sort": "TextSort", "parameters": {}, "language": "Cypher"});
     socket.send(&asked.to_string());
-    assert_eq!(wait_line(2)["message"], "a query took long: CALL util.sleep(401)");
+    assert_eq!(wait_line(2)["message"], "a query took long: CALL util.sleep(3401)");
     let waiting = open(&weir, SILENT);
     wait_until("it runs long enough", SOON, || {
         running(&weir)
             .iter()
-            .any(|query| query["query"] == SILENT && query["runningMillis"].as_u64().is_some_and(|so_far| so_far > 300))
+            .any(|query| query["query"] == SILENT && query["runningMillis"].as_u64().is_some_and(|so_far| so_far > 3_000))
     });
     let id = running(&weir)[0]["id"].as_str().expect("an id").to_owned();
     weir.delete(&format!("{RUNNING}/{id}")).expect(200);
@@ -443,7 +493,8 @@ fn a_failure_among_the_rows_keeps_its_status_or_breaks_the_answer() {
 
 #[test]
 fn clients_that_take_nothing_are_waited_for_in_bounds() {
-    let weir = start(&["-Dweir.query.client-patience=1 s"]);
+    // So long that all of them run when they are looked for, also on a busy machine.
+    let weir = start(&["-Dweir.query.client-patience=10 s"]);
     let before = weir.resident_megabytes();
     let streams: Vec<TcpStream> = (0..10).map(|_| open(&weir, ENDLESS)).collect();
     wait_until("they run", SOON, || running(&weir).len() == 10);
@@ -524,10 +575,15 @@ fn only_allowed_hosts_are_asked() {
 fn bodies_made_to_take_long_are_refused_soon() {
     let weir = start(&[]);
     let send = |kind: &str, body: &[u8]| {
-        let began = Instant::now();
-        let answer = weir.send("POST", CYPHER, &[("Content-Type", kind)], body);
-        assert!(began.elapsed() < Duration::from_secs(5), "{kind} took {:?}", began.elapsed());
-        answer.expect(400).text()
+        let mut told = String::new();
+        takes_at_most(kind, Duration::from_secs(5), || {
+            let began = Instant::now();
+            let answer = weir.send("POST", CYPHER, &[("Content-Type", kind)], body);
+            let took = began.elapsed();
+            told = answer.expect(400).text();
+            took
+        });
+        told
     };
     assert!(send("text/plain", "x ".repeat(10_000_000).as_bytes()).contains("query.text-bytes-max"));
     assert!(send("application/yaml", "[".repeat(1_000_000).as_bytes()).contains("brackets"));
@@ -556,10 +612,14 @@ fn queries_with_very_many_parameters_are_answered_soon() {
     let text = format!("RETURN size([${}])", names.join(",$"));
     let send = |given: &[String]| {
         let given: serde_json::Map<String, Json> = given.iter().map(|name| (name.clone(), json!(1))).collect();
-        let began = Instant::now();
-        let answer = weir.post(CYPHER, &json!({"text": text, "parameters": given}));
-        assert!(began.elapsed() < Duration::from_secs(5), "took {:?}", began.elapsed());
-        answer
+        let body = json!({"text": text, "parameters": given});
+        let mut answer = None;
+        takes_at_most("an answer", Duration::from_secs(5), || {
+            let began = Instant::now();
+            answer = Some(weir.post(CYPHER, &body));
+            began.elapsed()
+        });
+        answer.expect("one that was tried")
     };
     assert_eq!(send(&names).expect(200).json()["results"], json!([[80_000]]));
     let told = send(&[]).expect(400).json();

@@ -65,7 +65,10 @@ fn records_are_read_by_the_schemas_of_avro_they_name() {
     records.push(header(999_999));
     records.push(json!({"id": 5}).to_string().into_bytes());
     broker.create_topic("people", 1);
-    broker.produce("people", 0, records.iter().map(|record| Some(record.as_slice())));
+    let produce = |part: std::ops::Range<usize>| {
+        broker.produce("people", 0, records[part].iter().map(|record| Some(record.as_slice())));
+    };
+    produce(0..1_500);
 
     let home = Home::new();
     let mut weir = home.start(RESUME);
@@ -73,12 +76,15 @@ fn records_are_read_by_the_schemas_of_avro_they_name() {
     let definition = json!({"type": "KafkaIngest", "topics": {"people": [0]}, "bootstrapServers": broker.bootstrap(), "format": format,
         "autoOffsetReset": "earliest", "maximumPerSecond": 800});
     weir.post("/api/v1/ingest/people", &definition).expect(200);
-    for _ in 0..2 {
+    for round in 0..2 {
         let before = counted(&weir).0;
+        // However quickly it reads meanwhile, there is more to come.
+        produce(1_500 + round * 250..1_750 + round * 250);
         wait_until("some more records are read", PATIENCE, || counted(&weir).0 > before);
         weir.kill();
         weir = home.start(RESUME);
     }
+    produce(2_000..records.len());
     wait_until("all records are read", PATIENCE, || counted(&weir).0 >= 2_000);
     assert_eq!(counted(&weir), (2_000, 1));
     assert_eq!(weir.rows("MATCH (n) WHERE n.name = 'new' RETURN count(n)"), [json!([1_000])]);

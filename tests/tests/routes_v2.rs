@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use weir_tests::cases::{Case, Is, case, content, cypher, run, v2_error, weir, with};
 use weir_tests::contract::{Sent, breach};
-use weir_tests::service::Home;
+use weir_tests::service::{Home, STOP_MAX};
 
 /// As text, in every family.
 const NOT_FOUND: &str = "The requested resource could not be found.";
@@ -169,7 +169,7 @@ fn v2_shutdown() {
     // A namespace that nothing was ever written to does not hold it up.
     let created = case("PUT /api/v1/namespace/empty", 201, Is::Json(json!(true)));
     run(&weir, vec![created, case("POST /api/v2/system:shutdown", 202, Is::Empty)]);
-    let (status, log) = weir.wait_end(Duration::from_secs(30));
+    let (status, log) = weir.wait_end(STOP_MAX);
     assert!(status.success(), "{log}");
 }
 
@@ -192,7 +192,7 @@ fn v2_queries() {
             cypher("POST /api/v2/cypher-queries/query-graph", text, 200, content(table.clone())),
             cypher("POST /api/v2/graph/quine/cypher:query", text, 200, Is::Json(table)),
             with(
-                "POST /api/v2/graph/default/cypher:query?timeout=5s",
+                "POST /api/v2/graph/default/cypher:query?timeout=60s",
                 json!({"text": "RETURN $x AS x", "parameters": {"x": 1.0}}),
                 200,
                 Is::Json(json!({"columns": ["x"], "results": [[1]]})),
@@ -365,7 +365,7 @@ fn v2_ingest_streams() {
             case("GET /api/v2/graph/quine/ingests/a:b", 400, v2_error(400, "INVALID_ARGUMENT", "DecodeError", "…")),
         ],
     );
-    weir.wait_ingest("one", "Completed", Duration::from_secs(10));
+    weir.wait_ingest("one", "Completed", Duration::from_secs(60));
     run(
         &weir,
         vec![

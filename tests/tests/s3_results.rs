@@ -106,7 +106,7 @@ fn results_count_as_delivered_when_they_are_stored_and_a_bucket_is_waited_for() 
         let shown = weir.get("/api/v1/query/standing/numbers").expect(200).json()["stats"]["local"]["outputs"]["out"].take();
         (shown["state"] == "Retrying", shown["retries"].as_u64() > Some(0))
     };
-    assert_eq!(state(), (true, true));
+    wait_until("it is said to be tried again", PATIENCE, || state() == (true, true));
     amazon.put("/later", b"");
     wait_until("all results are stored", PATIENCE, || numbers(&objects(&amazon, "later")).len() == 30);
     wait_until("nothing is tried again", PATIENCE, || state() == (false, true));

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 use weir_tests::client;
-use weir_tests::service::{Home, Weir, binary, wait_until};
+use weir_tests::service::{Home, STOP_MAX, Weir, binary, takes_at_most, wait_until};
 
 /// For tests that do not look at durability.
 const IN_MEMORY: &[&str] = &["-Dweir.store.type=in-memory"];
 
-/// How soon what was asked for must be seen.
-const SOON: Duration = Duration::from_secs(20);
+/// How soon what was asked for must be seen; machines under load are slow.
+const SOON: Duration = Duration::from_secs(60);
 
 /// How quickly an idle weir ends.
 const END_MAX: Duration = Duration::from_secs(10);
@@ -25,14 +25,18 @@ const END_MAX: Duration = Duration::from_secs(10);
 #[test]
 fn it_starts_answers_and_ends_with_zero_when_asked() {
     for signal in [Signal::TERM, Signal::INT] {
-        let home = Home::new();
-        let weir = home.start(&[]);
-        assert_eq!(weir.get("/api/v1/admin/liveness").status, 204);
-        assert_eq!(weir.get("/api/v1/admin/readiness").status, 204);
-        // Whoever tells a process and then its group does not insist.
-        (0..2).for_each(|_| weir.signal(signal));
-        let (status, log) = weir.wait_end(END_MAX);
-        assert!(status.success(), "{status}: {log}");
+        takes_at_most("an idle weir's end", END_MAX, || {
+            let home = Home::new();
+            let weir = home.start(&[]);
+            assert_eq!(weir.get("/api/v1/admin/liveness").status, 204);
+            assert_eq!(weir.get("/api/v1/admin/readiness").status, 204);
+            let began = Instant::now();
+            // Whoever tells a process and then its group does not insist.
+            (0..2).for_each(|_| weir.signal(signal));
+            let (status, log) = weir.wait_end(STOP_MAX);
+            assert!(status.success(), "{status}: {log}");
+            began.elapsed()
+        });
     }
 }
 
@@ -99,10 +103,14 @@ fn a_variable_that_is_misspelt_is_told() {
 
 #[test]
 fn it_ends_when_asked_over_http() {
-    let weir = Home::new().start(IN_MEMORY);
-    weir.send("POST", "/api/v1/admin/shutdown", &[], b"").expect(202);
-    let (status, log) = weir.wait_end(END_MAX);
-    assert!(status.success(), "{status}: {log}");
+    takes_at_most("an idle weir's end", END_MAX, || {
+        let weir = Home::new().start(IN_MEMORY);
+        let began = Instant::now();
+        weir.send("POST", "/api/v1/admin/shutdown", &[], b"").expect(202);
+        let (status, log) = weir.wait_end(STOP_MAX);
+        assert!(status.success(), "{status}: {log}");
+        began.elapsed()
+    });
 }
 
 #[test]
@@ -127,6 +135,7 @@ fn a_stop_hands_in_what_was_read_and_delivers_what_was_found() {
         weir.rows("MATCH (n) WHERE n.i IS NOT NULL RETURN count(n)")[0][0].as_u64() > Some(lines as u64)
     });
     weir.delete("/api/v1/ingest/numbers").expect(200);
+    weir.catch_up();
     let rows = weir.rows("MATCH (n) WHERE n.i IS NOT NULL RETURN count(n), max(n.i)");
     assert_eq!(rows[0][0].as_u64(), rows[0][1].as_u64().map(|most| most + 1), "a number was left out");
 }
@@ -178,7 +187,7 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["fraud-ring"], 2, &["`weir -r fraud-ring`"]),
     ];
     for (arguments, code, texts) in refused {
-        let (status, said) = home.spawn_bare(arguments).wait_end(END_MAX);
+        let (status, said) = home.spawn_bare(arguments).wait_end(STOP_MAX);
         assert_eq!(status.code(), Some(*code), "{arguments:?}: {said}");
         for text in *texts {
             assert!(said.contains(text), "{arguments:?} should have named {text}: {said}");
@@ -416,27 +425,45 @@ fn every_query_route_reads_the_past() {
 /// Browsers open connections that they may need later.
 #[test]
 fn a_connection_without_a_word_holds_up_no_stop() {
-    let weir = Home::new().start(&[]);
-    let silent = TcpStream::connect(weir.address()).expect("it listens");
-    weir.get("/api/v1/admin/liveness").expect(204);
-    let began = Instant::now();
-    weir.stop();
-    assert!(began.elapsed() < Duration::from_secs(5), "weir took {:?} to stop", began.elapsed());
-    drop(silent);
+    takes_at_most("weir's stop", Duration::from_secs(5), || {
+        let weir = Home::new().start(&[]);
+        let silent = TcpStream::connect(weir.address()).expect("it listens");
+        weir.get("/api/v1/admin/liveness").expect(204);
+        let began = Instant::now();
+        weir.stop();
+        let took = began.elapsed();
+        drop(silent);
+        took
+    });
 }
 
 /// Clients that keep their connection send `{}` to routes that need no body, and its bytes may come after the answer could.
 #[test]
 fn a_body_that_nobody_reads_leaves_the_connection_as_it_is() {
     let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
-    let mut stream = TcpStream::connect(weir.address()).expect("it listens");
-    stream.set_read_timeout(Some(SOON)).expect("a limit of time");
-    stream.set_nodelay(true).expect("small packets");
+    let connect = || {
+        let stream = TcpStream::connect(weir.address()).expect("it listens");
+        stream.set_read_timeout(Some(SOON)).expect("a limit of time");
+        stream.set_nodelay(true).expect("small packets");
+        stream
+    };
+    let mut stream = connect();
     let mut answer_to = |request: &str, length: usize, body: &[u8]| {
         let head = format!("{request}\r\nHost: weir\r\nContent-Length: {length}\r\n\r\n");
-        stream.write_all(head.as_bytes()).expect("the head is sent");
-        thread::sleep(Duration::from_millis(100));
-        stream.write_all(body).expect("the body is sent");
+        let since = Instant::now();
+        loop {
+            let began = Instant::now();
+            assert!(since.elapsed() < SOON, "the machine is too slow to send a body in time");
+            stream.write_all(head.as_bytes()).expect("the head is sent");
+            thread::sleep(Duration::from_millis(100));
+            let sent = stream.write_all(body);
+            // Weir waits a second for it. Where a busy machine let it come later, that is another case.
+            if began.elapsed() < Duration::from_millis(500) {
+                sent.expect("the body is sent");
+                break;
+            }
+            stream = connect();
+        }
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
@@ -940,10 +967,10 @@ fn a_stream_is_paused_started_and_deleted() {
     assert_eq!(again.json(), json!(["Cannot create ingest stream `a b` (a stream with this name already exists)"]));
     wait_until("numbers arrive", SOON, || count() > 10);
     assert_eq!(weir.put("/api/v1/ingest/a%20b/pause").expect(200).json()["status"], "Paused");
-    // What was on its way may still arrive; then nothing does.
-    std::thread::sleep(Duration::from_millis(200));
+    // Nothing takes effect any more, and reads show all that has.
+    weir.catch_up();
     let paused = count();
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_millis(400));
     assert_eq!(count(), paused);
     let stream = weir.get("/api/v1/ingest").expect(200).json()["a b"].clone();
     assert_eq!((&stream["status"], stream["stats"]["ingestedCount"].as_u64()), (&json!("Paused"), Some(paused)), "{stream}");
@@ -951,6 +978,7 @@ fn a_stream_is_paused_started_and_deleted() {
     wait_until("numbers arrive again", SOON, || count() > paused + 10);
     let ended = weir.delete("/api/v1/ingest/a%20b").expect(200).json();
     assert_eq!((&ended["name"], &ended["status"]), (&json!("a b"), &json!("Terminated")));
+    weir.catch_up();
     assert_eq!(ended["stats"]["ingestedCount"].as_u64(), Some(count()));
     weir.get("/api/v1/ingest/a%20b").expect(404);
     // A stream of the same name starts anew.
@@ -991,13 +1019,13 @@ fn results_are_written_to_files_where_that_is_allowed_and_never_into_weirs_own_d
     let refused = create(&weir, "elsewhere", "elsewhere.jsonl").expect(400).text();
     assert!(refused.contains("file-output.allowed-directories"), "{refused}");
     create(&weir, "allowed", "out/allowed.jsonl").expect(201);
-    // One of before waits, and says why.
     weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 1) SET n.adult = true");
     home.wait_lines("out/in.jsonl", 1);
     home.wait_lines("out/allowed.jsonl", 1);
     assert_eq!(fs::read_to_string(home.file("anywhere.jsonl")).expect("it was made"), "");
-    let log = weir.log();
-    assert!(log.contains("anywhere.jsonl: the file is not directly in a directory that file-output"), "{log}");
+    // One of before waits, and says why.
+    let told = "anywhere.jsonl: the file is not directly in a directory that file-output";
+    wait_until("it is said why it waits", SOON, || weir.log().contains(told));
     weir.stop();
 }
 
@@ -1048,6 +1076,9 @@ fn a_standing_query_lives_from_creation_to_deletion() {
     assert_eq!(removed["type"], "CypherQuery");
     weir.delete(&format!("{one}/output/names")).expect(404);
 
+    // Handed to the outputs, and then counted.
+    let count = || weir.get(one).expect(200).json()["stats"]["local"]["rates"]["count"].take();
+    wait_until("the results are counted", SOON, || count() == 3);
     let before = weir.delete(one).expect(200).json();
     assert_eq!((&before["name"], &before["stats"]["local"]["rates"]["count"]), (&json!("adults"), &json!(3)), "{before}");
     weir.get(one).expect(404);

@@ -3,10 +3,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_tests::service::{Home, Weir, binary};
+use weir_tests::service::{Home, Weir, binary, wait_until};
 use weir_tests::terminal::Terminal;
+
+/// Machines under load are slow.
+const SOON: Duration = Duration::from_secs(60);
 
 fn shell(home: &Home, weir: &Weir) -> Command {
     shell_at(home, &format!("http://{}", weir.address()))
@@ -115,7 +120,8 @@ fn a_conversation() {
     terminal.wait("weir> ");
     terminal.press("CALL util.sleep(120000);\r");
     terminal.wait("sleep(120000);");
-    std::thread::sleep(Duration::from_millis(300));
+    let running = || weir.get("/api/v1/query/cypher/running").expect(200).json();
+    wait_until("the query runs", SOON, || running()[0]["query"].as_str().is_some_and(|text| text.contains("sleep(120000)")));
     let began = Instant::now();
     terminal.interrupt();
     terminal.wait("stopped\n");
@@ -294,16 +300,23 @@ fn a_connection_that_was_closed_is_made_anew() {
     let home = Home::new();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
+    // Those that were taken, and those that were closed.
+    let counts = Arc::<[AtomicUsize; 2]>::default();
+    let counted = counts.clone();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let mut connection = connection.expect("a connection");
+            counted[0].fetch_add(1, Ordering::SeqCst);
             answer_once(&mut connection);
             std::thread::sleep(Duration::from_millis(50));
+            drop(connection);
+            counted[1].fetch_add(1, Ordering::SeqCst);
         }
     });
     let mut terminal = Terminal::start(&mut shell_at(&home, &url), 80);
     terminal.wait("weir> ");
     for _ in 0..3 {
+        wait_until("it is closed", SOON, || counts[1].load(Ordering::SeqCst) == counts[0].load(Ordering::SeqCst));
         std::thread::sleep(Duration::from_millis(300));
         terminal.press("RETURN 1;\r");
         terminal.wait("| a |");

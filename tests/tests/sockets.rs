@@ -13,7 +13,7 @@ use weir_tests::socket::{HANDSHAKE, Socket};
 const STREAMS: &str = "/api/v2/graph/quine/ingests";
 
 /// Longer than anything here takes that comes at all.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One of each kind: that answer, that tell, that take.
 const KINDS: [&str; 6] = [
@@ -75,7 +75,8 @@ fn the_query_protocol_of_v1() {
     let mut batched = run(1, "UNWIND range(1, 5) AS i RETURN i");
     batched["maxResultBatch"] = json!(2);
     let mut timed = run(1, "UNWIND range(1, 3) AS i RETURN i");
-    timed["resultsWithinMillis"] = json!(50);
+    // All of them come sooner, also on a busy machine; with the last of them there is nothing to wait for.
+    timed["resultsWithinMillis"] = json!(30_000);
     let mut nodes = run(1, "MATCH (a) WHERE id(a) = idFrom('w') RETURN a");
     nodes["sort"] = json!("NodeSort");
     let mut past_the_clock = run(1, "RETURN 1 AS i");
@@ -127,7 +128,7 @@ fn the_query_protocol_of_v1() {
     assert_eq!((&found["type"], &found["results"][0]["label"]), (&json!("NodeResults"), &json!("Person")), "{found}");
     assert_eq!(socket.expect(), finished);
     // Two with one number; and the end of one that takes long.
-    socket.send(&run(1, "CALL util.sleep(20000) RETURN 1 AS i").to_string());
+    socket.send(&run(1, "CALL util.sleep(100000) RETURN 1 AS i").to_string());
     assert_eq!(socket.expect()["type"], "QueryStarted");
     socket.send(&run(1, "RETURN 2 AS i").to_string());
     assert!(socket.expect()["error"].as_str().is_some_and(|text| text.starts_with("Query ID 1 is already being used")));

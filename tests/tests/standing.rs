@@ -53,7 +53,7 @@ fn recorded_standing_queries_report_alike() {
         if differs.is_some() && reason.is_none() {
             // On a busy machine results may come late.
             replay = Replay::new();
-            differs = replay.differs(&line, 5 * STEP_MAX);
+            differs = replay.differs(&line, 30 * STEP_MAX);
         }
         match (differs, reason) {
             (None, Some(reason)) if reason.starts_with(MAY_AGREE) => {}

@@ -1,11 +1,18 @@
 //! Standing queries that are changed while they run: paused, given another output. Over HTTP in every family, against the real
 //! binary, across restarts.
 
-use std::thread::sleep;
+use std::io::{BufReader, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
-use weir_tests::service::{Home, RESULTS_MAX, Weir, net, wait_until};
+use weir_engine::store::{RocksDb, RocksDbOptions, Store};
+use weir_tests::endpoint::request;
+use weir_tests::kafka::free_ports;
+use weir_tests::service::{Home, RESULTS_MAX, Weir, net, takes_at_most, wait_until};
 
 /// The same query in each family's place, with the verbs that pause it and let it go on.
 const PAUSES: [(&str, &str, &str); 3] = [
@@ -118,6 +125,63 @@ fn what_left_and_came_back_in_a_pause_is_no_news() {
     }
 }
 
+/// Changes what is stored of the standing queries of a weir that does not run.
+fn change_stored(home: &Home, from: &str, to: &str) {
+    let store = RocksDb::open(RocksDbOptions::new(home.file("data"))).expect("a store that nobody uses");
+    let stored = store.list_metadata("graph/").expect("what is stored of graphs");
+    let mut changed = 0;
+    for (key, value) in stored.into_iter().filter(|(key, _)| key.contains("/standing/")) {
+        let text = String::from_utf8(value).expect("JSON");
+        assert!(text.contains(from), "{text}");
+        store.put_metadata(&key, text.replace(from, to).as_bytes()).expect("it takes it");
+        changed += 1;
+    }
+    assert_eq!(changed, 1);
+}
+
+/// As where weir is built without what an output needs, for one start or for good.
+#[test]
+fn a_query_that_a_start_cannot_restore_goes_on_with_the_next_or_is_deleted() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    create(&weir, true);
+    set(&weir, "ann", 40);
+    set(&weir, "eve", 3);
+    home.wait_lines("out.jsonl", 1);
+    weir.stop();
+    change_stored(&home, "WriteToFile", "WriteToNone");
+    let weir = home.start(&[]);
+    let log = weir.log();
+    assert!(log.contains("cannot be restored") && log.contains("The log is kept"), "{log}");
+    weir.get(PLACE).expect(404);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.age > 17 RETURN DISTINCT id(n)"});
+    let other = json!({"pattern": pattern, "outputs": {}});
+    let refused = weir.post(PLACE, &other).expect(400).text();
+    assert!(refused.contains("could not be restored"), "{refused}");
+    set(&weir, "ann", 4);
+    set(&weir, "bob", 30);
+    // With this one a checkpoint is made at the end.
+    weir.rows("CALL purgeNode(idFrom('person', 'eve'))");
+    weir.stop();
+    change_stored(&home, "WriteToNone", "WriteToFile");
+    let weir = home.start(&[]);
+    let found = results(&home.wait_lines("out.jsonl", 3)[1..]);
+    assert_eq!(found, [(false, json!("ann")), (true, json!("bob"))]);
+    weir.stop();
+    assert_eq!(home.lines("out.jsonl").len(), 3, "nothing comes again");
+
+    change_stored(&home, "WriteToFile", "WriteToNone");
+    let weir = home.start(&[]);
+    assert_eq!(weir.delete(PLACE).expect(200).json()["name"], "adults");
+    weir.delete(PLACE).expect(404);
+    weir.post(PLACE, &other).expect(201);
+    weir.stop();
+    let weir = home.start(&[]);
+    assert!(!weir.log().contains("cannot be restored"), "{}", weir.log());
+    assert_eq!(send(&weir, "DELETE", PLACE)["name"], "adults");
+    weir.stop();
+}
+
 /// The place of the output in each family, and a definition that writes to a file.
 fn other_file(family: usize, path: &str) -> (String, Json) {
     match family {
@@ -143,17 +207,18 @@ fn names(lines: &[Json]) -> impl Iterator<Item = i64> + '_ {
 
 #[test]
 fn an_output_is_changed_in_the_middle_of_a_stream_and_no_result_is_lost_or_repeated() {
-    const COUNT: i64 = 12_000;
     let home = Home::new();
     let mut weir = home.start(&[]);
     create(&weir, true);
     let query = "WITH toInteger($that) AS k MATCH (n) WHERE id(n) = idFrom('person', k) SET n.name = k, n.age = 18";
-    let stream = json!({"type": "NumberIteratorIngest", "startAtOffset": 0, "ingestLimit": COUNT, "maximumPerSecond": 4000,
+    // Without an end: however long the changes take, each is in the middle of it.
+    let stream = json!({"type": "NumberIteratorIngest", "startAtOffset": 0, "maximumPerSecond": 4000,
         "format": {"type": "CypherLine", "query": query}});
     weir.post("/api/v1/ingest/people", &stream).expect(200);
+    let has_some = |file: &str| std::fs::metadata(home.file(file)).is_ok_and(|file| file.len() > 0);
     let mut files = vec!["out.jsonl".to_owned()];
     for change_of in 0..9 {
-        wait_until("results come", RESULTS_MAX, || !home.lines(&files[files.len() - 1]).is_empty());
+        wait_until("results come", RESULTS_MAX, || has_some(&files[files.len() - 1]));
         let path = format!("out-{change_of}.jsonl");
         let (target, output) = other_file(change_of % 3, &path);
         let shown = bare(change(&weir, &target, &output).expect(200).json());
@@ -164,14 +229,17 @@ fn an_output_is_changed_in_the_middle_of_a_stream_and_no_result_is_lost_or_repea
             weir = home.start(&["-Dweir.should-resume-ingest=true"]);
         }
     }
-    weir.wait_ingest("people", "Completed", RESULTS_MAX * 3);
+    wait_until("results come to the last one", RESULTS_MAX, || has_some(&files[9]));
+    weir.delete("/api/v1/ingest/people").expect(200);
+    weir.catch_up();
+    let count = weir.rows("MATCH (n) WHERE n.age = 18 RETURN count(n)")[0][0].as_i64().expect("a count");
     let all = || files.iter().flat_map(|file| home.lines(file)).collect::<Vec<_>>();
-    wait_until("all results are there", RESULTS_MAX, || all().len() >= COUNT as usize);
-    assert!(names(&all()).eq(0..COUNT), "each once, in their order");
+    wait_until("all results are there", RESULTS_MAX, || all().len() >= count as usize);
+    assert!(names(&all()).eq(0..count), "each once, in their order");
     let shown = weir.get(PLACE).expect(200).json();
     assert_eq!(shown["outputs"]["file"]["path"], json!(files[9]));
     weir.stop();
-    assert_eq!(all().len(), COUNT as usize);
+    assert_eq!(all().len(), count as usize);
 }
 
 #[test]
@@ -353,8 +421,8 @@ fn a_query_is_replaced_in_the_middle_of_a_stream_and_the_outputs_see_one_answer_
             assert_eq!(weir.get(PLACE).expect(200).json()["pattern"]["query"], *text);
         }
     }
-    // Answered when the last record is in the graph.
     weir.delete("/api/v1/ingest/people").expect(200);
+    weir.catch_up();
     let rows = weir.rows(texts[4]);
     let mut answer: Vec<String> = rows.iter().map(|row| json!({"name": row[0], "age": row[1]}).to_string()).collect();
     answer.sort();
@@ -554,13 +622,19 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
     // Those that have nothing to do go.
     let waits = Instant::now();
     while weir.threads_named("") > threads_before + 4 {
-        assert!(waits.elapsed() < Duration::from_secs(20), "{} threads, {threads_before} before", weir.threads_named(""));
+        assert!(waits.elapsed() < RESULTS_MAX, "{} threads, {threads_before} before", weir.threads_named(""));
         sleep(Duration::from_millis(50));
     }
-    let (before, began) = (processor_time(&weir), Instant::now());
-    sleep(Duration::from_secs(2));
-    let share = (processor_time(&weir) - before).as_secs_f64() / began.elapsed().as_secs_f64();
-    assert!(share < 0.15, "{QUERIES} idle queries take {share:.2} of a core");
+    // Once they have looked through the graph, and what was written is where it stays; and then on.
+    let mut calm = 0;
+    wait_until(&format!("{QUERIES} idle queries are no load"), RESULTS_MAX * 2, || {
+        let (before, began) = (processor_time(&weir), Instant::now());
+        sleep(Duration::from_secs(2));
+        let share = (processor_time(&weir) - before).as_secs_f64() / began.elapsed().as_secs_f64();
+        eprintln!("{QUERIES} idle queries take {share:.2} of a core");
+        calm = if share < 0.15 { calm + 1 } else { 0 };
+        calm == 2
+    });
     for (n, expected) in [(7, json!({"name": "ann"})), (8, json!({"text": "hello ann"}))] {
         set(&weir, "ann", n);
         assert_eq!(home.wait_lines(&format!("{n}.jsonl"), 1)[0]["data"], expected);
@@ -572,9 +646,22 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
         assert!(lines.iter().any(|line| line["data"].to_string().contains("bob")), "{lines:?}");
     }
     assert_eq!(weir.threads_named("results "), 0);
-    let began = Instant::now();
-    weir.stop();
-    assert!(began.elapsed() < Duration::from_secs(3), "weir took {:?} to stop", began.elapsed());
+    let (mut last, mut tries) = (Some(weir), 0);
+    takes_at_most("weir's stop", Duration::from_secs(3), || {
+        let weir = last.take().unwrap_or_else(|| {
+            // Each has delivered once more.
+            let weir = home.start(&[]);
+            tries += 1;
+            for n in 0..QUERIES {
+                set(&weir, &format!("cora {tries}"), n);
+                home.wait_lines(&format!("{n}.jsonl"), tries + if n == 7 || n == 8 { 2 } else { 1 });
+            }
+            weir
+        });
+        let began = Instant::now();
+        weir.stop();
+        began.elapsed()
+    });
 }
 
 fn processor_time(weir: &Weir) -> Duration {
@@ -730,22 +817,32 @@ fn an_output_that_hangs_holds_up_no_other_and_ingest_no_sooner_than_the_limit() 
     let query = "WITH toInteger($that) AS k MATCH (n) WHERE id(n) = idFrom('person', k) SET n.name = k, n.age = 18";
     let stream = json!({"type": "NumberIteratorIngest", "format": {"type": "CypherLine", "query": query}});
     weir.post("/api/v1/ingest/people", &stream).expect(200);
+    // Before its first request has taken too long, after which it is tried again.
+    wait_until("the output hangs", RESULTS_MAX, || {
+        let hook = output(&weir, "hook");
+        hook["state"] == "Running" && hook["unansweredFor"].as_u64() > Some(0)
+    });
     wait_until("ingest waits for the output that hangs", RESULTS_MAX * 3, || output(&weir, "hook")["holdsIngest"] == true);
     let ingested = || weir.get("/api/v1/ingest/people").expect(200).json()["stats"]["ingestedCount"].as_u64().expect("a count");
-    let mut count = 0;
-    wait_until("it stands still", RESULTS_MAX, || {
-        sleep(Duration::from_millis(300));
-        std::mem::replace(&mut count, ingested()) == count
-    });
     // What hangs keeps nothing from the others: all that came in has gone out there.
     let lines = |file: &str| home.read(file).lines().count() as u64;
-    for file in ["out.jsonl", "other.jsonl"] {
-        wait_until("the others have all", RESULTS_MAX, || lines(file) == count);
-    }
+    let has_all = |count: u64| {
+        let file = output(&weir, "file");
+        let is_told = file["delivered"] == count && file["waiting"] == 0;
+        is_told && ["out.jsonl", "other.jsonl"].iter().all(|file| lines(file) == count)
+    };
+    let (mut count, mut stands) = (0, 0);
+    wait_until("it stands still, and the others have all", RESULTS_MAX * 3, || {
+        sleep(Duration::from_millis(300));
+        let before = std::mem::replace(&mut count, ingested());
+        // A busy machine may look like that once.
+        stands = if before == count && has_all(count) { stands + 1 } else { 0 };
+        stands == 4
+    });
     assert!(count > 100_000, "{count}");
     let (hook, file) = (output(&weir, "hook"), output(&weir, "file"));
-    assert_eq!((&hook["state"], &hook["delivered"], &hook["waiting"]), (&json!("Running"), &json!(0), &json!(count)), "{hook}");
-    assert!(hook["unansweredFor"].as_u64() > Some(0) && hook["lag"].as_u64() > Some(0), "{hook}");
+    assert_eq!((&hook["delivered"], &hook["waiting"]), (&json!(0), &json!(count)), "{hook}");
+    assert!((hook["state"] == "Running" || hook["state"] == "Retrying") && hook["lag"].as_u64() > Some(0), "{hook}");
     assert_eq!((&hook["retryPolicy"]["maxTries"], &file["retryPolicy"]["maxTries"]), (&json!(6), &Json::Null), "{hook} {file}");
     assert_eq!((&file["delivered"], &file["waiting"], &file["holdsIngest"]), (&json!(count), &json!(0), &json!(false)), "{file}");
     // A stream of another graph waits for nothing.
@@ -753,7 +850,19 @@ fn an_output_that_hangs_holds_up_no_other_and_ingest_no_sooner_than_the_limit() 
     let format = json!({"type": "CypherLine", "query": "RETURN $that"});
     let calm = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 1, "format": format});
     weir.post("/api/v1/ingest/calm?namespace=calm", &calm).expect(200);
-    let pressure = weir.get("/api/v2/system/backpressure").expect(200).json()[0].take();
+    // Rates move every few seconds: the first of them may have nothing of what came.
+    let pressure = || weir.get("/api/v2/system/backpressure").expect(200).json()[0].take();
+    let rates = |pressure: &Json| {
+        let all = pressure["standingQueries"].as_array().cloned().unwrap_or_default();
+        let adults = all.into_iter().find(|query| query["name"] == "adults").unwrap_or_default();
+        let file = adults["outputs"].as_array().and_then(|all| all.iter().find(|output| output["name"] == "file")).cloned();
+        (adults["queue"]["productionRate"].as_f64(), file.and_then(|file| file["rate"].as_f64()))
+    };
+    wait_until("rates are known", RESULTS_MAX, || {
+        let (produced, file) = rates(&pressure());
+        produced > Some(0.0) && file > Some(0.0)
+    });
+    let pressure = pressure();
     assert_eq!(pressure["globalValve"]["closedCount"], 1, "{pressure}");
     let stream = |name: &str| pressure["ingests"].as_array().and_then(|all| all.iter().find(|stream| stream["name"] == name));
     for (name, state) in [("people", "BACKPRESSURED"), ("calm", "FLOWING")] {
@@ -775,12 +884,33 @@ fn an_output_that_hangs_holds_up_no_other_and_ingest_no_sooner_than_the_limit() 
     weir.delete(&format!("{PLACE}/output/hook")).expect(200);
     wait_until("ingest goes on", RESULTS_MAX, || ingested() > count);
     weir.delete("/api/v1/ingest/people").expect(200);
+    weir.catch_up();
     let all = weir.rows("MATCH (n) WHERE n.age > 17 RETURN count(n)")[0][0].as_u64().expect("a count");
     for (file, wanted) in [("out.jsonl", all), ("other.jsonl", all)] {
         wait_until("the rest has come", RESULTS_MAX, || lines(file) == wanted);
     }
     let names: std::collections::BTreeSet<String> = home.read("out.jsonl").lines().map(str::to_owned).collect();
     assert_eq!(names.len() as u64, all, "each once");
+    weir.stop();
+}
+
+/// They are handed over as one, and the output has room for that.
+#[test]
+fn results_of_one_query_that_an_output_does_not_take_hold_ingest_too() {
+    const COUNT: usize = 100_001;
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    create(&weir, false);
+    let (_silent, url) = silent();
+    weir.post(&format!("{PLACE}/output/hook"), &json!({"type": "PostToEndpoint", "url": url})).expect(201);
+    weir.rows(&format!("UNWIND range(1, {COUNT}) AS k MATCH (n) WHERE id(n) = idFrom('person', k) SET n.name = k, n.age = 18"));
+    wait_until("ingest would wait", RESULTS_MAX, || output(&weir, "hook")["holdsIngest"] == true);
+    assert_eq!(output(&weir, "hook")["waiting"], COUNT);
+    let closed = || weir.get("/api/v2/system/backpressure").expect(200).json()[0]["globalValve"]["closedCount"].take();
+    assert_eq!(closed(), 1);
+    wait_until("the other has all", RESULTS_MAX, || output(&weir, "file")["delivered"] == COUNT);
+    weir.delete(&format!("{PLACE}/output/hook")).expect(200);
+    wait_until("ingest would go on", RESULTS_MAX, || closed() == 0);
     weir.stop();
 }
 
@@ -803,8 +933,8 @@ fn after_a_restart_each_output_goes_on_where_it_stood() {
     assert!(hook["tries"].as_u64() > Some(0) && hook["lastError"]["at"].is_string() && hook["delivered"] == 0, "{hook}");
     assert!(hook["retryPolicy"]["minBackoff"] == 100 && hook["retryPolicy"]["maxTries"].is_null(), "{hook}");
     weir.kill();
-    endpoint.take();
-    endpoint.answer_with(200, Duration::ZERO);
+    endpoint.wait_alone();
+    endpoint.begin_anew(200, Duration::ZERO);
     let weir = home.start(&[]);
     wait_until("what was not delivered is", RESULTS_MAX, || endpoint.received() >= COUNT);
     set(&weir, "last", 20);
@@ -813,7 +943,7 @@ fn after_a_restart_each_output_goes_on_where_it_stood() {
     let expected: Vec<Json> = (0..COUNT).map(|k| json!(format!("p{k}"))).chain([json!("last")]).collect();
     assert_eq!(names, expected, "each once, in their order");
     assert_eq!(home.wait_lines("out.jsonl", COUNT + 1).len(), COUNT + 1);
-    assert_eq!(output(&weir, "hook")["state"], "Running");
+    wait_until("it is said to run", RESULTS_MAX, || output(&weir, "hook")["state"] == "Running");
     weir.stop();
 }
 
@@ -843,18 +973,21 @@ fn first_results_that_nobody_took_are_the_same_after_a_restart() {
     }
     // What comes of later changes comes behind it.
     weir.rows("MATCH (n) WHERE id(n) = 0 SET n.v = 30");
-    wait_until("all are tried", RESULTS_MAX, || endpoint.received() >= 2 * queries.len());
+    // Each by itself: one may have been tried often before another one is.
+    let are_tried = || queries.iter().all(|(name, ..)| endpoint.received_at(&format!("/{name}")) >= 2);
+    wait_until("all are tried", RESULTS_MAX, are_tried);
     let tried = endpoint.take();
     for again in [true, false] {
         match again {
             true => weir.kill(),
             false => weir.stop(),
         }
+        endpoint.wait_alone();
+        endpoint.take();
         weir = home.start(&["-Dweir.id.type=long"]);
-        wait_until("all are tried again", RESULTS_MAX, || endpoint.received() >= 2 * queries.len());
+        wait_until("all are tried again", RESULTS_MAX, are_tried);
     }
-    endpoint.take();
-    endpoint.answer_with(200, Duration::ZERO);
+    endpoint.begin_anew(200, Duration::ZERO);
     let later = |name: &str| usize::from(name != "ids");
     let all: usize = queries.iter().map(|(name, _, _, first)| first.len() + later(name)).sum();
     wait_until("all have come", RESULTS_MAX, || endpoint.received() >= all);
@@ -882,16 +1015,24 @@ fn a_query_whose_destination_hangs_is_deleted_at_once() {
     endpoint.answer_with(200, Duration::from_secs(60));
     create(&weir, false);
     let hook = json!({"type": "PostToEndpoint", "url": format!("http://{}/", endpoint.address())});
-    weir.post(&format!("{PLACE}/output/hook"), &hook).expect(201);
-    set(&weir, "ann", 20);
-    wait_until("it hangs", RESULTS_MAX, || output(&weir, "hook")["unansweredFor"].as_u64() > Some(5_000));
-    let begun = Instant::now();
-    weir.delete(PLACE).expect(200);
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    let mut deleted = 0;
+    takes_at_most("its deletion", Duration::from_secs(3), || {
+        if deleted > 0 {
+            create(&weir, false);
+        }
+        weir.post(&format!("{PLACE}/output/hook"), &hook).expect(201);
+        set(&weir, "ann", 20 + deleted);
+        wait_until("it hangs", RESULTS_MAX, || output(&weir, "hook")["unansweredFor"].as_u64() > Some(5_000));
+        wait_until("the file has it", RESULTS_MAX, || output(&weir, "file")["waiting"] == 0);
+        let begun = Instant::now();
+        weir.delete(PLACE).expect(200);
+        deleted += 1;
+        begun.elapsed()
+    });
     // What it did not take is told, and nothing of the one that took all.
     let left = |log: &str| log.lines().filter(|line| line.contains("are gone with it: 1")).count();
-    wait_until("what is left is told", RESULTS_MAX, || left(&weir.log()) > 0);
-    assert_eq!(weir.log().matches("are gone with it").count(), 1, "{}", weir.log());
+    wait_until("what is left is told", RESULTS_MAX, || left(&weir.log()) >= deleted as usize);
+    assert_eq!(weir.log().matches("are gone with it").count(), deleted as usize, "{}", weir.log());
     weir.stop();
 }
 
@@ -899,14 +1040,18 @@ fn a_query_whose_destination_hangs_is_deleted_at_once() {
 fn a_query_whose_outputs_have_everything_is_deleted_at_once() {
     let home = Home::new();
     let weir = home.start(&[]);
-    create(&weir, false);
-    set(&weir, "ann", 20);
-    home.wait_lines("out.jsonl", 1);
-    // By then the log says that it is delivered, which is no work for the query.
-    sleep(Duration::from_millis(300));
-    let begun = Instant::now();
-    weir.delete(PLACE).expect(200);
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let mut deleted = 0;
+    takes_at_most("its deletion", Duration::from_secs(2), || {
+        create(&weir, false);
+        set(&weir, "ann", 20 + deleted);
+        deleted += 1;
+        home.wait_lines("out.jsonl", deleted as usize);
+        // By then the log says that it is delivered, which is no work for the query.
+        sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        weir.delete(PLACE).expect(200);
+        begun.elapsed()
+    });
     weir.stop();
 }
 
@@ -1070,6 +1215,134 @@ fn what_is_wrong_with_a_destination_of_v2_is_told_with_its_place() {
     weir.stop();
 }
 
+/// A file is tried with all the rest, and opened when nothing is wrong.
+#[test]
+fn files_that_cannot_be_written_are_told_together_and_with_what_else_is_wrong() {
+    const QUERIES: &str = "/api/v2/graph/quine/standingQueries";
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.age = 40 RETURN DISTINCT id(n) AS id"});
+    let to = |name: &str, path: &str| json!({"name": name, "destinations": [{"type": "File", "path": path}]});
+    let wrong = json!({"name": "c", "destinations": [{"type": "HttpEndpoint", "url": "ftp://x/"}]});
+    let outputs = [to("a", "no/one.jsonl"), to("right", "right.jsonl"), to("b", "no/two.jsonl"), wrong];
+    for (outputs, whys) in [(&outputs[..3], ["no/one.jsonl", "no/two.jsonl"]), (&outputs[2..], ["no/two.jsonl", ".url: "])] {
+        let body = json!({"name": "new", "pattern": pattern, "outputs": outputs});
+        let told = weir.post(QUERIES, &body).expect(400).json()["errors"].take();
+        assert_eq!(told.as_array().map(Vec::len), Some(2), "{told}");
+        let text = told.to_string();
+        assert!(whys.iter().all(|why| text.contains(why)), "{told}");
+        assert!(!home.file("right.jsonl").exists(), "nothing of it is made");
+    }
+    weir.stop();
+}
+
+/// Nothing that happens later brings one.
+#[test]
+fn an_output_to_amazon_without_a_region_is_refused_and_one_that_was_taken_stops_no_start() {
+    let home = Home::new();
+    let start = |region: &str| {
+        let nowhere =
+            [("AWS_CONFIG_FILE", "none"), ("AWS_SHARED_CREDENTIALS_FILE", "none"), ("AWS_EC2_METADATA_DISABLED", "true")];
+        let regions = [("AWS_REGION", region), ("AWS_DEFAULT_REGION", region)];
+        home.start_with(&[&nowhere[..], &regions].concat(), &[])
+    };
+    let weir = start("");
+    create(&weir, false);
+    let place = format!("{PLACE}/output/hook");
+    let kinesis = json!({"type": "WriteToKinesis", "streamName": "results"});
+    let sqs = json!({"type": "WriteToSQS", "queueUrl": "http://127.0.0.1:1/1/results"});
+    for output in [&kinesis, &sqs] {
+        let refused = weir.post(&place, output).expect(400).text();
+        assert!(refused.contains(".region: is not given"), "{refused}");
+    }
+    let of_v2 = json!({"name": "hook", "destinations": [{"type": "Kinesis", "streamName": "results"}]});
+    let refused = weir.post("/api/v2/graph/quine/standingQueries/adults/outputs", &of_v2).expect(400).text();
+    assert!(refused.contains(".region: is not given"), "{refused}");
+    let said = json!({"type": "WriteToSQS", "queueUrl": "http://127.0.0.1:1/1/results", "region": "eu-west-1"});
+    weir.post(&format!("{PLACE}/output/said"), &said).expect(201);
+    weir.delete(&format!("{PLACE}/output/said")).expect(200);
+    weir.stop();
+    let weir = start("eu-west-1");
+    weir.post(&place, &kinesis).expect(201);
+    weir.stop();
+    let weir = start("");
+    set(&weir, "ann", 40);
+    wait_until("it has failed", RESULTS_MAX, || output(&weir, "hook")["state"] == "Failed");
+    let hook = output(&weir, "hook");
+    assert!(hook["reason"].as_str().is_some_and(|reason| reason.contains("`region`: is not given")), "{hook}");
+    weir.stop();
+}
+
+/// What a machine of Amazon's tells of itself: that it is in eu-west-1.
+#[derive(Clone, Default)]
+struct Machine {
+    connections: Arc<AtomicUsize>,
+    /// How often it was asked for the region.
+    asked: Arc<AtomicUsize>,
+}
+
+impl Machine {
+    /// Listens until the process ends, at the address it gives back.
+    fn start(&self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        let machine = self.clone();
+        spawn(move || {
+            for stream in listener.incoming().flatten() {
+                machine.connections.fetch_add(1, Ordering::SeqCst);
+                let asked = machine.asked.clone();
+                spawn(move || {
+                    let Ok(mut out) = stream.try_clone() else { return };
+                    let mut input = BufReader::new(stream);
+                    while let Some((path, ..)) = request(&mut input) {
+                        let (status, body) = match path.as_str() {
+                            "/latest/api/token" => (200, "token"),
+                            "/latest/meta-data/placement/region" => {
+                                asked.fetch_add(1, Ordering::SeqCst);
+                                (200, "eu-west-1")
+                            }
+                            _ => (404, ""),
+                        };
+                        let head = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds: 21600\r\nContent-Length:";
+                        let answer = format!("HTTP/1.1 {status} -\r\n{head} {}\r\n\r\n{body}", body.len());
+                        if out.write_all(answer.as_bytes()).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+}
+
+/// Those that others share would end with the look.
+#[test]
+fn the_region_of_a_new_output_is_looked_for_over_connections_of_its_own() {
+    let (home, machine) = (Home::new(), Machine::default());
+    let address = machine.start();
+    let variables = [
+        ("AWS_CONFIG_FILE", "none"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "none"),
+        ("AWS_EC2_METADATA_DISABLED", "false"),
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", address.as_str()),
+    ];
+    let weir = home.start_with(&variables, &[]);
+    create(&weir, false);
+    let credentials = json!({"accessKeyId": "test", "secretAccessKey": "test"});
+    let sqs = json!({"type": "WriteToSQS", "queueUrl": "http://127.0.0.1:1/1/results", "credentials": credentials});
+    weir.post(&format!("{PLACE}/output/first"), &sqs).expect(201);
+    let asked = machine.asked.load(Ordering::SeqCst);
+    assert!(asked > 0, "the machine is asked before the output is made");
+    set(&weir, "ann", 40);
+    wait_until("the output asks for its region", RESULTS_MAX, || machine.asked.load(Ordering::SeqCst) > asked);
+    // Its connection stays.
+    let connections = machine.connections.load(Ordering::SeqCst);
+    weir.post(&format!("{PLACE}/output/second"), &sqs).expect(201);
+    assert!(machine.connections.load(Ordering::SeqCst) > connections);
+    weir.stop();
+}
+
 #[test]
 fn what_cannot_be_read_hides_nothing_that_is_wrong_besides() {
     const QUERIES: &str = "/api/v2/graph/quine/standingQueries";
@@ -1108,6 +1381,13 @@ fn what_cannot_be_read_hides_nothing_that_is_wrong_besides() {
     let body = json!({"pattern": pattern, "outputs": [], "includeCancellations": "maybe"});
     let told = send("PUT", &adults, &body).expect(400).json()["errors"].take();
     check(&told, &[".outputs: outputs stay as they are", ".includeCancellations: ", "MATCH (n"]);
+    // What a query that is there has no use for: a mistake, or a field that is misspelt.
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.age > 30 RETURN n.name AS name, n.age AS age"});
+    let told = send("PUT", &adults, &json!({"pattern": pattern, "startFrom": "WholeGraph"})).expect(400).json()["errors"].take();
+    check(&told, &[".startFrom: the query goes on"]);
+    let replaced = send("PUT", &adults, &json!({"pattern": pattern, "includeCancelations": true})).expect(200).json();
+    let warned = ".includeCancelations is no field that is known here, and has no effect";
+    assert_eq!((&replaced["warnings"], &replaced["includeCancellations"]), (&json!([warned]), &json!(false)), "{replaced}");
     // An output that is added, and one that is changed.
     let told = send("POST", &format!("{adults}/outputs"), &to_nowhere).expect(400).json()["errors"].take();
     check(&told, &[".destinations[1]: type 'Nowhere'", "nobody"]);
@@ -1197,8 +1477,12 @@ fn what_a_destination_refuses_for_good_is_dealt_with_as_it_is_chosen() {
         assert!(shown["reason"].as_str().is_some_and(|why| why.contains("422")), "{shown}");
         assert_eq!((&shown["waiting"], &shown["delivered"], &shown["failed"]), (&json!(1), &json!(0), &json!(0)), "{shown}");
     }
-    wait_until("what is given up is counted", RESULTS_MAX, || output(&weir, "usual")["failed"] == 1);
-    assert_eq!((&output(&weir, "usual")["state"], &output(&weir, "usual")["waiting"]), (&json!("Running"), &json!(0)));
+    // Counted, and then no more waited for.
+    wait_until("what is given up is counted", RESULTS_MAX, || {
+        let usual = output(&weir, "usual");
+        usual["failed"] == 1 && usual["waiting"] == 0
+    });
+    assert_eq!(output(&weir, "usual")["state"], "Running");
     // Another definition gets what is there.
     let target = "/api/v2/graph/quine/standingQueries/adults/outputs/letters";
     let better = to(json!({"type": "DeadLetter", "destinations": [{"type": "File", "path": "dead2.jsonl"}]}));
@@ -1222,8 +1506,8 @@ fn what_a_destination_refuses_for_good_is_dealt_with_as_it_is_chosen() {
     };
     let before = shown(&weir);
     assert_eq!(before.1["letters"]["onResultError"]["destinations"][0]["type"], "WriteToFile", "{}", before.1);
-    let warned = weir.log();
-    assert!(warned.contains("output usual of standing query adults: 1 results were not delivered"), "{warned}");
+    let warned = "output usual of standing query adults: 1 results were not delivered";
+    wait_until("what was given up is told", RESULTS_MAX, || weir.log().contains(warned));
     weir.stop();
     let weir = home.start(&[]);
     assert_eq!(shown(&weir), before);
@@ -1242,10 +1526,9 @@ fn refused_results_are_told_as_messages_of_protobuf() {
     let endpoint = weir_tests::endpoint::Endpoint::start("/none");
     endpoint.answer_with(422, Duration::ZERO);
     create(&weir, true);
-    let free_port =
-        || std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-    let kinds =
-        [("Refused", true), ("RefusedText", true), ("Result", false)].map(|(name, envelope)| (name, envelope, free_port()));
+    // None that the system gives to a connection of another test.
+    let ports = free_ports(4);
+    let kinds = [("Refused", true, ports), ("RefusedText", true, ports + 1), ("Result", false, ports + 2)];
     let letters = |(name, envelope, port): (&str, bool, u16)| {
         json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "outputFormat":
             {"type": "Protobuf", "schemaUrl": "letters.desc", "typeName": format!("letters.{name}"), "withInfoEnvelope": envelope}})
@@ -1260,7 +1543,7 @@ fn refused_results_are_told_as_messages_of_protobuf() {
         ("Wrong", "a dead letter does not fit letters.Wrong: field `message`"),
         ("Nothing", "letters.Nothing has none of the fields that are told: standingQuery, output, message"),
     ] {
-        let refused = add(json!([letters((name, true, free_port()))])).expect(400).text();
+        let refused = add(json!([letters((name, true, ports + 3))])).expect(400).text();
         assert!(refused.contains(expected), "{refused}");
     }
     add(kinds.into_iter().map(letters).collect()).expect(201);
@@ -1290,6 +1573,6 @@ fn refused_results_are_told_as_messages_of_protobuf() {
     let found = one("MATCH (n:RefusedText) RETURN n.name, n.tick LIMIT 1");
     assert!(found[0].is_string() && found[1].as_str().is_some_and(|tick| tick.parse::<u64>().is_ok()), "{found}");
     assert!(one("MATCH (n:Result) RETURN n.name LIMIT 1")[0].is_string());
-    assert_eq!(output(&weir, "letters")["state"], "Running");
+    wait_until("the output goes on", RESULTS_MAX, || output(&weir, "letters")["state"] == "Running");
     weir.stop();
 }

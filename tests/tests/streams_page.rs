@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 use weir_tests::browser::{Browser, Tab};
 use weir_tests::service::{Home, Weir};
 
@@ -110,12 +110,21 @@ fn choose(tab: &mut Tab, selector: &str, option: &str) {
 const NAME: &str = "dialog [data-path='name']";
 const CREATE: &str = "dialog button.main";
 
+/// Where the button stands that lies below the picture and the streams.
+fn place_of_new_query(tab: &mut Tab) -> Json {
+    tab.value("document.getElementById('new-query').getBoundingClientRect().y + scrollY")
+}
+
+/// Answers to the question why come when the test says so, with a text of the test.
+const HOLD_ANSWERS: &str = "window.held = [], window.asked = fetch, window.fetch = (path, options) => String(path).endsWith('/why') ? new Promise(done => held.push(fails => done(new Response(JSON.stringify({matches: [], whyNot: [{fails}]}))))) : asked(path, options), 0";
+
 #[test]
 fn a_stream_is_made_by_the_form_seen_paused_and_deleted() {
     let Some(browser) = Browser::start("the page of streams in a browser") else { return };
     let weir = weir();
     let mut tab = browser.open(&weir, "/streams");
     tab.wait_text("#no-ingest", "No stream");
+    let place = place_of_new_query(&mut tab);
     tab.click("#new-ingest");
     tab.wait_text("dialog .cards", "Kafka");
     tab.click("dialog .cards button:nth-child(2)");
@@ -137,6 +146,7 @@ fn a_stream_is_made_by_the_form_seen_paused_and_deleted() {
     tab.wait_text("#ingest-rows tr td:nth-of-type(4)", "/s");
     // What is drawn has no innerText.
     tab.wait("document.querySelector('#boxes').textContent.includes('numbers')");
+    assert_eq!(place_of_new_query(&mut tab), place, "nothing moves away from who wants to click on it");
     let settings = weir.get("/api/v2/graph/quine/ingests/numbers").expect(200).json();
     assert_eq!(
         (&settings["settings"]["maxPerSecond"], &settings["settings"]["source"]["limit"]),
@@ -149,7 +159,7 @@ fn a_stream_is_made_by_the_form_seen_paused_and_deleted() {
     tab.wait_text("#ingest-rows .state", "paused");
     assert_eq!(weir.get("/api/v2/graph/quine/ingests/numbers").expect(200).json()["status"], "PAUSED");
     tab.click("[aria-label='Resume numbers']");
-    tab.wait("document.querySelector('#ingest-rows .state').innerText !== 'paused'");
+    tab.wait("(state => state && state.innerText !== 'paused')(document.querySelector('#ingest-rows .state'))");
     tab.wait_text("#ingest-rows .details", "idFrom($that)");
     // It asks first.
     tab.click("[aria-label='Delete numbers']");
@@ -195,6 +205,18 @@ fn a_query_is_made_by_the_form_and_says_why_it_has_a_result() {
     weir.query("MATCH (p) WHERE id(p) = idFrom('ann') SET p.age = 4").expect(200);
     tab.click("#query-head");
     tab.wait_text(".results li.gone", "Ann");
+    // Of two answers that are waited for, that of what was asked last stays.
+    tab.value(HOLD_ANSWERS);
+    tab.click(".results li.match button");
+    tab.click(".results li.gone button");
+    tab.wait("held.length === 2");
+    tab.value("held[1]('the last'), 0");
+    tab.wait_text(".answer", "the last");
+    tab.value("held[0]('the first'), new Promise(done => setTimeout(done, 200, 0))");
+    let told = tab.text(".answer").unwrap_or_default();
+    assert!(told.contains("the last"), "{told}");
+    tab.value("window.fetch = asked, 0");
+    tab.click("#query-head");
     // While nobody sees the page nothing is followed; then it goes on from where it was.
     let hidden = |hidden: bool| {
         format!(
@@ -288,7 +310,7 @@ fn what_has_a_strange_name_is_seen_paused_and_deleted() {
         tab.click(&format!("{rows} [aria-label='Pause a/b <50%>']"));
         tab.wait_text(&format!("{rows} .state"), "paused");
         tab.click(&format!("{rows} [aria-label='Resume a/b <50%>']"));
-        tab.wait(&format!("!document.querySelector('{rows} .state').innerText.includes('paused')"));
+        tab.wait(&format!("(state => state && !state.innerText.includes('paused'))(document.querySelector('{rows} .state'))"));
         tab.click(&format!("{rows} [aria-label='Delete a/b <50%>']"));
         tab.click(&format!("{rows} button.danger"));
         tab.wait(&format!("document.querySelector('{none}').checkVisibility()"));

@@ -1,7 +1,7 @@
 //! TLS of the web server: with a certificate, with clients that must show one, and with a port for probes beside it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_tests::client;
+use weir_tests::kafka::free_ports;
 use weir_tests::service::{Home, Weir, binary, wait_until};
 
 fn file(name: &str) -> PathBuf {
@@ -61,7 +62,7 @@ fn ask(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String
 fn whole(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String, String> {
     let connection = connection(with_certificate);
     let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
-    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit");
     let mut stream = StreamOwned::new(connection, socket);
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
@@ -99,7 +100,8 @@ fn the_server_speaks_tls() {
 #[test]
 fn clients_must_show_a_certificate_and_probes_need_not() {
     let home = Home::new();
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    // None that the system gives to a connection of another test.
+    let free = SocketAddr::from(([127, 0, 0, 1], free_ports(1)));
     let trust = format!("-Dweir.webserver.use-mtls.trust-store.path={}", file("ca.pem").display());
     let port = format!("-Dweir.webserver.use-mtls.health-endpoints.port={}", free.port());
     let on = "-Dweir.webserver.use-mtls.health-endpoints.enabled=true";
@@ -109,7 +111,7 @@ fn clients_must_show_a_certificate_and_probes_need_not() {
         ask(weir.address(), LIVENESS, false).expect_err("without a certificate");
     }
     let refused = || weir.log().matches("was refused, for its handshake failed").count();
-    wait_until("who is refused is told", Duration::from_secs(20), || refused() > 0);
+    wait_until("who is refused is told", Duration::from_secs(60), || refused() > 0);
     assert_eq!(refused(), 1, "not each one: {}", weir.log());
     let by_command = |certificate: &str, key: &str| {
         let mut command = Command::new(binary());
@@ -156,9 +158,9 @@ fn certificates_that_change_are_read_again() {
     assert_eq!(shown(weir.address()), certificate("client.pem"));
     put("server");
     let renewed = || shown(weir.address()) == certificate("server.pem");
-    wait_until("the new certificate is shown", Duration::from_secs(30), renewed);
+    wait_until("the new certificate is shown", Duration::from_secs(60), renewed);
     home.write("now.pem", "nothing of use");
-    wait_until("the useless one is told", Duration::from_secs(30), || weir.log().contains("goes on with the certificate it has"));
+    wait_until("the useless one is told", Duration::from_secs(60), || weir.log().contains("goes on with the certificate it has"));
     assert!(renewed());
     assert_eq!(ask(weir.address(), LIVENESS, false).expect("an answer"), "HTTP/1.1 204 No Content");
     weir.stop();
@@ -177,7 +179,7 @@ fn what_cannot_be_used_is_said_at_the_start() {
         let certificate = format!("-Dweir.webserver.tls.certificate={certificate}");
         let key = format!("-Dweir.webserver.tls.private-key={key}");
         let weir = home.spawn(&["-Dweir.webserver.use-tls=on", &certificate, &key]);
-        let (status, log) = weir.wait_end(Duration::from_secs(20));
+        let (status, log) = weir.wait_end(Duration::from_secs(60));
         // A start of its own accord mends none of them.
         assert_eq!(status.code(), Some(2), "{log}");
         assert!(log.contains(expected) && log.contains("webserver.tls"), "{log}");

@@ -1,14 +1,15 @@
 //! Traces: what arrives at a collector of OpenTelemetry while weir works, and that one that is away holds nothing up.
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weir_tests::collector::{Collector, Span};
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::kafka::free_ports;
+use weir_tests::service::{Home, Weir, takes_at_most, wait_until};
 use weir_tests::socket::Socket;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Machines under load are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CLIENT: &str = "b7ad6b7169203331";
 
@@ -130,7 +131,7 @@ fn what_weir_does_is_told() {
         assert!(span.resource.get("service.name").is_some_and(|name| name == "graph of tests"), "{:?}", span.resource);
         assert!(span.resource.contains_key("service.version") && span.resource.contains_key("service.instance.id"));
         let since_1970 = Duration::from_secs(1_700_000_000).as_nanos();
-        assert!(span.began > since_1970 && span.ended - span.began < PATIENCE.as_nanos() * 10, "{span:?}");
+        assert!(span.began > since_1970 && span.ended - span.began < Duration::from_secs(200).as_nanos(), "{span:?}");
     }
     let mut ids: Vec<&str> = spans.iter().map(|span| span.id.as_str()).collect();
     ids.sort_unstable();
@@ -166,19 +167,20 @@ fn a_collector_that_has_no_time_is_asked_again() {
 
 #[test]
 fn a_collector_that_is_away_holds_nothing_up() {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
-    let home = Home::new();
-    let weir = start(&home, &format!("http://{free}/v1/traces"), &[]);
-    let began = Instant::now();
-    for number in 0..10_000 {
-        weir.rows(&format!("RETURN {number}"));
-        if began.elapsed() > Duration::from_secs(5) {
-            break;
+    let endpoint = format!("http://127.0.0.1:{}/v1/traces", free_ports(1));
+    takes_at_most("weir's end", Duration::from_secs(10), || {
+        let weir = start(&Home::new(), &endpoint, &[]);
+        let began = Instant::now();
+        for number in 0..10_000 {
+            weir.rows(&format!("RETURN {number}"));
+            if began.elapsed() > Duration::from_secs(5) {
+                break;
+            }
         }
-    }
-    let ending = Instant::now();
-    weir.stop();
-    assert!(ending.elapsed() < Duration::from_secs(10), "{:?}", ending.elapsed());
+        let ending = Instant::now();
+        weir.stop();
+        ending.elapsed()
+    });
 }
 
 #[test]

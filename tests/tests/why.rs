@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use weir_tests::service::{Home, Weir, binary};
 
 const LONG: &str = "-Dweir.id.type=long";
+const NO_ROW: &str = "no row of the answer has this id; it may have been there earlier: ask as of then, with at-time";
 const RISKY: &str = "MATCH (u:User)-[:OWNS]->(d) WHERE d.risk > 7 RETURN id(u) AS u, d.risk AS risk";
 
 /// The same query in each family's place.
@@ -27,7 +28,7 @@ fn weir(home: &Home) -> Weir {
     let query = "MATCH (d) WHERE id(d) = 2 SET d.risk = toInteger($that)";
     let source = json!({"type": "NumberIteratorIngest", "startAtOffset": 5, "ingestLimit": 5, "format": {"type": "CypherLine", "query": query}});
     weir.post("/api/v1/ingest/risks", &source).expect(200);
-    weir.wait_ingest("risks", "Completed", Duration::from_secs(20));
+    weir.wait_ingest("risks", "Completed", Duration::from_secs(60));
     weir
 }
 
@@ -62,6 +63,7 @@ fn a_match_is_told_with_its_facts_and_their_records() {
         assert_eq!(found["since"], risk["since"]);
         assert_eq!(risk["record"]["ingest"], "risks", "{answer}");
         assert!(risk["record"]["placeInBatch"].is_u64());
+        assert_eq!(risk["record"]["positionAfterBatch"], json!({"records": 5, "at": {"number": 10}}), "{answer}");
         assert_eq!((&label["since"], &label["record"]["ingest"]), (&edge["since"], &Json::Null));
         // The same by its id, and by the nodes.
         let id = found["resultId"].as_str().expect("an id");
@@ -69,6 +71,52 @@ fn a_match_is_told_with_its_facts_and_their_records() {
         assert_eq!(ask(&weir, place, json!({"nodes": {"d": "2"}}))["matches"], answer["matches"]);
         assert!(answer["whyNot"].is_null() && ["staged", "gaveUp", "more"].iter().all(|flag| answer[*flag] == false));
     }
+}
+
+/// Of a file its name and the byte; of a stream that is gone what the position says by itself.
+#[test]
+fn where_a_source_stood_is_told_in_its_own_words() {
+    let home = Home::new();
+    let weir = weir(&home);
+    let lines = "{\"id\": 60}\n{\"id\": 61}\n";
+    home.write("users.jsonl", lines);
+    let query = "MATCH (u), (d) WHERE id(u) = $that.id AND id(d) = 2 SET u:User CREATE (u)-[:OWNS]->(d)";
+    let source = json!({"type": "FileIngest", "path": "users.jsonl", "format": {"type": "CypherJson", "query": query}});
+    let position = || {
+        let answer = ask(&weir, PLACES[0], json!({"data": {"u": 61}}));
+        let facts = answer["matches"][0]["facts"].as_array().cloned().unwrap_or_default();
+        let label = facts.into_iter().find(|fact| fact["label"] == "User").unwrap_or_else(|| panic!("no label: {answer}"));
+        assert_eq!(label["record"]["ingest"], "users", "{answer}");
+        label["record"]["positionAfterBatch"].clone()
+    };
+    weir.post("/api/v1/ingest/users", &source).expect(200);
+    weir.wait_ingest("users", "Completed", Duration::from_secs(60));
+    assert_eq!(position(), json!({"records": 2, "at": {"file": "users.jsonl", "byte": lines.len()}}));
+    weir.delete("/api/v1/ingest/users").expect(200);
+    assert_eq!(position(), json!({"records": 2, "at": {"byte": lines.len()}}));
+    // Another stream of the name is not asked.
+    let other = json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "format": {"type": "CypherLine", "query": "RETURN 1"}});
+    weir.post("/api/v1/ingest/users", &other).expect(200);
+    weir.wait_ingest("users", "Completed", Duration::from_secs(60));
+    assert_eq!(position(), json!({"records": 2, "at": {"byte": lines.len()}}));
+}
+
+/// An id that a cancelled result had is asked for: of the present it is said what to do, and as of then the result is told.
+#[test]
+fn a_result_that_was_cancelled_is_found_by_its_id_as_of_then() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("MATCH (u), (d) WHERE id(u) = 62 AND id(d) = 2 SET u:User CREATE (u)-[:OWNS]->(d)");
+    let then = ask(&weir, PLACES[0], json!({"data": {"u": 62}}));
+    let id = then["matches"][0]["resultId"].clone();
+    std::thread::sleep(Duration::from_millis(20));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    std::thread::sleep(Duration::from_millis(20));
+    weir.rows("MATCH (u:User)-[r:OWNS]->(d) WHERE id(u) = 62 DELETE r");
+    let answer = ask(&weir, PLACES[0], json!({"resultId": id}));
+    assert_eq!((&answer["matches"], &answer["whyNot"][0]["fails"]), (&json!([]), &json!(NO_ROW)), "{answer}");
+    let told = weir.post(&format!("{}/why?at-time={now}", PLACES[0]), &json!({"resultId": id})).expect(200).json();
+    assert_eq!(told["matches"][0]["data"], json!({"u": 62, "risk": 9}), "{told}");
 }
 
 #[test]
@@ -167,7 +215,7 @@ fn where_no_column_shows_a_node() {
     assert_eq!(stop["nodes"], json!({"p": "51"}), "{answer}");
     assert_eq!(answer["otherResults"].as_array().map(Vec::len), Some(2), "{answer}");
     let answer = ask(&weir, place, json!({"resultId": "00000000-0000-0000-0000-000000000001"}));
-    assert_eq!(answer["whyNot"][0]["fails"], "no row of the answer has this id", "{answer}");
+    assert_eq!(answer["whyNot"][0]["fails"], NO_ROW, "{answer}");
     assert_eq!(answer["otherResults"].as_array().map(Vec::len), Some(2), "{answer}");
     // Where nothing matches at all, an id says no less than that.
     weir.rows("MATCH (p:Person)-[r:OWNS]->() DELETE r");
@@ -204,7 +252,7 @@ fn a_result_is_there_since_its_first_match() {
     // An id that nothing has, of the present and not of 1970.
     let answer = ask(&weir, place, json!({"resultId": "00000000-0000-0000-0000-000000000001"}));
     assert_eq!((&answer["matches"], &answer["gaveUp"]), (&json!([]), &json!(false)), "{answer}");
-    assert_eq!(answer["whyNot"][0]["fails"], "no row of the answer has this id", "{answer}");
+    assert_eq!(answer["whyNot"][0]["fails"], NO_ROW, "{answer}");
     assert!(tick(&answer["moment"]) > first, "{answer}");
 }
 

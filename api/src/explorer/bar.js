@@ -5,13 +5,14 @@ import {list, replaceList} from "./query.js";
 import {Past} from "./scene.js";
 
 const KEPT = "weir.explorer.history";
-let past = new Past(), samples = [];
-// What happens on run(text, asTable) and cancel().
+const past = new Past();
+let samples = [];
+// What happens on run(text, asTable), offer(text) and cancel().
 let acts = null;
 
 export function prepare(given) {
   acts = given;
-  try { past = new Past(JSON.parse(localStorage.getItem(KEPT)) || []); } catch { /* A browser that keeps nothing, or something else there. */ }
+  past.put(kept());
   const field = at("text");
   const run = table => { if (field.value.trim()) acts.run(field.value.trim(), table); else field.focus(); };
   field.addEventListener("input", grow);
@@ -45,7 +46,16 @@ function grow() {
   field.style.height = field.scrollHeight + 2 + "px";
 }
 
+// What the browser keeps, which other pages write to as well. One that keeps nothing remembers as long as the page is open.
+function kept() {
+  try {
+    const texts = JSON.parse(localStorage.getItem(KEPT));
+    return Array.isArray(texts) ? texts : past.texts;
+  } catch { return past.texts; }
+}
+
 export function remember(text) {
+  past.put(kept());
   past.add(text);
   try { localStorage.setItem(KEPT, JSON.stringify(past.texts)); } catch { /* It is remembered as long as the page is open. */ }
 }
@@ -72,9 +82,10 @@ export function running(on) {
   run.textContent = on ? "Cancel" : "Run";
 }
 
+// Anybody who reaches the API may have put it on the list.
 function pick(query) {
   write(query);
-  acts.run(query, false);
+  acts.offer(query);
 }
 
 export async function loadSamples() {

@@ -99,6 +99,8 @@ export class Canvas {
 
   #paint() {
     const {pen, element, view} = this, dots = devicePixelRatio || 1;
+    // On another screen the same size has other dots.
+    if (dots !== this.dots) return this.#resize();
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.fillStyle = this.theme.paper;
     pen.fillRect(0, 0, element.width, element.height);
@@ -126,7 +128,7 @@ export class Canvas {
   }
 
   #resize() {
-    const {element} = this, dots = devicePixelRatio || 1;
+    const {element} = this, dots = this.dots = devicePixelRatio || 1;
     element.width = Math.max(1, Math.round(element.clientWidth * dots));
     element.height = Math.max(1, Math.round(element.clientHeight * dots));
     if (this.fits) this.#center();

@@ -1,13 +1,14 @@
 // Tables below the canvas: answers of queries and results of standing queries, each a tab, with their rows as text, JSON or CSV.
 
-import {at, button, copy, count, fileName, make, menuBelow, save, say} from "./dom.js";
+import {at, button, copy, count, fileName, make, menuBelow, putLong, save, say} from "./dom.js";
 import {cut} from "./draw.js";
-import {follow, within} from "./query.js";
+import {Following, within} from "./query.js";
 import {isEdge, isNode, kindOf, parse, possibleIds, shown, toCsv, toJson, write} from "./values.js";
 
 const ROWS_AT_ONCE = 200, CELL_MAX = 400, CARDS_MAX = 12, LIVE_ROWS_MAX = 1000, LIVE_MILLIS = 150;
-// A browser keeps six connections to a server of HTTP/1.1, those of all its pages together: some are left for queries.
-const LIVE_MAX = 4;
+// A browser keeps six connections to a server of HTTP/1.1, those of all its pages together: with a page of streams beside this one
+// some are left for queries.
+const LIVE_MAX = 2;
 const cards = [];
 let open = null, acts = null;
 
@@ -26,11 +27,11 @@ export function watch(name) {
   const there = cards.find(card => card.live === name);
   if (there) return select(there);
   if (!mayWatch(name)) return;
-  const card = add({live: name, text: "OBSERVE `" + name + "`", title: "● " + name, columns: ["", "at"], rows: [], visible: ROWS_AT_ONCE, drawing: false, came: 0, dropped: 0, state: "connecting"});
+  const card = add({live: name, text: "OBSERVE `" + name + "`", title: "● " + name, columns: ["", "at"], rows: [], visible: ROWS_AT_ONCE, drawing: false, came: 0, dropped: 0, state: "", gap: ""});
   let due = 0;
   const later = () => { due ||= setTimeout(() => { due = 0; if (open === card) renew(); }, LIVE_MILLIS); };
-  const take = (event, sign) => {
-    const {data} = parse(event.data), map = data !== null && typeof data === "object" && !Array.isArray(data) && !isNode(data);
+  const take = event => {
+    const {data} = parse(event.data), sign = event.type === "result" ? "+" : "−", map = data !== null && typeof data === "object" && !Array.isArray(data) && !isNode(data);
     const entries = map ? Object.entries(data) : [["value", data]];
     for (const [key] of entries) if (!card.columns.slice(2).includes(key)) card.columns.push(key);
     const values = Object.fromEntries(entries);
@@ -40,26 +41,19 @@ export function watch(name) {
     if (card.drawing && sign === "+") acts.drawIds(possibleIds(data));
     later();
   };
+  const turn = state => { card.state = state; later(); };
   const end = state => {
-    card.events.close();
-    Object.assign(card, {events: null, state});
+    card.following.stop();
+    Object.assign(card, {isFollowed: false, state});
     if (open === card) render();
   };
+  card.following = new Following(name, {take, opens: () => turn("live"), waits: turn, missed: text => { card.gap = text; later(); }, ended: () => end("ended: there is no such query any more")});
   const begin = () => {
-    const events = card.events = follow(name);
-    card.state = "connecting";
-    events.onopen = () => { card.state = "live"; later(); };
-    events.onerror = () => {
-      if (events.readyState === EventSource.CLOSED) return end("ended: there is no such query any more, or weir is gone");
-      card.state = "connecting again";
-      later();
-    };
-    events.addEventListener("result", event => take(event, "+"));
-    events.addEventListener("cancellation", event => take(event, "−"));
-    events.addEventListener("gap", () => end("too slow: some results are missing"));
+    card.isFollowed = true;
+    card.following.start();
   };
   card.toggle = () => {
-    if (card.events) return end("stopped");
+    if (card.isFollowed) return end("stopped");
     if (!mayWatch(name)) return;
     begin();
     render();
@@ -70,21 +64,21 @@ export function watch(name) {
 
 function mayWatch(name) {
   try { within(encodeURIComponent(name)); } catch (error) { say(error.message, {wrong: true}); return false; }
-  const may = cards.filter(card => card.events).length < LIVE_MAX;
+  const may = cards.filter(card => card.isFollowed).length < LIVE_MAX;
   if (!may) say(`Only ${LIVE_MAX} queries are watched at a time, since a browser has few connections. Stop or close one first.`, {wrong: true});
   return may;
 }
 
 function add(card) {
   cards.unshift(card);
-  while (cards.length > CARDS_MAX) { const last = cards.findLast((card, i) => i && !card.events); if (!last) break; cards.splice(cards.indexOf(last), 1); }
+  while (cards.length > CARDS_MAX) { const last = cards.findLast((card, i) => i && !card.isFollowed); if (!last) break; cards.splice(cards.indexOf(last), 1); }
   return card;
 }
 
 export function closeAll() { [...cards].forEach(close); }
 
 function close(card) {
-  if (card.events) card.events.close();
+  card.following?.stop();
   cards.splice(cards.indexOf(card), 1);
   if (open === card) open = cards[0] || null;
   render();
@@ -113,8 +107,9 @@ function render() {
   const focused = [...dock.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
   build(dock);
   if (same && dock.querySelector(".rows")) Object.assign(dock.querySelector(".rows"), {scrollTop, scrollLeft});
-  // Whoever pressed a button with the keyboard goes on from there.
-  if (focused >= 0) dock.querySelectorAll(FOCUSABLE)[focused]?.focus({preventScroll: true});
+  // Whoever pressed a button with the keyboard goes on from there; with the last table gone, on the canvas.
+  const all = dock.querySelectorAll(FOCUSABLE);
+  if (focused >= 0) (all[Math.min(focused, all.length - 1)] || at("canvas")).focus({preventScroll: true});
 }
 
 function build(dock) {
@@ -136,7 +131,7 @@ function content(card) {
 }
 
 function told(card) {
-  if (card.live) return `${count(card.came, "result")}, ${card.state}${card.dropped ? `; the last ${LIVE_ROWS_MAX} are kept` : ""}`;
+  if (card.live) return `${count(card.came, "result")}, ${card.state}${card.dropped ? `; the last ${LIVE_ROWS_MAX} are kept` : ""}${card.gap ? ". " + card.gap : ""}`;
   const moment = typeof card.atTime === "number" ? ", as of " + new Date(card.atTime).toLocaleString() : "";
   return count(card.rows.length, "row") + (card.millis === undefined ? "" : `, ${card.millis} ms`) + moment;
 }
@@ -153,7 +148,7 @@ function tools(card) {
     if (card.drawing) acts.drawIds(rows.filter(row => row[0] === "+").slice(0, 50).flatMap(row => possibleIds(Object.fromEntries(columns.slice(2).map((key, i) => [key, row[i + 2]])))));
   }}}), " draw");
   return make("div", {className: "dock-tools"}, make("span", {className: "soft told", role: card.live ? null : "status"}, told(card)), make("span", {className: "gap"}),
-    drawLive || null, card.live ? button(card.events ? "Stop" : "Go on", card.toggle) : null,
+    drawLive || null, card.live ? button(card.isFollowed ? "Stop" : "Go on", card.toggle) : null,
     drawable ? button("Draw", () => acts.draw(card)) : null,
     button(card.asJson ? "Table" : "JSON", () => { card.asJson = !card.asJson; render(); }), button("Copy ▾", kept, {ariaHasPopup: "menu"}),
     card.live ? null : button("Edit", () => acts.edit(card.text)), card.live ? null : button("Run again", () => acts.run(card.text)));
@@ -172,9 +167,7 @@ function cell(value) {
   const content = isNode(value) ? nodeChip(value) : isEdge(value) ? make("span", {className: "chip edge"}, value.name) : null;
   if (content) return make("td", {title: cut(write(value), 1000)}, content, " ", make("span", {className: "soft"}, cut(preview(value.properties), 120)));
   const text = shown(value);
-  const element = make("td", {className: kind}, cut(text, CELL_MAX));
-  if (text.length > CELL_MAX) element.append(" ", button("all", () => element.replaceChildren(text), {className: "plain link"}));
-  return element;
+  return putLong(make("td", {className: kind}), text, CELL_MAX);
 }
 
 const nodeChip = node => make("span", {className: "chip"}, node.labels.join(":") || "node");

@@ -1,5 +1,7 @@
 // Small helpers of the page: elements, menus, dialogs, words that pass, files and the clipboard. Texts are put in as texts.
 
+import {cut} from "./draw.js";
+
 export const at = id => document.getElementById(id);
 
 export function make(name, properties, ...children) {
@@ -12,6 +14,13 @@ export function make(name, properties, ...children) {
 }
 
 export const button = (text, act, properties) => make("button", {type: "button", on: {click: act}, ...properties}, text);
+
+// Puts a text in, cut where it is long, with a button that shows all of it. Who presses that goes on from the text.
+export function putLong(element, text, most, properties) {
+  element.append(cut(text, most));
+  if (text.length > most) element.append(" ", button("all", () => { element.replaceChildren(text); element.tabIndex = -1; element.focus({preventScroll: true}); }, {className: "plain link", ...properties}));
+  return element;
+}
 
 const SVG = "http://www.w3.org/2000/svg";
 // A drawing of lines in a square of 16.

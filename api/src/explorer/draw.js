@@ -43,6 +43,11 @@ export function signOf(icon) {
 export const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
 const CAPTION_MAX = 24, DOT_MIN = 2.8;
 
+// How bright a colour is, and which ink can be read on it: that of the two is 4.5 : 1 and more on any.
+const bright = rgb => rgb.map(part => part / 255).map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4).reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+export const contrast = (a, b) => { const [low, high] = [bright(a), bright(b)].sort((x, y) => x - y); return (high + 0.05) / (low + 0.05); };
+export const inkOn = rgb => contrast(rgb, [255, 255, 255]) >= 4.5 ? [255, 255, 255] : [0, 0, 0];
+
 export const cut = (text, most) => text.length > most ? text.slice(0, most - 1).replace(/[\ud800-\udbff]$/, "") + "…" : text;
 
 // Edges with the nodes at their ends. Those between the same two are bent, each another way.

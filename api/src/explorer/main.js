@@ -10,7 +10,7 @@ import {about, asked, DEFAULT_QUICK, edgesAmong, inlined, neighbours, nodesById,
 import {Scene} from "./scene.js";
 import {edgeKey, found, moment, write} from "./values.js";
 
-const ASK_ABOVE = 100, EDGES_MAX = 20000, NEIGHBOURS_MAX = 5000, IDS_AT_ONCE = 2000, EDGES_PATIENCE_MILLIS = 400, EDGES_TIMEOUT = "15s", LEGEND_MAX = 9, PANEL_MILLIS = 250;
+const ASK_ABOVE = 100, LIVE_NODES_MAX = 1000, EDGES_MAX = 20000, NEIGHBOURS_MAX = 5000, IDS_AT_ONCE = 2000, EDGES_PATIENCE_MILLIS = 400, EDGES_TIMEOUT = "15s", LEGEND_MAX = 9, PANEL_MILLIS = 250;
 
 const scene = new Scene();
 let quick = [DEFAULT_QUICK], running = null, lastQuery = "", others = 0;
@@ -67,32 +67,44 @@ async function take(text, answer, asTable) {
 }
 
 // Asks beside the bar, as for what is clicked on. An error is told and gives null, and so does an answer about a graph or a moment
-// that is not looked at any more.
+// that is not looked at any more, or that nobody waits for any more.
+let asides = new AbortController();
 async function aside({text, parameters}, options) {
   const isSame = sameScope();
   busy(1);
   try {
-    const answer = await query(text, parameters, options);
+    const answer = await query(text, parameters, {...options, signal: asides.signal});
     return isSame() ? answer : null;
   } catch (error) {
-    say(error.message, {wrong: true});
+    if (error.name !== "AbortError") say(error.message, {wrong: true});
     return null;
   } finally {
     busy(-1);
   }
 }
 
-function busy(change) { others += change; at("busy").hidden = others === 0; }
+function busy(change) {
+  others += change;
+  if (!others && document.activeElement === at("busy")) at("canvas").focus();
+  at("busy").hidden = others === 0;
+}
+
+// Ends all that is asked beside the bar, in weir too.
+function cancelAsides() {
+  asides.abort();
+  asides = new AbortController();
+}
 
 // Draws nodes and edges, with the edges between them and what is there. Answers how many are new, or null when nobody wants them.
-async function draw({nodes, edges}, {origin = null, edgeLabel = null, quiet = false} = {}) {
+// `live`: they come by themselves, so nobody is asked, and the oldest of them make room.
+async function draw({nodes, edges}, {origin = null, edgeLabel = null, live = false} = {}) {
   const isSame = sameScope();
   const here = new Set(nodes.map(node => node.id));
   const missing = [...new Set(edges.flatMap(edge => [edge.from, edge.to]))].filter(id => !here.has(id) && !scene.nodes.has(id)).slice(0, IDS_AT_ONCE);
   if (missing.length) nodes = [...nodes, ...found((await aside(nodesById(missing)))?.rows || []).nodes];
   let fresh = nodes.filter(node => !scene.nodes.has(node.id));
   if (fresh.length > ASK_ABOVE) {
-    const most = quiet ? ASK_ABOVE : await ask({title: "Draw so many nodes?", text: `There are ${fresh.length.toLocaleString("en")} nodes that are not drawn yet.`, label: "How many to draw", ok: "Draw",
+    const most = live ? ASK_ABOVE : await ask({title: "Draw so many nodes?", text: `There are ${fresh.length.toLocaleString("en")} nodes that are not drawn yet.`, label: "How many to draw", ok: "Draw",
       input: {type: "number", min: 0, step: 1, value: String(ASK_ABOVE), required: true}});
     if (most === null) return null;
     fresh = fresh.slice(0, Number(most));
@@ -106,7 +118,16 @@ async function draw({nodes, edges}, {origin = null, edgeLabel = null, quiet = fa
   const soon = await Promise.race([among, new Promise(resolve => setTimeout(resolve, EDGES_PATIENCE_MILLIS, null))]);
   if (!isSame()) return null;
   const step = scene.add({nodes: wanted, edges: [...edges, ...synthetic, ...(soon || [])]});
-  wanted.forEach(({id}) => canvas.dress(scene.nodes.get(id)));
+  // What somebody asks for stays, however it came first, and what it is around.
+  if (origin && !live) origin.live = false;
+  for (const node of wanted.map(({id}) => scene.nodes.get(id))) {
+    if (!live) node.live = false;
+    canvas.dress(node);
+  }
+  if (live) {
+    for (const node of step.nodes) node.live = true;
+    scene.trim(LIVE_NODES_MAX);
+  }
   canvas.changed(step.nodes, origin);
   if (soon === null) among.then(edges => { if (isSame()) { scene.extend(step, {edges}); canvas.changed(); } });
   flash(known);
@@ -130,7 +151,7 @@ function drawIds(ids) {
     const some = [...idsToDraw].filter(id => !scene.nodes.has(id)).slice(0, ASK_ABOVE);
     idsToDraw.clear();
     const answer = some.length && await aside(nodesById(some));
-    if (answer) await draw(found(answer.rows), {quiet: true});
+    if (answer) await draw(found(answer.rows), {live: true});
     drawingIds = null;
     if (idsToDraw.size) drawIds([]);
   }, 300);
@@ -171,9 +192,9 @@ async function refresh(nodes = [...scene.nodes.values()]) {
   const parts = [];
   for (let i = 0; i < ids.length; i += IDS_AT_ONCE) parts.push(ids.slice(i, i + IDS_AT_ONCE));
   const answers = await Promise.all(parts.map(part => aside(nodesById(part))));
-  const among = await aside(edgesAmong(ids, drawn, EDGES_MAX), {timeout: EDGES_TIMEOUT});
+  const among = answers.includes(null) ? null : await aside(edgesAmong(ids, drawn, EDGES_MAX), {timeout: EDGES_TIMEOUT});
   if (!isSame()) return;
-  if (answers.includes(null) || !among) return say("What is drawn could not be read again, and is as it was before.", {wrong: true});
+  if (!among) return say("What is drawn could not be read again, and is as it was before.", {wrong: true});
   const things = found(answers.flatMap(answer => answer.rows)), edges = found(among.rows).edges, keys = new Set(edges.map(edge => edge.key));
   const read = new Map(things.nodes.map(node => [node.id, node])), all = new Set(ids);
   for (const node of nodes) { Object.assign(node, read.get(node.id) || {labels: [], properties: {}}); canvas.dress(node); }
@@ -298,6 +319,7 @@ function setTime(millis) {
   scope.atTime = millis;
   tellTime();
   scene.forget();
+  cancelAsides();
   refresh();
 }
 
@@ -314,6 +336,7 @@ async function loadNamespaces(wanted) {
 
 function setNamespace(name) {
   cancel();
+  cancelAsides();
   scope.namespace = name;
   idsToDraw.clear();
   scene.reset();
@@ -370,7 +393,7 @@ function findKey(event) {
 const on = (id, act) => at(id).addEventListener("click", act);
 
 function prepare() {
-  bar.prepare({run, cancel});
+  bar.prepare({run, cancel, offer});
   cards.prepare({edit: bar.write, run: text => run(text, true), draw: drawCard, drawIds});
   cards.resizable();
   panel.prepare({query: ({text, parameters}) => query(text, parameters, {timeout: EDGES_TIMEOUT}), expand, refresh, remove, unpin: nodes => canvas.unpin(nodes), choose: ids => canvas.choose(ids), caption: id => scene.nodes.get(id)?.caption || id});
@@ -387,6 +410,7 @@ function prepare() {
   on("time", chooseTime);
   on("to-now", () => setTime(null));
   on("live", chooseLive);
+  on("busy", cancelAsides);
   on("problem-close", () => bar.problem(null));
   at("find-text").addEventListener("input", find);
   at("find-text").addEventListener("keydown", findKey);
@@ -395,7 +419,10 @@ function prepare() {
   at("namespace").addEventListener("change", event => setNamespace(event.target.value));
   addEventListener("keydown", event => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "f" && event.target !== at("text") && scene.nodes.size) { event.preventDefault(); openFind(true); }
-    if (event.key === "Escape") closeMenu();
+    if (event.key !== "Escape") return;
+    closeMenu();
+    // What Escape closes first is not what is asked.
+    if (others && !event.target.closest("dialog, #find, #panel")) cancelAsides();
   });
   addEventListener("hashchange", begin);
 }
@@ -405,11 +432,17 @@ function setLayout(layout) {
   canvas.setLayout(layout);
 }
 
-// Anybody may have made a link: what is not known to read the graph and do nothing else runs only if that is wanted.
-async function mayRun(text) {
+// Anybody may have made a link, or a sample: what is not known to read the graph and do nothing else runs only if that is wanted.
+async function mayRun(text, what = "the query of this link") {
   if (observed(text)) return true;
   const reads = onlyReads(text) && await query("EXPLAIN " + text).then(({rows}) => rows[0]?.[0]?.isReadOnly === true, () => false);
-  return reads || await ask({title: "Run the query of this link?", text: `It may do more than read the graph, or is wrong.\n${text}`, ok: "Run"}) !== null;
+  return reads || await ask({title: `Run ${what}?`, text: `It may do more than read the graph, or is wrong.\n${text}`, ok: "Run"}) !== null;
+}
+
+// A sample stands in the bar; if something else does when it is known what it does, nobody wants it any more.
+async function offer(text) {
+  const shown = at("text").value;
+  if (await mayRun(text, "this query") && at("text").value === shown) run(text);
 }
 
 // What the address asks for. The query goes from there once it is read, so that loading the page again does not run it again.
@@ -433,11 +466,16 @@ async function start() {
   setLayout(wanted.layout);
   chosen();
   if (wanted.interactive) at("text").focus();
-  const loads = await Promise.allSettled([loadNamespaces(wanted.namespace), bar.loadSamples(),
+  await loadLists();
+  begin();
+}
+
+// What there is to choose from and how it looks, by the server's lists.
+async function loadLists() {
+  const loads = await Promise.allSettled([loadNamespaces(scope.namespace), bar.loadSamples(),
     list("quick-queries").then(all => { quick = all; }), list("node-appearances").then(rules => canvas.setRules(rules))]);
   const failed = loads.find(({status}) => status === "rejected");
-  if (failed) say(failed.reason.message, {wrong: true});
-  begin();
+  if (failed) say(failed.reason.message, {wrong: true, action: ["Try again", loadLists]});
 }
 
 start();

@@ -1,7 +1,7 @@
 // The panel beside the canvas: what is chosen, with labels, typed properties, and edges by type to go on along.
 
-import {at, button, COPY, copy, count, icon, make} from "./dom.js";
-import {cut} from "./draw.js";
+import {at, button, COPY, copy, count, icon, make, putLong} from "./dom.js";
+import {inkOn} from "./draw.js";
 import {edgeCounts} from "./rules.js";
 import {kindOf, shown, write} from "./values.js";
 
@@ -12,16 +12,25 @@ let acts = null, shownFor = null, shownAs = "";
 export function prepare(given) { acts = given; }
 
 export function show(nodes, edge) {
-  const panel = at("panel"), one = nodes.length === 1 ? nodes[0] : null;
+  const panel = at("panel"), one = nodes.length === 1 ? nodes[0] : null, focused = panel.contains(document.activeElement) ? named(document.activeElement) : null;
   panel.hidden = !nodes.length && !edge;
-  if (panel.hidden) return forget();
+  if (panel.hidden) {
+    if (focused !== null) at("canvas").focus({preventScroll: true});
+    return forget();
+  }
   // What has not changed stays as it is, opened and scrolled as somebody left it.
   const now = one ? write([one.labels, one.properties, one.caption, one.color, Boolean(one.pinned)]) : "";
   if (one && one === shownFor && now === shownAs) return;
   shownAs = now;
   const content = edge && !nodes.length ? ofEdge(edge) : one ? ofNode(one) : ofMany(nodes);
   panel.replaceChildren(...content);
+  if (focused === null) return;
+  // Whoever pressed a button with the keyboard goes on from there, or from the first of what can be done.
+  const all = [...panel.querySelectorAll("button")];
+  (all.find(one => named(one) === focused) || panel.querySelector(".buttons button") || all[0]).focus({preventScroll: true});
 }
+
+const named = element => element.ariaLabel || element.textContent;
 
 // The next time everything is shown anew.
 export function forget() { shownFor = null; }
@@ -32,8 +41,19 @@ function head(title, ...more) {
 
 function chip(text, color) {
   const element = make("span", {className: "chip"}, text);
-  if (color) { element.style.background = color; element.style.color = "#fff"; }
+  if (color) { element.style.background = color; element.style.color = `rgb(${inkOn(rgbOf(color))})`; }
   return element;
+}
+
+const pen = make("canvas", {width: 1, height: 1}).getContext("2d", {willReadFrequently: true});
+
+// What a colour of a rule, by name or half transparent as it may be, looks like on the panel.
+function rgbOf(color) {
+  for (const one of [getComputedStyle(document.documentElement).getPropertyValue("--card").trim(), color]) {
+    pen.fillStyle = one;
+    pen.fillRect(0, 0, 1, 1);
+  }
+  return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
 }
 
 function ofNode(node) {
@@ -53,8 +73,7 @@ function properties(map) {
   if (!keys.length) return make("p", {className: "soft"}, "None.");
   return make("table", {}, make("tbody", {}, ...keys.map(key => {
     const value = map[key], kind = kindOf(value), line = shown(value), text = (kind === "list" || kind === "map") && line.length > 30 ? write(value, "  ") : line;
-    const content = make("span", {className: "value " + kind}, cut(text, VALUE_MAX));
-    if (text.length > VALUE_MAX) content.append(" ", button("all", () => content.replaceChildren(text), {className: "plain link"}));
+    const content = putLong(make("span", {className: "value " + kind}), text, VALUE_MAX);
     return make("tr", {}, make("th", {scope: "row"}, key, make("div", {className: "soft"}, kind)),
       make("td", {}, content), make("td", {}, button(icon(COPY), () => copy(shown(value), key + " is copied"), {className: "plain icon", ariaLabel: "Copy " + key, title: "Copy"})));
   })));
@@ -88,5 +107,5 @@ function ofMany(nodes) {
   return [head([make("b", {}, count(nodes.length, "node"))]),
     make("div", {className: "buttons"}, button("Refresh", () => acts.refresh(nodes)), button("Unpin", () => acts.unpin(nodes)), button("Remove", acts.remove)),
     ...[...byLabel].slice(0, 30).map(([name, some]) => make("div", {className: "edge-row"}, chip(name, some[0].color), make("span", {className: "type"}),
-      make("span", {className: "soft"}, some.length.toLocaleString("en")), button("Only these", () => acts.choose(some.map(node => node.id)))))];
+      make("span", {className: "soft"}, some.length.toLocaleString("en")), button("Only these", () => acts.choose(some.map(node => node.id)), {ariaLabel: "Only these: " + name})))];
 }

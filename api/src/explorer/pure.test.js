@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import {test} from "node:test";
 
-import {course, cut, draw, links, signOf, SvgPen} from "./draw.js";
+import {contrast, course, cut, draw, inkOn, links, signOf, SvgPen} from "./draw.js";
 import {bounds, Forces, place, tree} from "./layout.js";
 import {about, appearance, asked, edgesAmong, fits, inlined, neighbours, observed, offered, onlyReads} from "./rules.js";
 import {Past, Scene} from "./scene.js";
@@ -25,6 +25,11 @@ test("numbers stay as they were sent", () => {
     assert.ok(write(parse(large)) === large, part);
   }
   assert.equal(write({a: [1, {}], b: []}, "  "), '{\n  "a": [\n    1,\n    {}\n  ],\n  "b": []\n}');
+});
+
+test("what only begins like a number is no JSON", () => {
+  for (const text of ["10.0.0.1", "2026-11-30", "007", "555-1234", "3.", ".5", "1.e5", "1e", "--1.0", "[1.0.0]", "1.0 2.0", "1.0x"]) assert.throws(() => parse(text), SyntaxError, text);
+  for (const text of ["-0.50", "1E+3", "1e05", "0.0", "-12345678901234567890"]) assert.equal(write(parse(text)), text);
 });
 
 test("nodes, edges and paths are found however deep", () => {
@@ -67,6 +72,10 @@ test("rules fit by label, keys and values", () => {
   assert.ok(fits({dbLabel: "A:B"}, n) && fits({dbLabel: "A:B"}, node("1", ["B", "A"])));
   const nested = node("1", [], {m: {a: 1, b: [{c: 2, d: 3}]}});
   assert.ok(fits({knownValues: {m: {b: [{d: 3, c: 2}], a: 1}}}, nested) && !fits({knownValues: {m: {b: [{d: 3, c: 2}]}}}, nested));
+  // Numbers by what they are.
+  const numbers = node("1", [], parse('{"a":1.0,"b":[-2.50],"c":9007199254740993,"d":1e400,"e":0.0,"f":100}'));
+  for (const known of ['{"a":1}', '{"b":[-2.5]}', '{"c":9007199254740993.0}', '{"d":10e399}', '{"e":-0}', '{"f":1E+2}']) assert.ok(fits({knownValues: parse(known)}, numbers), known);
+  for (const known of ['{"a":-1}', '{"b":[2.5]}', '{"c":9007199254740992}', '{"d":1e401}', '{"e":1}', '{"f":10}', '{"a":"1"}']) assert.ok(!fits({knownValues: parse(known)}, numbers), known);
   for (const predicate of [{dbLabel: "B:A"}, {dbLabel: "A:B:C"}, {dbLabel: "C"}, {propertyKeys: ["y"]}, {propertyKeys: ["toString"]}, {knownValues: {x: "1"}}]) assert.ok(!fits(predicate, n));
 });
 
@@ -98,8 +107,9 @@ test("what the address and the shorthand ask for", () => {
 });
 
 test("a link that does more than read is known", () => {
-  for (const text of ["LOAD CSV FROM 'http://x/' AS r RETURN r", "MATCH (n) call loadJsonLines(n.x) YIELD value RETURN value", "TERMINATE QUERY '7'"]) assert.ok(!onlyReads(text), text);
-  for (const text of ["MATCH (n) WHERE n.called = 1 RETURN n", "MATCH (n:Download) RETURN n.loads"]) assert.ok(onlyReads(text), text);
+  for (const text of ["LOAD CSV FROM 'http://x/' AS r RETURN r", "MATCH (n) call loadJsonLines(n.x) YIELD value RETURN value", "TERMINATE QUERY '7'", "CALL recentNodes(1) YIELD node CALL loadJsonLines('http://x/') YIELD value RETURN value",
+    "CALL recentNodes.other(1)", "CALL {CALL x()}"]) assert.ok(!onlyReads(text), text);
+  for (const text of ["CALL recentNodes(10)", "call  recentNodeIds (10)", "MATCH (n) WHERE n.called = 1 RETURN n", "MATCH (n:Download) RETURN n.loads"]) assert.ok(onlyReads(text), text);
 });
 
 test("what is found late comes back with a step that was taken back", () => {
@@ -129,12 +139,40 @@ test("steps lead back and forth", () => {
   assert.deepEqual(state(), ["ac", 0]);
 });
 
+test("what came by itself makes room, the oldest of it first", () => {
+  const scene = new Scene(), live = from => Array.from({length: 3}, (_, i) => ({...node("l" + (from + i)), live: true}));
+  scene.add({nodes: [node("asked"), ...live(0)], edges: [edge("l1", "R", "asked")]});
+  scene.trim(3);
+  assert.equal(scene.nodes.size, 4);
+  scene.nodes.get("l0").pinned = true;
+  scene.add({nodes: live(3)});
+  scene.trim(4);
+  assert.deepEqual([[...scene.nodes.keys()], scene.edges.size], [["asked", "l0", "l3", "l4", "l5"], 0]);
+  scene.chosen = new Set(["l3"]);
+  scene.trim(0);
+  assert.deepEqual([...scene.nodes.keys()], ["asked", "l0", "l3"]);
+  // It is no step: what is taken back is what somebody has done.
+  assert.equal(scene.back.length, 2);
+});
+
+test("texts can be read on any colour", () => {
+  const hex = text => [1, 3, 5].map(i => parseInt(text.slice(i, i + 2), 16)), white = [255, 255, 255], black = [0, 0, 0];
+  for (let grey = 0; grey < 256; grey++) assert.ok(contrast([grey, grey, grey], inkOn([grey, grey, grey])) >= 4.5, String(grey));
+  assert.ok(Math.abs(contrast(white, black) - 21) < 0.01);
+  assert.deepEqual(["#2a7fb8", "#2f8f4e", "#b8860b", "#3a8f96", "#ffff00"].map(hex).map(inkOn), Array(5).fill(black));
+  assert.deepEqual(["#5f6f94", "#000080", "#c2543a"].map(hex).map(inkOn), Array(3).fill(white));
+});
+
 test("texts that were run come back, and what was being written", () => {
   const past = new Past(["one"], 2);
   past.add("two");
   past.add("one");
   assert.deepEqual(past.texts, ["one", "two"]);
   assert.deepEqual([past.older("draft"), past.older(), past.older(), past.newer(), past.newer(), past.newer()], ["one", "two", null, "one", "draft", null]);
+  // What another page has put there stays.
+  past.put(["elsewhere", 7, "one"]);
+  past.add("three");
+  assert.deepEqual(past.texts, ["three", "elsewhere"]);
 });
 
 test("forces end, apart and in sight; a tree has levels", () => {

@@ -29,7 +29,10 @@ export function sameScope() {
   return () => scope.namespace === namespace && scope.atTime === atTime;
 }
 
-export class QueryError extends Error {}
+// `status` is that of the answer, where there was one.
+export class QueryError extends Error {
+  constructor(message, status = 0) { super(message); this.status = status; }
+}
 
 async function told(reply) {
   const text = await reply.text();
@@ -49,7 +52,9 @@ export async function send(path, options) {
     if (error.name === "AbortError" || error.name === "TimeoutError") throw error;
     throw new QueryError("weir cannot be reached: " + error.message);
   }
-  if (!reply.ok) throw new QueryError(await told(reply));
+  if (!reply.ok) throw new QueryError(await told(reply), reply.status);
+  // weir answers nothing that is asked for here with a page: a sign-on before it does, when its session has run out.
+  if (/^text\/html\b/i.test(reply.headers.get("content-type") || "")) throw new QueryError("This was answered by something other than weir: sign in again, then load the page anew.");
   return reply;
 }
 
@@ -93,21 +98,104 @@ export async function replaceList(name, items) {
 }
 
 // Looks at a graph, or at the default one where there is none of that name, which is told by false; the others can be chosen.
-export async function offerGraphs(select, wanted) {
-  const names = await (await send("api/v1/namespace")).json(), isThere = names.includes(wanted);
+export async function offerGraphs(select, wanted, options) {
+  const names = await (await send("api/v1/namespace", options)).json(), isThere = names.includes(wanted);
   scope.namespace = isThere ? wanted : DEFAULT_GRAPH;
   select.replaceChildren(...names.map(name => new Option(name, name, false, name === scope.namespace)));
-  select.hidden = names.length < 2;
+  // Its room is kept, so that nothing moves beside it when it comes.
+  select.classList.toggle("unseen", names.length < 2);
   return isThere;
 }
 
-export async function standingQueries() {
-  return (await send("api/v1/query/standing?" + inGraph())).json();
+export async function standingQueries(signal) {
+  return (await send("api/v1/query/standing?" + inGraph(), {signal})).json();
 }
 
 // Results of a standing query from now on, or from behind the one of an id.
-export function follow(name, since = "") {
-  return new EventSource(`${ROOT}${within(`api/v1/query/standing/${encodeURIComponent(name)}/results`)}?${inGraph()}${since && "&since=" + encodeURIComponent(since)}`);
+const resultsOf = (name, since) => `${within(`api/v1/query/standing/${encodeURIComponent(name)}/results`)}?${inGraph()}${since && "&since=" + encodeURIComponent(since)}`;
+
+const REST_MILLIS = 2000, AGAIN_MILLIS = 3000, ASK_MILLIS = 15000;
+
+// Who follows results. While nobody sees the page nothing is followed, and then from where it was: a browser keeps six connections
+// to a server of HTTP/1.1, those of all its pages together.
+const followings = new Set();
+globalThis.document?.addEventListener("visibilitychange", () => { for (const one of followings) one.turn(); });
+
+// Follows the results of a standing query. Whatever comes between, it goes on behind what came last: also when weir, or a proxy
+// before it, was away for a while.
+export class Following {
+  #name; #acts; #last = ""; #stream = null; #timer = 0;
+  isOpen = false;
+
+  // `acts`: what happens on take(event), opens(), waits(text), missed(text) and ended(text).
+  constructor(name, acts) { this.#name = name; this.#acts = acts; }
+
+  start() { followings.add(this); this.turn(); }
+  stop() { followings.delete(this); this.#close(); }
+  turn() { if (document.hidden) this.#close(); else this.#connect(); }
+
+  // Goes on after a while, with what comes then.
+  skip(millis = REST_MILLIS) {
+    this.#close();
+    this.#last = "";
+    this.#timer = setTimeout(() => this.#connect(), millis);
+  }
+
+  #connect() {
+    this.#close();
+    const stream = this.#stream = new EventSource(ROOT + resultsOf(this.#name, this.#last));
+    this.#acts.waits("connecting …");
+    const take = event => { this.#last = event.lastEventId; this.#acts.take(event); };
+    stream.addEventListener("result", take);
+    stream.addEventListener("cancellation", take);
+    // It begins with the id of where it begins, and rests are told by one.
+    stream.addEventListener("message", ({lastEventId}) => { this.#last = lastEventId; });
+    stream.addEventListener("gap", () => this.#miss("Some were missed: they came faster than they could be taken."));
+    stream.onopen = () => { this.isOpen = true; this.#acts.opens(); };
+    stream.onerror = () => {
+      this.isOpen = false;
+      this.#acts.waits("connecting …");
+      // An answer that is no stream of results ends it for good, and the browser does not say which one it was.
+      if (stream.readyState === EventSource.CLOSED) this.#refused(stream);
+    };
+  }
+
+  #close() {
+    clearTimeout(this.#timer);
+    this.#stream?.close();
+    this.#stream = null;
+    this.isOpen = false;
+  }
+
+  #miss(text, millis) {
+    this.skip(millis);
+    this.#acts.missed(text);
+  }
+
+  async #refused(stream) {
+    const {isGap, hasEnded, text} = await refusal(this.#name, this.#last);
+    // Somebody has begun it anew, or ended it.
+    if (this.#stream !== stream) return;
+    if (isGap) return this.#miss("What came meanwhile is not kept any more.", 0);
+    if (hasEnded) { this.stop(); return this.#acts.ended("The results have ended: there is no such query any more."); }
+    this.#acts.waits(text || "connecting …");
+    this.#timer = setTimeout(() => this.#connect(), AGAIN_MILLIS);
+  }
+}
+
+// Why results do not come. There is a gap where weir says so, and an end where its list of queries is without this one. Everything
+// else passes: the text is what stands in the way.
+async function refusal(name, since) {
+  const signal = AbortSignal.timeout(ASK_MILLIS);
+  try {
+    const reply = await send(resultsOf(name, since), {signal});
+    await reply.body?.cancel();
+    return {};
+  } catch (error) {
+    if (error.status === 410) return {isGap: true};
+    const all = await standingQueries(signal).catch(() => null);
+    return {hasEnded: Array.isArray(all) && !all.some(one => one.name === name), text: error instanceof QueryError ? error.message : "weir does not answer"};
+  }
 }
 
 // A path that a browser leaves as it is. A name that is a step of a path, however it is written, would lead to something else:

@@ -90,8 +90,8 @@ export function observed(text) {
 }
 
 // Whether a query does nothing but read the graph, if it leaves it as it is: what it calls or loads may ask other servers, and so
-// carry out what it reads; and it may end the queries of others.
-export const onlyReads = text => !/\b(CALL|LOAD|TERMINATE)\b/i.test(text);
+// carry out what it reads; and it may end the queries of others. What lists recent nodes does neither.
+export const onlyReads = text => !/\b(CALL(?!\s+recentNode(s|Ids)\s*\()|LOAD|TERMINATE)\b/i.test(text);
 
 // What the address asks for: `#query=…`, or as it once was, a fragment without `=`.
 export function asked(search, fragment) {

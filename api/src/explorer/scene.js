@@ -53,6 +53,13 @@ export class Scene {
 
   clear() { return this.remove(this.nodes.keys()); }
 
+  // Of the nodes that came by themselves (`live`) the oldest go where there are more than so many; not what somebody has pinned or
+  // chosen. That is no step to be taken back.
+  trim(most) {
+    const live = [...this.nodes.values()].filter(node => node.live), nodes = live.filter(({id, pinned, held}) => !pinned && !held && !this.chosen.has(id)).slice(0, Math.max(0, live.length - most));
+    if (nodes.length) this.#take({nodes, edges: []});
+  }
+
   undo() { return this.#move(this.back, this.forth, step => step.added); }
   redo() { return this.#move(this.forth, this.back, step => !step.added); }
 
@@ -110,10 +117,12 @@ export class Scene {
 export class Past {
   constructor(texts = [], most = 100) {
     this.most = most;
-    this.texts = texts.filter(text => typeof text === "string").slice(0, most);
+    this.put(texts);
     this.at = -1;
     this.draft = "";
   }
+
+  put(texts) { this.texts = texts.filter(text => typeof text === "string").slice(0, this.most); }
 
   add(text) {
     this.at = -1;

@@ -6,16 +6,17 @@ export class Numeral {
   toString() { return this.text; }
 }
 
-const MARK = "\u0000number";
+const MARK = "\u0000number", NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
 
-// JSON of the server. A number that would not come back as it was sent stays as its text.
+// JSON of the server, or of somebody who types it. A number that would not come back as it was sent stays as its text.
 export function parse(text) {
   const parts = [], token = /"|-?\d[\d.eE+-]*/g;
   let from = 0;
   for (let found; (found = token.exec(text));) {
     const [number] = found;
     if (number === '"') { token.lastIndex = behind(text, found.index); continue; }
-    if (String(Number(number)) === number) continue;
+    // What only begins like one, such as 10.0.0.1 or a date, stays, and is no JSON.
+    if (String(Number(number)) === number || !NUMBER.test(number)) continue;
     parts.push(text.slice(from, found.index), `{${JSON.stringify(MARK)}:"${number}"}`);
     from = token.lastIndex;
   }
@@ -51,9 +52,18 @@ export function shown(value) {
 
 const isMap = value => value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof Numeral);
 
-// As JSON with the keys of maps in order: what is equal is the same text.
+// A number as its digits and where they begin: 1, 1.0 and 1e0 are the same.
+function decimal(text) {
+  const [, sign, whole, part = "", power = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) || [];
+  if (whole === undefined) return text;
+  const all = (whole + part).replace(/^0+/, ""), digits = all.replace(/0+$/, "");
+  return digits ? `${sign}${digits}e${Number(power) - part.length + all.length - digits.length}` : "0";
+}
+
+// As JSON with the keys of maps in order, and numbers by what they are: what is equal is the same text.
 export function canonical(value) {
   if (Array.isArray(value)) return "[" + value.map(canonical).join(",") + "]";
+  if (typeof value === "number" || value instanceof Numeral) return decimal(String(value));
   if (!isMap(value)) return write(value);
   return "{" + Object.keys(value).sort().map(key => JSON.stringify(key) + ":" + canonical(value[key])).join(",") + "}";
 }

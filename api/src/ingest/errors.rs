@@ -138,9 +138,10 @@ impl ErrorHandling {
     ) -> Result<(), ConnectorError> {
         let open = |(index, letters): (usize, &LetterBox)| {
             secret::check(|| letters.config.stored())?;
-            letters.config.try_out()?;
+            let to = destination_context(stream, index, context);
+            letters.config.try_out(&to.files)?;
             fitting_schema(letters, config, ids, context)?;
-            letters.config.open(&destination_context(stream, index, context), None).map(drop)
+            letters.config.open(&to, None).map(drop)
         };
         let check = |(index, letters): (usize, &LetterBox)| open((index, letters)).map_err(|error| placed(error, index));
         self.boxes.iter().enumerate().try_for_each(check)

@@ -17,11 +17,11 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
-use weir_connectors::{ConnectorError, SOURCES, SourceConfig, SourceContext, secret};
+use weir_connectors::{ConnectorError, SOURCES, SourceConfig, SourceContext, secret, shown_position};
 use weir_engine::{Engine, Graph};
-use weir_model::Plan;
 use weir_model::lock::lock;
 use weir_model::plan::Operator;
+use weir_model::{Plan, Position};
 
 pub use errors::ErrorHandling;
 pub use stream::{Status, Stream};
@@ -195,6 +195,13 @@ impl Ingests {
         lock(&self.streams).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, stream)| stream.clone()).collect()
     }
 
+    /// A position as people are shown it. `source` is what the engine knows the stream by, which may be gone: another one of its
+    /// name says nothing of it.
+    pub fn shown_position(&self, graph: &Graph, source: &str, position: &Position) -> Json {
+        let stream = self.get(graph, stream_name(source)).filter(|stream| stream.source == source);
+        shown_position(stream.as_ref().map(|stream| &*stream.config), position)
+    }
+
     /// How many records came from all streams since the start, those that were deleted included.
     pub fn records(&self) -> u64 {
         let streams = lock(&self.streams);
@@ -293,6 +300,11 @@ pub fn shown(settings: &Json) -> Option<Json> {
     ErrorHandling::decode(settings).ok()?.show(&mut shown, Family::Current);
     Transformation::read(settings).ok()?.show(&mut shown);
     Some(shown)
+}
+
+/// The name of a stream, of what the engine knows its source by: behind it stands when the stream was created.
+pub fn stream_name(source: &str) -> &str {
+    source.rsplit_once('#').map_or(source, |(name, _)| name)
 }
 
 /// What a definition says of the source, of failures, and of records before their query.

@@ -153,7 +153,7 @@ fn dropped(query: &Query) -> u64 {
     query.outputs().iter().map(|output| output.counters.dropped.load(Ordering::Relaxed)).sum()
 }
 
-/// Results that every output has been given. What one has been given and another has not is counted among the results, and waits.
+/// Results that every output has taken. What one has taken and another has not is counted among the results, and waits.
 fn consumed(query: &Query, figures: &[(Figures, bool)]) -> u64 {
     let behind = figures.iter().map(|(output, _)| output.behind).max().unwrap_or(0);
     query.result_count().saturating_sub(behind as u64)

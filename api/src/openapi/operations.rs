@@ -233,7 +233,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .takes(&[p::HASHED, p::PROPAGATE_TO, p::WAKE_UP]).graph().body(of::<NamedStandingBody>),
         "standing::get" => op("get-standing-query-status", STANDING, "A standing query", &[(200, Value(of::<Standing>))]).graph(),
         "standing::delete" => op("delete-standing-query", STANDING, "Forget a standing query", &[(200, Value(of::<Standing>))]).graph().about("Answers with the query as it was."),
-        "standing::replace" => op("replace-standing-query", STANDING, "Give a standing query another pattern", &[(200, Value(of::<Standing>))]).graph().body(of::<StandingReplacement>)
+        "standing::replace" => op("replace-standing-query", STANDING, "Give a standing query another pattern", &[(200, Created(of::<Standing>))]).graph().body(of::<StandingReplacement>)
             .about("The new one catches up beside the old one and takes its place at one tick, at which the difference of their answers comes. Answers when that is done."),
         "standing::pause" => op("pause-standing-query", STANDING, "Pause a standing query", &[(200, Value(of::<Standing>))]).graph()
             .about("Results from now on are held back, summed up: what comes and goes meanwhile leaves nothing."),

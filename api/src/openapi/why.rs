@@ -36,7 +36,9 @@ pub struct WhyRecord {
     /// Among those that could be decoded. A batch that is very large when it is undone or transformed takes effect in parts, and
     /// each counts anew.
     pub place_in_batch: u64,
-    /// Where the source stood after the batch, as the source writes it. Before it, of such a part that was not the last.
+    /// Where the source stood after the batch: `records`, how many the stream had given by then, and `at`, where the source goes
+    /// on, in its own words: file and byte, offsets by topic and partition, and so on. Of a stream that is gone it may be
+    /// hexadecimal digits. Before the batch, of such a part that was not the last.
     pub position_after_batch: Json,
 }
 
@@ -87,7 +89,7 @@ pub struct WhyMatch {
 #[serde(rename_all = "camelCase")]
 pub struct WhyStage {
     /// `Pattern`, `Filter`, `Project`, `Unwind`, `Distinct`, `Union`, `Asked` (what is asked of the graph for each row), `Group`,
-    /// `Window` (ORDER BY, SKIP, LIMIT), `Join` or `Start`.
+    /// `Window` (ORDER BY, SKIP, LIMIT), `Join`, `Optional` (OPTIONAL MATCH that is joined) or `Start`.
     pub stage: String,
     /// What it does, in the words of the query.
     pub says: String,

@@ -8,8 +8,8 @@
 //! together.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -23,7 +23,7 @@ use weir_model::{IdScheme, Map, Position, Text, Tick, Value};
 
 use super::chain::Chain;
 use super::link::QueryLink;
-use super::running::{Batch, End};
+use super::running::{Batch, End, note_end};
 use super::side_by_side::{Halt, SideBySide};
 use super::taps::Taps;
 use super::{Link, Sent};
@@ -60,6 +60,8 @@ pub struct Asker {
     pub taps: Arc<Taps>,
     pub stop: Arc<AtomicBool>,
     pub counters: Arc<DeliveryCounters>,
+    /// Why the output has ended by itself.
+    pub failed: Arc<OnceLock<String>>,
     /// That values cannot go on.
     pub told: AtomicBool,
     pub chain: Arc<Chain>,
@@ -116,7 +118,10 @@ impl Work for Enrichment {
         match (&self.end, &mut self.progress) {
             (Some(end), _) => {
                 if let Err(reason) = end.send(asked.rows.iter(), &asked.failed, upper) {
-                    tracing::error!(query = asker.query, output = asker.name, "the output has ended: {reason}");
+                    // Where it is being ended, that the destination takes no more is no failure.
+                    if !asker.stop.load(Ordering::Relaxed) {
+                        asker.has_ended(end.delivery.failure().unwrap_or(reason));
+                    }
                     return false;
                 }
             }
@@ -144,6 +149,15 @@ impl Work for Enrichment {
     }
 }
 
+impl Drop for Enrichment {
+    /// Told at once: whoever waits until what was sent is taken sends nothing more, and would wait for ever.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.asker.has_ended("the thread of its query has panicked; this is a bug".to_owned());
+        }
+    }
+}
+
 impl Asked {
     /// What came of more of them, behind it.
     fn append(&mut self, mut more: Asked) {
@@ -162,6 +176,10 @@ impl Asked {
 }
 
 impl Asker {
+    fn has_ended(&self, reason: String) {
+        note_end(&self.failed, (&self.query, &self.name), reason);
+    }
+
     /// Runs the queries for a result. What came of it goes behind what came of others, or nothing does where it is stopped or
     /// would have to wait.
     fn ask_about(&self, result: &Sent, asked: &mut Asked, may_wait: bool) -> Result<(), Halt> {

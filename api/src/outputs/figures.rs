@@ -31,7 +31,7 @@ pub struct Figures {
     pub reason: Option<String>,
     /// Found, and not delivered.
     pub waiting: usize,
-    /// Of these, so many are more than it takes before others would have to wait for it: ingest does when they are too many.
+    /// Of these, its destination has not taken so many: ingest waits when they are too many.
     pub behind: usize,
     /// When the oldest of those that wait was found.
     pub oldest: Option<Tick>,

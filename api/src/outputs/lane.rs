@@ -62,10 +62,12 @@ struct Queue {
     batches: VecDeque<(Arc<Vec<Sent>>, Tick)>,
     /// So many of the first ones have been handed over.
     given: usize,
-    /// How many results are in all of them,
+    /// How many results are in all of them.
     results: usize,
-    /// and in those that have not been handed over.
-    left: usize,
+    /// Its destination has taken so many of the first batches, of those that were handed over.
+    taken: usize,
+    /// How many results are in the others, without those that are skipped.
+    untaken: usize,
     /// A thread of the lane's own hands over.
     followed: bool,
     /// Some were let go of.
@@ -142,7 +144,9 @@ impl Lane {
 
     /// Results of earlier ticks are skipped by the output.
     pub fn goes_on_from(&self, from: Tick) {
-        lock(&self.queue).from = from;
+        let mut queue = lock(&self.queue);
+        queue.from = from;
+        queue.count_untaken();
     }
 
     /// To be set before an output that runs is closed for another, and cleared when that has started, or none could: until then
@@ -163,9 +167,18 @@ impl Lane {
         self.is_taken(|running| running.failure().is_none())
     }
 
-    /// Results that the output which runs, or comes next, has not been given, for want of room.
+    /// Results that the destination of the output which runs, or comes next, has not taken. What it has, and holds until it is
+    /// enough for an object, is not among them: nobody who waits would make that sooner.
     pub fn behind(&self) -> usize {
-        if self.takes() { lock(&self.queue).left } else { 0 }
+        if !self.takes() {
+            return 0;
+        }
+        let mut queue = lock(&self.queue);
+        // Under the lock of the queue: what another output has taken, in whose place one begins, counts for nothing.
+        if let Some(running) = read(&self.running).as_deref() {
+            queue.take(running.taken());
+        }
+        queue.untaken
     }
 
     /// Everything that came has been handed over, and nobody is at it any more.
@@ -177,8 +190,7 @@ impl Lane {
     /// Results of this tick and later ones that are not reported as delivered. None: more than are kept here.
     pub fn left(&self, from: Tick) -> Option<usize> {
         let queue = lock(&self.queue);
-        let of = |results: &[Sent]| results.len() - old(results, from);
-        (!queue.lost).then(|| queue.batches.iter().map(|(results, _)| of(results)).sum())
+        (!queue.lost).then(|| queue.batches.iter().map(|(results, _)| fresh(results, from)).sum())
     }
 
     /// Takes the results of complete ticks, and hands them over as far as there is room.
@@ -248,7 +260,7 @@ impl Lane {
     pub fn begin(&self) -> u64 {
         let _one = lock(&self.handing);
         let mut queue = lock(&self.queue);
-        (queue.given, queue.left) = (0, queue.results);
+        queue.begin();
         queue.turn += 1;
         queue.turn
     }
@@ -322,14 +334,33 @@ impl Queue {
             None => self.batches.push_back((results.clone(), upper)),
         }
         self.results += results.len();
-        self.left += results.len();
+        self.untaken += fresh(results, self.from);
+    }
+
+    /// All of it is for another output.
+    fn begin(&mut self) {
+        (self.given, self.taken) = (0, 0);
+        self.count_untaken();
+    }
+
+    fn count_untaken(&mut self) {
+        self.untaken = self.batches.iter().skip(self.taken).map(|(results, _)| fresh(results, self.from)).sum();
+    }
+
+    /// The destination has all that was handed over and comes before this tick.
+    fn take(&mut self, upper: Tick) {
+        while self.taken < self.given
+            && let Some((results, _)) = self.batches.get(self.taken).filter(|(_, of)| *of <= upper)
+        {
+            self.untaken -= fresh(results, self.from);
+            self.taken += 1;
+        }
     }
 
     /// The next that has not been handed over.
     fn give(&mut self) -> Option<(Arc<Vec<Sent>>, Tick)> {
         let next = self.batches.get(self.given).cloned()?;
         self.given += 1;
-        self.left -= next.0.len();
         Some(next)
     }
 
@@ -342,11 +373,12 @@ impl Queue {
         let mut done = 0;
         while let Some((results, _)) = self.batches.pop_front_if(|(_, of)| *of <= upper) {
             self.results -= results.len();
-            done += results.len() - old(&results, self.from);
-            match self.given.checked_sub(1) {
-                Some(given) => self.given = given,
-                // Another output had it.
-                None => self.left -= results.len(),
+            done += fresh(&results, self.from);
+            // Where it was not handed over, another output had it.
+            self.given = self.given.saturating_sub(1);
+            match self.taken.checked_sub(1) {
+                Some(taken) => self.taken = taken,
+                None => self.untaken -= fresh(&results, self.from),
             }
         }
         done
@@ -356,6 +388,11 @@ impl Queue {
 /// How many of the first ones are of earlier ticks.
 fn old(results: &[Sent], from: Tick) -> usize {
     results.partition_point(|result| result.place.tick < from)
+}
+
+/// How many are of this tick and later ones.
+fn fresh(results: &[Sent], from: Tick) -> usize {
+    results.len() - old(results, from)
 }
 
 #[cfg(test)]
@@ -379,9 +416,34 @@ mod tests {
         let given: Vec<Tick> = std::iter::from_fn(|| queue.give()).take(3).map(|(_, upper)| upper).collect();
         assert_eq!(given, [1, 2, 3].map(Tick));
         queue.forget(Tick(1));
-        assert_eq!((queue.given, queue.results, queue.left), (2, 3, 1));
-        (queue.given, queue.left) = (0, queue.results);
+        assert_eq!((queue.given, queue.results), (2, 3));
+        queue.begin();
         assert_eq!(std::iter::from_fn(|| queue.give()).map(|(_, upper)| upper).collect::<Vec<_>>(), [2, 3, 4].map(Tick));
+    }
+
+    /// One batch may have more results than ingest waits for: with that the valve never closed.
+    #[test]
+    fn what_was_handed_over_counts_until_it_is_taken() {
+        let mut queue = Queue { from: Tick(1), ..Queue::default() };
+        let old = Sent { place: Place::before(Tick(0)), ..results(1)[0].clone() };
+        queue.push(&Arc::new(vec![old]), Tick(1), true);
+        for upper in 2..=4 {
+            queue.push(&results(10), Tick(upper), true);
+        }
+        assert_eq!(queue.untaken, 30, "what is skipped waits for nobody");
+        (0..3).for_each(|_| assert!(queue.give().is_some()));
+        assert_eq!(queue.untaken, 30);
+        queue.take(Tick(2));
+        assert_eq!((queue.taken, queue.untaken, queue.results), (2, 20, 31), "it is taken, and not delivered");
+        queue.take(Tick(9));
+        assert_eq!((queue.taken, queue.untaken), (3, 10), "what was not handed over cannot be taken");
+        queue.forget(Tick(2));
+        assert_eq!((queue.given, queue.taken, queue.untaken, queue.results), (1, 1, 10, 20));
+        queue.begin();
+        assert_eq!((queue.given, queue.taken, queue.untaken), (0, 0, 20), "another output has taken none of it");
+        // What it says is behind what was handed over, where the one before it had that.
+        queue.forget(Tick(4));
+        assert_eq!((queue.given, queue.taken, queue.untaken, queue.results), (0, 0, 0, 0));
     }
 
     #[test]

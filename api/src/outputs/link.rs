@@ -221,7 +221,7 @@ impl QueryLink {
 /// is told when it is opened.
 fn checked(config: &dyn DestinationConfig, preparing: Preparing<'_>) -> Result<(), ConnectorError> {
     config.check()?;
-    if preparing.is_new { config.try_out() } else { Ok(()) }
+    if preparing.is_new { config.try_out(preparing.procedures.files()) } else { Ok(()) }
 }
 
 /// What is wrong with a destination, or a part of it, and where that is, for those who are told a place: clients of v1 know what
@@ -265,7 +265,7 @@ mod tests {
             json!({"type": "Tried"})
         }
 
-        fn try_out(&self) -> Result<(), ConnectorError> {
+        fn try_out(&self, _: &FilePolicy) -> Result<(), ConnectorError> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }

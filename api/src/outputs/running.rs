@@ -34,7 +34,7 @@ pub struct RunningOutput {
     rows_upto: Arc<AtomicU64>,
     way: Way,
     /// Why it has ended by itself, once that is known here.
-    failed: OnceLock<String>,
+    failed: Arc<OnceLock<String>>,
     /// It is being ended: that it takes no more is no failure.
     ending: AtomicBool,
     taps: Arc<Taps>,
@@ -90,6 +90,7 @@ impl Opened {
         };
         let chain = Arc::new(Chain::new(query, chain_max));
         let counters = end.as_ref().map_or_else(Arc::default, |end: &End| end.delivery.counters().clone());
+        let failed = Arc::new(OnceLock::new());
         let way = match (self.link, end) {
             (Link::Destination(..), Some(end)) => Way::Direct(end),
             (Link::Destination(..), None) => return Err(ApiError::Failed("the destination was not opened".to_owned())),
@@ -106,6 +107,7 @@ impl Opened {
                     taps: taps.clone(),
                     stop: stop.clone(),
                     counters: counters.clone(),
+                    failed: failed.clone(),
                     told: AtomicBool::default(),
                     chain: chain.clone(),
                 };
@@ -113,9 +115,19 @@ impl Opened {
                 Way::Enriched { worker: OnCall::new(BATCHES_WAITING_MAX, enrichment), stop, end: stopper }
             }
         };
-        let (failed, ending) = (OnceLock::new(), AtomicBool::new(false));
-        let (name, query) = (name.to_owned(), query.to_owned());
+        let (name, query, ending) = (name.to_owned(), query.to_owned(), AtomicBool::new(false));
         Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, chain, counters })
+    }
+}
+
+/// The output has ended by itself: for the first reason that is given.
+pub(super) fn note_end(failed: &OnceLock<String>, (query, output): (&str, &str), reason: String) {
+    if failed.set(reason.clone()).is_ok() {
+        tracing::error!(
+            query,
+            output,
+            "the output has ended: {reason}. Results from here on are delivered when it is changed or weir starts again, or never if the output is removed"
+        );
     }
 }
 
@@ -163,13 +175,8 @@ impl RunningOutput {
         if let Err(reason) = sent
             && !stop.load(Ordering::Relaxed)
             && !self.ending.load(Ordering::Relaxed)
-            && self.failed.set(self.end_reason().unwrap_or_else(|| reason.clone())).is_ok()
         {
-            tracing::error!(
-                query = self.query,
-                output = self.name,
-                "the output has ended: {reason}. Results from here on are delivered when it is changed or weir starts again, or never if the output is removed"
-            );
+            note_end(&self.failed, (&self.query, &self.name), self.end_reason().unwrap_or(reason));
         }
     }
 
@@ -187,6 +194,15 @@ impl RunningOutput {
             Way::Direct(end) => end.delivery.has_room(),
             Way::Enriched { worker, .. } => worker.has_room(),
         }
+    }
+
+    /// Its destination has the results of all earlier ticks, or may lose what it has not, though they may not count as delivered
+    /// yet. Where there is no destination, all that is told is what is delivered.
+    pub fn taken(&self) -> Tick {
+        Tick(match &self.way {
+            Way::Direct(end) => end.delivery.taken(),
+            Way::Enriched { end, .. } => end.as_ref().map_or(0, Stopper::taken),
+        })
     }
 
     /// It has ended by itself, and takes no more.
@@ -240,9 +256,8 @@ impl RunningOutput {
                     // It may be waiting for a destination that takes nothing.
                     end.iter().for_each(Stopper::stop);
                 }
-                if worker.join().is_err() {
-                    tracing::error!(query = self.query, output = self.name, "the output ended through a bug in weir");
-                }
+                // That it has panicked has been told.
+                let _ = worker.join();
             }
         }
         self.spans.give_up();
@@ -291,5 +306,120 @@ impl End {
             body.push(b'\n');
         }
         body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+    use weir_connectors::destination::Written;
+    use weir_connectors::{ConnectorError, Destination, FilePolicy, HostPolicy, OnRefused};
+    use weir_engine::store::InMemory;
+    use weir_engine::{Engine, Options};
+    use weir_model::{NodeId, Place};
+
+    use super::*;
+    use crate::procedures::{Preparing, Procedures};
+    use crate::wire::standing::Output;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Takes everything.
+    #[derive(Default)]
+    struct Takes {
+        lossy: bool,
+        /// Goes with it.
+        _there: Arc<()>,
+    }
+
+    impl Destination for Takes {
+        fn write(&mut self, _results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+            Ok(Written::default())
+        }
+
+        fn lossy(&self) -> bool {
+            self.lossy
+        }
+    }
+
+    fn engine() -> Engine {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        engine.expect("an engine in memory")
+    }
+
+    fn run(engine: &Engine, output: &Json, destination: Option<Takes>, progress: Progress) -> RunningOutput {
+        let graph = engine.default_graph();
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let output = Output::decode(output).expect("an output");
+        let link = Link::prepare(&output, Preparing::new(&graph, &procedures)).expect("nothing is wrong with it");
+        let destination = destination.map(|takes| (Box::new(takes) as Box<dyn Destination>, OnRefused::GiveUp));
+        let opened = Opened { link, destination, ids: graph.ids() };
+        opened.run(("adults", "hook"), &graph, (10, Arc::default()), Tick(0), progress).expect("it runs")
+    }
+
+    fn send(running: &RunningOutput, upper: u64) {
+        let place = Place::before(Tick(upper - 1));
+        let sent = Sent { place, positive: true, id: NodeId::default(), data: Arc::default(), cause: None };
+        running.send(&[sent], Tick(upper), &AtomicBool::new(false));
+    }
+
+    fn wait_until(what: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !what() {
+            assert!(Instant::now() < deadline, "it did not happen within {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn bug(_: Tick, _: Position, _: bool) {
+        panic!("on purpose");
+    }
+
+    fn fails(running: &RunningOutput, why: &str) {
+        wait_until(|| running.failure().is_some_and(|reason| reason.contains(why)));
+    }
+
+    /// Ingest may be waiting for it, and then nothing more is sent that would find it gone.
+    #[test]
+    fn an_output_that_panics_has_ended_before_anything_more_is_sent() {
+        let engine = engine();
+        let end = json!({"type": "Drop"});
+        let alone = json!({"type": "CypherQuery", "query": "RETURN 1 AS x"});
+        let both = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": end});
+        for (output, has_end) in [(&end, true), (&both, true), (&alone, false)] {
+            let running = run(&engine, output, has_end.then(Takes::default), Box::new(bug));
+            send(&running, 2);
+            fails(&running, "has panicked; this is a bug");
+            running.close(Instant::now() + PATIENCE);
+        }
+    }
+
+    #[test]
+    fn a_query_whose_destination_is_gone_has_ended_before_anything_more_is_sent() {
+        let engine = engine();
+        let output = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": {"type": "Drop"}});
+        let there = Arc::new(());
+        let takes = Takes { lossy: false, _there: there.clone() };
+        let running = run(&engine, &output, Some(takes), Box::new(|_, _, _| ()));
+        let Way::Enriched { end: Some(end), .. } = &running.way else { panic!("a query before a destination") };
+        end.stop();
+        send(&running, 2);
+        wait_until(|| Arc::strong_count(&there) == 1);
+        assert_eq!(running.failure(), None, "nobody has noticed");
+        send(&running, 3);
+        fails(&running, "the output was closed");
+        running.close(Instant::now() + PATIENCE);
+    }
+
+    #[test]
+    fn what_waits_for_a_query_is_not_taken_though_the_destination_may_lose() {
+        let engine = engine();
+        let output = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": {"type": "Drop"}});
+        let takes = Takes { lossy: true, ..Takes::default() };
+        let running = run(&engine, &output, Some(takes), Box::new(|_, _, _| ()));
+        assert_eq!(running.taken(), Tick(0));
+        send(&running, 2);
+        wait_until(|| running.taken() == Tick(2));
+        running.close(Instant::now() + PATIENCE);
     }
 }

@@ -24,6 +24,8 @@ pub enum Reply {
     Items(Vec<Json>),
     /// 201 with the thing that is there now, and what whoever made it should look at.
     Created(Json, Vec<String>),
+    /// 200 with the thing as it is now, and the same.
+    Changed(Json, Vec<String>),
     /// 202: it has begun.
     Accepted,
     /// No body.
@@ -37,17 +39,8 @@ impl Reply {
         match self {
             Reply::Value(value) => json_text(family.body(value).to_string()),
             Reply::Items(items) => json_text(family.items(items).to_string()),
-            Reply::Created(value, warnings) => {
-                let texts = HeaderValue::from_str(&warning_header(&warnings));
-                let body = family.resource(value, warnings).to_string();
-                let mut response = error::response(StatusCode::CREATED, Some(JSON), body);
-                if let Ok(texts) = texts
-                    && !texts.is_empty()
-                {
-                    response.headers_mut().insert(WARNING, texts);
-                }
-                response
-            }
+            Reply::Created(value, warnings) => resource(StatusCode::CREATED, family, value, warnings),
+            Reply::Changed(value, warnings) => resource(StatusCode::OK, family, value, warnings),
             Reply::Accepted if family == Family::Preview => {
                 let body = json!({"message": "The request has been accepted and its work has begun."});
                 error::response(StatusCode::ACCEPTED, Some(JSON), body.to_string())
@@ -57,6 +50,17 @@ impl Reply {
             Reply::Whole(response) => response,
         }
     }
+}
+
+fn resource(status: StatusCode, family: Family, value: Json, warnings: Vec<String>) -> Response {
+    let texts = HeaderValue::from_str(&warning_header(&warnings));
+    let mut response = error::response(status, Some(JSON), family.resource(value, warnings).to_string());
+    if let Ok(texts) = texts
+        && !texts.is_empty()
+    {
+        response.headers_mut().insert(WARNING, texts);
+    }
+    response
 }
 
 /// The value of the header; empty without warnings.

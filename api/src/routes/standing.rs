@@ -83,7 +83,16 @@ pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
 
 /// Answers with the query as it was before.
 pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let query = find(&app, &request)?;
+    let query = match find(&app, &request) {
+        Ok(query) => query,
+        // It may be there, and not have been restored.
+        Err(absent) => {
+            let (name, graph, family) =
+                (request.resource(0, "standingQueryName")?.to_owned(), request.graph(&app)?, request.family);
+            let delete = move || app.standing.delete_unrestored(&graph, &name, family)?.map(Reply::Value).ok_or(absent);
+            return blocking(delete).await;
+        }
+    };
     blocking(move || {
         let before = query.to_json(request.family);
         let deleted = app.standing.delete(&query)?;
@@ -97,6 +106,7 @@ pub async fn replace(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
     let query = find(&app, &request)?;
     let body = request.data()?;
     let decoded = StandingSettings::decode_replacement(&body);
+    let warnings = if request.family.is_v2() { unknown::warnings("StandingReplacement", &body) } else { Vec::new() };
     blocking(move || {
         let (pattern, cancellations) = match decoded {
             Ok(decoded) => decoded,
@@ -107,7 +117,7 @@ pub async fn replace(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
             }
         };
         app.standing.replace(&query, pattern, cancellations)?;
-        Ok(Reply::Value(query.to_json(request.family)))
+        Ok(Reply::Changed(query.to_json(request.family), warnings))
     })
     .await
 }
@@ -237,7 +247,7 @@ pub async fn why(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let common = request.common(&app)?;
     let query = find(&app, &request)?;
     let asked = Asked::decode(&request.data()?).map_err(ApiError::Decode)?;
-    let answer = blocking(move || why::why(&query, &common.graph, &asked, common.at, request.family));
+    let answer = blocking(move || why::why(&query, (&common.graph, &app.ingests), &asked, common.at, request.family));
     Ok(Reply::Value(answer.await?))
 }
 

@@ -48,7 +48,7 @@ impl StandingQueries {
         if old.is_empty() {
             return Ok(false);
         }
-        let links = self.links(&query.graph, &kept, &new)?;
+        let links = self.links(&query.graph, &kept, &new).map_err(|error| stays(name, &[], error))?;
         let change = Change { query, name, old: with_lanes(query, old)?, new: &new };
         let claimed: Vec<Claim> = change.old.iter().flat_map(|old| claims(&old.output)).collect();
         let (late, early) = links.into_iter().partition::<Vec<_>, _>(|(own, _)| change.waits(own, &claimed));

@@ -82,18 +82,13 @@ impl StandingQueries {
     ) -> Result<LookedAt<'o>, ApiError> {
         let (mut links, mut problems) = (Vec::new(), Vec::new());
         for (index, (name, output)) in new.iter().enumerate() {
-            let error = match self.link(graph, there, new, index) {
-                Ok(link) => {
-                    links.push((name.clone(), link));
-                    continue;
+            match self.link(graph, there, new, index) {
+                Ok(link) => links.push((name.clone(), link)),
+                Err(error) => {
+                    if !goes_on(&mut problems, (name.clone(), output), error)? {
+                        break;
+                    }
                 }
-                Err(error) => error,
-            };
-            match output.workflow().filter(|_| error.is_of_request()) {
-                Some(workflow) => problems.push(Problem { name, workflow, error }),
-                // Clients of v1 are told the first. What is no mistake of the request says nothing of what is.
-                None if problems.is_empty() => return Err(error),
-                None => break,
             }
         }
         Ok((links, problems))
@@ -131,8 +126,8 @@ impl StandingQueries {
 }
 
 /// What is wrong with an output of v2, which is one destination of a workflow.
-struct Problem<'a> {
-    name: &'a str,
+pub(super) struct Problem<'a> {
+    name: String,
     workflow: &'a str,
     error: ApiError,
 }
@@ -140,9 +135,24 @@ struct Problem<'a> {
 /// Outputs with which nothing is wrong, and what is wrong with others.
 type LookedAt<'a> = (Vec<(String, Link)>, Vec<Problem<'a>>);
 
+/// What is wrong with one of the outputs of a request. False: the others need not be looked at, for clients of v1 are told the
+/// first, and what is no mistake of the request says nothing of what is.
+pub(super) fn goes_on<'o>(
+    problems: &mut Vec<Problem<'o>>,
+    (name, output): (String, &'o Output),
+    error: ApiError,
+) -> Result<bool, ApiError> {
+    match output.workflow().filter(|_| error.is_of_request()) {
+        Some(workflow) => problems.push(Problem { name, workflow, error }),
+        None if problems.is_empty() => return Err(error),
+        None => return Ok(false),
+    }
+    Ok(true)
+}
+
 /// All that is wrong with the workflows of a request; none where nothing is. One problem alone is told as it is, also where
 /// several destinations share it.
-fn together(problems: Vec<Problem<'_>>) -> Option<ApiError> {
+pub(super) fn together(problems: Vec<Problem<'_>>) -> Option<ApiError> {
     let all = told(&problems);
     let are_unreadable = problems.iter().all(|problem| matches!(problem.error, ApiError::Decode(_)));
     let first = problems.into_iter().next()?.error;

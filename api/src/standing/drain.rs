@@ -93,7 +93,7 @@ impl Query {
     }
 
     /// Results that were found and that no lane has.
-    fn unseen(&self) -> usize {
+    pub(super) fn unseen(&self) -> usize {
         // Under the lock, what the lanes have is what the engine was told they have.
         let weighed = lock(&self.weighed);
         self.installed().waiting().saturating_sub(*weighed)

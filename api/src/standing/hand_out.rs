@@ -1,6 +1,6 @@
 //! The thread of a standing query, while it has many results: it takes them from the engine to the outputs and to whoever
-//! watches. It waits for none of them: what an output has no room for lies in its lane, and counts as waiting for the engine,
-//! which lets ingest wait when that is too much.
+//! watches. It waits for none of them: what an output has not taken lies in its lane, and counts as waiting for the engine, which
+//! lets ingest wait when that is too much.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,9 +23,9 @@ const SWITCH_LOOK: Duration = Duration::from_millis(1);
 /// With few results in so long, a query needs no thread of its own.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
-/// With so many results a piece of a batch is full, and ends with its tick. Outputs have room for a number of pieces: were a
-/// replay after a start handed out as the large batch that it comes in, one that takes nothing would have room for all that had
-/// waited for it, and ingest would wait only after as much again.
+/// With so many results a piece of a batch is full, and ends with its tick. Outputs have room for a number of pieces, and hold
+/// what they are handed encoded, too: were a replay after a start handed out as the large batch that it comes in, one that takes
+/// nothing would hold all that had waited for it twice.
 const PIECE_RESULTS: usize = 256;
 
 impl Query {
@@ -179,7 +179,15 @@ impl Query {
         }
     }
 
-    /// Tells the engine how many results wait for the slowest output.
+    /// An output has taken some: where the engine was told that results wait, it is told anew. Else ingest would wait until
+    /// somebody looks.
+    pub(super) fn weigh_again(&self) {
+        if *lock(&self.weighed) > 0 {
+            self.weigh();
+        }
+    }
+
+    /// Tells the engine how many results the slowest output has not taken.
     pub(super) fn weigh(&self) {
         let mut weighed = lock(&self.weighed);
         let behind = self.lanes().iter().map(|lane| lane.behind()).max().unwrap_or(0);

@@ -3,7 +3,7 @@
 //! Owns what is remembered of a query and the threads that take results to the outputs. How a pattern is maintained
 //! is the engine's affair, what an output does is in `outputs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -33,6 +33,7 @@ mod since;
 mod status;
 mod watch;
 pub use check::compiled_text;
+use check::{goes_on, together};
 pub use follow::{Follower, News};
 pub use query::Query;
 use query::frontier;
@@ -62,6 +63,8 @@ pub struct StandingQueries {
     watch: Arc<Watch>,
     /// Creating, changing and dropping, one at a time.
     changing: Mutex<()>,
+    /// Where those are stored that could not be restored.
+    unrestored: Mutex<BTreeSet<String>>,
     parked: Arc<Notify>,
 }
 
@@ -70,7 +73,8 @@ impl StandingQueries {
     pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>, chain_max: u32) -> StandingQueries {
         let (runtime, queries) = (Handle::current(), Arc::default());
         let watch = Watch::start(live, chain_max, &queries);
-        StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default(), parked: Arc::default() }
+        let (changing, unrestored, parked) = Default::default();
+        StandingQueries { engine, procedures, runtime, queries, watch, changing, unrestored, parked }
     }
 
     /// Creates a query; matches that exist already are held back until `propagate`, or told at once where that is `asked` for
@@ -96,6 +100,12 @@ impl StandingQueries {
         graph.stays()?;
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
+        }
+        if self.is_unrestored(graph, name) {
+            return Err(ApiError::bad(format!(
+                "There is already a standing query named '{name}', which could not be restored when weir was started (its \
+                 log says why); delete it first to make it anew"
+            )));
         }
         let id = fresh_query_id(graph);
         let opened = self.open_all((id, name), graph.ids(), &settings.outputs, links)?;
@@ -140,12 +150,26 @@ impl StandingQueries {
         outputs: &[(String, Output)],
         mut links: Vec<(String, Link)>,
     ) -> Result<Vec<(String, Opened)>, ApiError> {
-        // Files last: one that is made stays there, also where the next output cannot be opened.
+        // Files last, and none where another output cannot be opened: one that is made stays there.
         links.sort_by_key(|(name, _)| outputs.iter().any(|(other, output)| other == name && is_file(output)));
         let mut opened: Vec<(String, Opened)> = Vec::new();
+        let mut problems = Vec::new();
         for (name, link) in links {
-            let output = Opened::open((id, query), &name, link, ids, None, &self.runtime)?;
-            opened.push((name, output));
+            let Some((_, output)) = outputs.iter().find(|(other, _)| *other == name) else { continue };
+            if !problems.is_empty() && is_file(output) {
+                break;
+            }
+            match Opened::open((id, query), &name, link, ids, None, &self.runtime) {
+                Ok(output) => opened.push((name, output)),
+                Err(error) => {
+                    if !goes_on(&mut problems, (name, output), error)? {
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(error) = together(problems) {
+            return Err(error);
         }
         opened.sort_by_key(|(name, _)| outputs.iter().position(|(other, _)| other == name));
         Ok(opened)
@@ -166,7 +190,10 @@ impl StandingQueries {
         };
         if let Err(error) = started.and_then(|()| query.begin()) {
             query.end(|_| Instant::now());
-            graph.drop_standing(installation);
+            match start {
+                Start::Resume => graph.put_standing_off(installation),
+                _ => graph.drop_standing(installation),
+            }
             return Err(error);
         }
         lock(&self.queries).insert((graph.name().to_owned(), name.to_owned()), query.clone());
@@ -292,9 +319,12 @@ impl StandingQueries {
         let mut quiet_since = Instant::now();
         let mut counted = 0;
         while quiet_since.elapsed() < QUIET && Instant::now() < deadline {
-            let waiting: usize = queries.iter().map(|query| query.installed().waiting()).sum();
+            // What an output has been handed is waited for when it ends: one that is down must not take the time of all others.
+            let is_waiting = queries
+                .iter()
+                .any(|query| query.unseen() > 0 || query.lanes().iter().any(|lane| lane.takes() && !lane.has_all()));
             let count: u64 = queries.iter().map(|query| query.result_count()).sum();
-            if waiting > 0 || count != counted {
+            if is_waiting || count != counted {
                 (counted, quiet_since) = (count, Instant::now());
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -35,7 +35,7 @@ pub struct Query {
     /// Everything before this tick has been handed out.
     pub(super) handed_out: AtomicU64,
     outputs: RwLock<Vec<Arc<Lane>>>,
-    /// Results that wait for the slowest of them, as the engine was told.
+    /// Results that the slowest of them has not taken, as the engine was told.
     pub(super) weighed: Mutex<usize>,
     /// How often the definition of an output was replaced, where it was.
     pub(super) changes: Mutex<BTreeMap<String, u64>>,
@@ -227,6 +227,7 @@ impl Query {
         let progress = Box::new(move |upper, position, rows| {
             if let (Some(query), Some(lane)) = (query.upgrade(), of.upgrade()) {
                 lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
+                query.weigh_again();
             }
         });
         let (chain_max, tap_points) = (self.watch.chain_max, lane.tap_points.clone());

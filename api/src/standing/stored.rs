@@ -10,6 +10,7 @@ use weir_model::{IdScheme, QueryId, Text};
 use super::check::compiled;
 use super::{Begin, Query, StandingQueries};
 use crate::error::ApiError;
+use crate::wire::family::Family;
 use crate::wire::standing::StandingSettings;
 
 /// What is stored of a query.
@@ -28,19 +29,58 @@ impl StandingQueries {
     /// not delivered before the restart are found.
     pub fn restore(&self) -> Result<(), ApiError> {
         for graph in self.engine.graphs().iter().filter_map(|name| self.engine.graph(name)) {
-            let mut are_all_there = true;
-            for (key, stored) in self.engine.metadata_list(&key(&graph, ""))? {
+            let prefix = key(&graph, "");
+            for (key, stored) in self.engine.metadata_list(&prefix)? {
                 if let Err(error) = self.revive(&graph, &key, &stored) {
-                    tracing::error!("the standing query stored as '{key}' cannot be restored: {error}");
-                    are_all_there = false;
+                    let (namespace, query) = (graph.name(), key.strip_prefix(&prefix).unwrap_or(&key));
+                    tracing::error!(
+                        namespace,
+                        query,
+                        "the standing query stored as '{key}' cannot be restored: {error}. The log is kept from where its \
+                         outputs stood, so that a weir that can restore it goes on there; to give that up, delete it"
+                    );
+                    lock(&self.unrestored).insert(key);
                 }
             }
-            // What one that is not restored has delivered is to be known to a weir that can restore it.
-            if are_all_there {
-                graph.forget_delivery_to_nobody();
-            }
+            self.forget_if_all_there(&graph);
         }
         Ok(())
+    }
+
+    /// What one that is not restored has delivered is to be known to a weir that can restore it.
+    fn forget_if_all_there(&self, graph: &Graph) {
+        let prefix = key(graph, "");
+        if !lock(&self.unrestored).iter().any(|key| key.starts_with(&prefix)) {
+            graph.forget_delivery_to_nobody();
+        }
+    }
+
+    /// Whether there is one of this name that could not be restored.
+    pub(super) fn is_unrestored(&self, graph: &Graph, name: &str) -> bool {
+        lock(&self.unrestored).contains(&key(graph, name))
+    }
+
+    /// Deletes one that could not be restored. Answers with what is known of it; None where there is none such.
+    pub fn delete_unrestored(&self, graph: &Graph, name: &str, family: Family) -> Result<Option<Json>, ApiError> {
+        let _one = lock(&self.changing);
+        if !self.is_unrestored(graph, name) {
+            return Ok(None);
+        }
+        let key = key(graph, name);
+        let stored = self.engine.metadata(&key)?.unwrap_or_default();
+        self.engine.set_metadata(&key, None)?;
+        lock(&self.unrestored).remove(&key);
+        self.forget_if_all_there(graph);
+        let stored: Json = serde_json::from_slice(&stored).unwrap_or_default();
+        Ok(Some(json!({
+            "name": name,
+            "internalId": stored["id"],
+            "pattern": stored["settings"]["pattern"],
+            "outputs": if family.is_v2() { json!([]) } else { json!({}) },
+            "includeCancellations": stored["settings"]["includeCancellations"],
+            "inputBufferSize": stored["settings"]["inputBufferSize"],
+            "stats": {},
+        })))
     }
 
     fn revive(&self, graph: &Graph, key: &str, stored: &[u8]) -> Result<(), ApiError> {

@@ -167,7 +167,8 @@ impl Query {
     /// Takes the next results to the outputs, for none of which it waits. False where there are many, or something else is under
     /// way.
     fn take(self: &Arc<Self>, installed: &StandingQuery) -> bool {
-        if !self.is_settled(installed) || installed.waiting() >= MANY {
+        // What an output has not taken is no work for a thread.
+        if !self.is_settled(installed) || self.unseen() >= MANY {
             return false;
         }
         match installed.next(Duration::ZERO) {

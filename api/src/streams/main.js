@@ -32,8 +32,10 @@ function show(seen) {
   ingests.update(seen.ingests, seen.pressure.ingests);
   queries.update(seen.queries, seen.pressure.standingQueries);
   picture.show(flowOf(seen, acts.rate, seconds), open);
-  at("flow").hidden = !seen.ingests.length && !seen.queries.length;
 }
+
+// Until it is known what there is, nothing can be clicked on: it would move under the pointer.
+const unseen = wanted => document.querySelector("main").classList.toggle("unseen", wanted);
 
 // A box of the picture leads to its row.
 function open({key, name, query}) {
@@ -59,17 +61,23 @@ function lookOnce() {
 }
 
 async function once() {
-  const isSame = sameScope();
+  const signal = AbortSignal.timeout(15000);
+  let isSame = sameScope();
   try {
-    const seen = await look(AbortSignal.timeout(15000));
+    // Without the list of them there is still this one to look at.
+    let unlisted = null;
+    if (!isOffered) await loadNamespaces(signal).catch(error => { unlisted = error; });
+    isSame = sameScope();
+    const seen = await look(signal);
     if (!isSame()) return;
     failures = 0;
-    tell("live", "live");
+    tell("live", unlisted ? `live, without the other namespaces: ${unlisted.message}` : "live");
     show(seen);
   } catch (error) {
     failures++;
     tell("", error.name === "TimeoutError" || error.name === "AbortError" ? "weir does not answer" : error.message);
   }
+  if (isSame()) unseen(false);
 }
 
 function tell(className, text) {
@@ -82,21 +90,25 @@ document.addEventListener("visibilitychange", () => { clearTimeout(timer); if (!
 
 // ---- the start
 
-async function loadNamespaces() {
-  // Also where no list of them comes: what is done by the page is never done to another graph than the address says.
-  const wanted = scope.namespace = graphNamed(new URLSearchParams(location.search).get("namespace") || "");
-  if (!await offerGraphs(at("namespace"), wanted)) say(`There is no namespace “${wanted}”.`, {wrong: true});
+// Also where no list of them comes: what is done by the page is never done to another graph than the address says.
+const wanted = scope.namespace = graphNamed(new URLSearchParams(location.search).get("namespace") || "");
+let isOffered = false;
+
+// Asked for until it comes.
+async function loadNamespaces(signal) {
+  if (!await offerGraphs(at("namespace"), wanted, {signal})) say(`There is no namespace “${wanted}”.`, {wrong: true});
+  isOffered = true;
 }
 
 at("namespace").addEventListener("change", event => {
   scope.namespace = event.target.value;
   // Streams of the same name are others there.
   meter.keep(new Set());
+  unseen(true);
   ingests.update([], []);
   queries.update([], []);
   history.replaceState(null, "", ofGraph() || location.pathname);
   lookNow();
 });
 
-await loadNamespaces().catch(error => say(error.message, {wrong: true}));
 lookOnce();

@@ -30,8 +30,9 @@ export function show(flow, open) {
     place(group, one);
   }
   for (const [key, element] of kept) if (!there.has(key)) { element.remove(); kept.delete(key); }
-  at("bottleneck").hidden = !flow.bottleneck;
-  if (flow.bottleneck) put(at("bottleneck-text"), flow.bottleneck.text);
+  // Its line is always there: what stands below does not move with it.
+  at("bottleneck").classList.toggle("soft", !flow.bottleneck);
+  put(at("bottleneck-text"), flow.bottleneck?.text || "none");
 }
 
 function made(one, open) {

@@ -13,7 +13,7 @@ import {kindsOf, optionOf, ordered, shapeOf, words} from "./schema.js";
 
 // What asks the server does so from the page's address.
 globalThis.location = {pathname: "/weir/streams"};
-const {graphInFigures, graphNamed, graphPath, ofGraph, scope} = await import("../explorer/query.js");
+const {Following, graphInFigures, graphNamed, graphPath, ofGraph, query, scope} = await import("../explorer/query.js");
 const server = await import("./server.js");
 
 // What is asked by `act` of a server that answers with `answer`: methods and paths.
@@ -199,6 +199,106 @@ test("what is asked for is what is meant, whatever its name", async () => {
   for (const act of [() => server.removeOutput("q", ".."), () => server.removeOutput("a b", ".."), () => server.changeOutput("q", ".", {}), () => server.deleteIngest(".."), () => server.plan("."),
     () => server.createIngest({name: ".."}), () => server.createStanding({name: "q", outputs: [{name: "."}]}), () => server.addOutput("q", {name: ".."})])
     assert.deepEqual(await asked(() => assert.rejects(async () => act(), /A browser cannot ask for what is named “\.\.?”/)), [], String(act));
+});
+
+test("a page that stands in the place of an answer is told as one", async () => {
+  globalThis.fetch = async () => new Response("<!doctype html>", {headers: {"Content-Type": "text/html; charset=UTF-8"}});
+  try { await assert.rejects(query("RETURN 1"), /something other than weir: sign in again/); } finally { delete globalThis.fetch; }
+});
+
+// Streams of results as a browser has them, which the test opens, feeds and ends.
+class Events {
+  static CLOSED = 2;
+  static all = [];
+  readyState = 0;
+  #heard = {};
+  constructor(path) { this.path = path; Events.all.push(this); }
+  addEventListener(name, act) { this.#heard[name] = act; }
+  send(name, lastEventId) { this.#heard[name]({type: name, lastEventId, data: "{}"}); }
+  close() { this.readyState = Events.CLOSED; }
+  refuse() { this.close(); this.onerror(); }
+}
+
+// What is told while `act` is under way; `reply` is what a plain request is answered.
+async function followed(act) {
+  const told = [], server = {reply: () => new Response("", {status: 503})}, {setTimeout, clearTimeout} = globalThis;
+  let due = null;
+  // What waits is called when the test says so.
+  const pass = millis => { if (!due || (due.millis -= millis) > 0) return; const {act} = due; due = null; act(); };
+  Object.assign(globalThis, {EventSource: Events, document: {hidden: false}, fetch: async path => server.reply(path), setTimeout: (act, millis) => { due = {act, millis}; return due; }, clearTimeout: id => { if (id === due) due = null; }});
+  Events.all = [];
+  const one = new Following("q", {take: ({lastEventId}) => told.push(lastEventId), opens: () => told.push("open"), waits: text => told.push(text), missed: text => told.push(text), ended: text => told.push(text)});
+  const stream = () => Events.all.at(-1), settle = async () => { for (let i = 0; i < 50; i++) await Promise.resolve(); await new Promise(setImmediate); };
+  const refuse = async reply => { server.reply = reply; stream().refuse(); await settle(); };
+  try { await act({one, told, stream, refuse, pass}); } finally {
+    one.stop();
+    Object.assign(globalThis, {setTimeout, clearTimeout});
+    for (const name of ["EventSource", "document", "fetch"]) delete globalThis[name];
+  }
+}
+
+const listed = (...names) => path => path.includes("/results") ? new Response("none", {status: 400}) : Response.json(names.map(name => ({name})));
+
+test("results go on behind what came last, however long weir was away", () => followed(async ({one, told, stream, refuse, pass}) => {
+  one.start();
+  assert.ok(stream().path.endsWith("/standing/q/results?namespace=default"), stream().path);
+  stream().send("message", "5-0");
+  stream().send("result", "7-1");
+  for (let i = 0; i < 3; i++) {
+    const before = Events.all.length;
+    await refuse(() => new Response("<html>", {status: 502, statusText: "Bad Gateway"}));
+    assert.match(told.at(-1), /502 Bad Gateway/);
+    pass(2999);
+    assert.equal(Events.all.length, before, "not at once");
+    pass(1);
+    assert.ok(stream().path.endsWith("&since=7-1"), stream().path);
+  }
+  // Seen again, it goes on from there, too.
+  document.hidden = true;
+  one.turn();
+  assert.equal(stream().readyState, Events.CLOSED);
+  document.hidden = false;
+  one.turn();
+  assert.ok(stream().path.endsWith("&since=7-1"), stream().path);
+  // What is not weir's list says nothing about the query; nor does one that has it.
+  for (const reply of [() => new Response("404 page not found", {status: 404}), () => new Response("<html>", {headers: {"Content-Type": "text/html"}}), listed("other", "q"), () => { throw new TypeError("refused"); }]) {
+    await refuse(reply);
+    pass(3000);
+    assert.ok(stream().path.endsWith("&since=7-1") && !stream().readyState, told.at(-1));
+  }
+}));
+
+test("results end where there is no such query, and have a gap where weir says so", async () => {
+  await followed(async ({one, told, stream, refuse, pass}) => {
+    one.start();
+    stream().send("result", "7-1");
+    await refuse(listed("other"));
+    assert.match(told.at(-1), /no such query any more/);
+    pass(60000);
+    assert.equal(Events.all.length, 1);
+  });
+  await followed(async ({one, told, stream, refuse, pass}) => {
+    one.start();
+    stream().send("result", "7-1");
+    await refuse(() => Response.json({errors: [{message: "gone"}]}, {status: 410}));
+    assert.match(told.at(-1), /not kept any more/);
+    pass(0);
+    assert.ok(Events.all.length === 2 && !stream().path.includes("since"), stream().path);
+    stream().send("cancellation", "9-0");
+    stream().send("gap", "");
+    assert.match(told.at(-1), /faster than they could be taken/);
+    pass(2000);
+    assert.ok(Events.all.length === 3 && !stream().path.includes("since"), stream().path);
+  });
+  // Who has ended it meanwhile hears nothing more.
+  await followed(async ({one, told, refuse}) => {
+    one.start();
+    const asked = refuse(listed());
+    one.stop();
+    const before = told.length;
+    await asked;
+    assert.equal(told.length, before);
+  });
 });
 
 test("figures are asked for once between a look and the next", async () => {

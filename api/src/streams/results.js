@@ -1,7 +1,7 @@
 // Results of a standing query as they come, a bounded list of them, and the question why.
 
 import {button, make} from "../explorer/dom.js";
-import {follow} from "../explorer/query.js";
+import {Following} from "../explorer/query.js";
 import {parse} from "../explorer/values.js";
 import {Missed, short} from "./figures.js";
 import {doing, put} from "./parts.js";
@@ -9,17 +9,15 @@ import {why} from "./server.js";
 import {answer, values} from "./why.js";
 
 const KEPT_MAX = 200, SHOW_MILLIS = 250;
-// A browser has six connections to a server; some are needed to look and to act.
-const FOLLOWED_MAX = 3;
+// A browser has six connections to a server, those of all its pages together; some are needed to look and to act.
+const FOLLOWED_MAX = 2;
 const followed = [];
-// Nothing is followed while nobody sees the page, and then from where it was.
-document.addEventListener("visibilitychange", () => { for (const {sleep, wake} of [...followed]) if (document.hidden) sleep(); else wake(); });
 // What comes faster than so many a second leaves the browser no time for anything else: of that a sample is shown.
-const BURST_MAX = 500, BURST_MILLIS = 1000, REST_MILLIS = 2000;
+const BURST_MAX = 500, BURST_MILLIS = 1000;
 
 export function resultsTab(name) {
-  // `last` is the id of what has come last, `left` how many did not come here, which is told where it is a sample.
-  let stream = null, waiting = [], missed = 0, count = 0, timer = 0, rest = 0, gap = "", burst = {since: 0, count: 0}, last = "", isOpen = false, isSample = false, left = 0;
+  // `left` is how many did not come here, which is told where it is a sample.
+  let waiting = [], missed = 0, count = 0, timer = 0, gap = "", burst = {since: 0, count: 0}, isSample = false, left = 0, questions = 0;
   const others = new Missed();
   const list = make("ol", {className: "results", tabIndex: 0, ariaLabel: `Results of ${name}; arrows go from one to the next`}), said = make("span", {className: "soft"}), state = make("span", {className: "soft", role: "status"});
   const answered = make("section", {className: "answer", ariaLabel: "Why", ariaLive: "polite", hidden: true}), again = button("Follow", () => start(), {hidden: true});
@@ -41,90 +39,65 @@ export function resultsTab(name) {
   list.addEventListener("focusout", showSoon);
   // One stop for the key Tab, however many there are.
   list.addEventListener("keydown", event => {
-    const all = [...list.querySelectorAll("button")], at = all.indexOf(document.activeElement), to = {ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1}[event.key];
+    const all = [...list.querySelectorAll("button.ask")], here = document.activeElement.closest("li"), at = all.findIndex(one => one.closest("li") === here), to = {ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1}[event.key];
     if (to === undefined) return;
     event.preventDefault();
     (all[Math.min(to, all.length - 1)] || list).focus();
   });
 
   // What is never shown is not read.
-  function take({data, lastEventId}) {
+  function take({data}) {
     count++;
-    last = lastEventId;
     const now = performance.now();
     if (now - burst.since > BURST_MILLIS) burst = {since: now, count: 0};
-    if (++burst.count > BURST_MAX) pauseFor(`More than ${BURST_MAX} a second are too many to show: this is a sample.`);
+    if (++burst.count > BURST_MAX) { following.skip(); skipped(`More than ${BURST_MAX} a second are too many to show: this is a sample.`); }
     waiting.push({text: data, at: Date.now()});
     if (waiting.length > 2 * KEPT_MAX) { waiting = waiting.slice(-KEPT_MAX); missed += KEPT_MAX + 1; }
     showSoon();
   }
 
   function row({text, at: millis}) {
-    const {meta, data} = parse(text), at = new Date(millis), isMatch = meta.isPositiveMatch, ask = button("why", () => doing(ask, () => explain(ask, isMatch ? {resultId: meta.resultId} : {data, resultId: meta.resultId})), {className: "plain link", tabIndex: -1, ariaLabel: isMatch ? "Why is this a result?" : "Why is this no result any more?"});
-    return make("li", {className: isMatch ? "match" : "gone"}, make("b", {title: isMatch ? "a match" : "a cancellation"}, isMatch ? "+" : "−"), make("time", {dateTime: at.toISOString()}, at.toLocaleTimeString("en", {hour12: false})), values(data), ask);
+    const {meta, data} = parse(text), at = new Date(millis), isMatch = meta.isPositiveMatch, ask = button("why", () => doing(ask, () => explain(ask, isMatch ? {resultId: meta.resultId} : {data, resultId: meta.resultId})), {className: "plain link ask", tabIndex: -1, ariaLabel: isMatch ? "Why is this a result?" : "Why is this no result any more?"});
+    return make("li", {className: isMatch ? "match" : "gone"}, make("b", {title: isMatch ? "a match" : "a cancellation"}, isMatch ? "+" : "−"), make("time", {dateTime: at.toISOString()}, at.toLocaleTimeString("en", {hour12: false})), values(data, {tabIndex: -1}), ask);
   }
 
+  // Of several answers that are waited for only the last is shown, and none that was closed.
   async function explain(from, question) {
+    const mine = ++questions;
     for (const one of list.querySelectorAll(".asked")) one.classList.remove("asked");
     from.closest("li").classList.add("asked");
     answered.hidden = false;
-    answered.replaceChildren(make("p", {className: "soft"}, "asking …"));
-    const close = button("×", () => { answered.hidden = true; from.closest("li").classList.remove("asked"); (from.isConnected ? from : list).focus(); }, {className: "plain", ariaLabel: "Close"});
+    const close = button("×", () => { questions++; answered.hidden = true; from.closest("li").classList.remove("asked"); (from.isConnected ? from : list).focus(); }, {className: "plain", ariaLabel: "Close"});
     answered.onkeydown = event => { if (event.key === "Escape") close.click(); };
-    try {
-      answered.replaceChildren(make("div", {className: "answer-head"}, make("h4", {}, "Why"), close), answer(await why(name, question)));
-    } catch (error) {
-      answered.replaceChildren(make("div", {className: "answer-head"}, make("h4", {}, "Why"), close), make("p", {className: "problem"}, error.message));
-    }
+    const told = make("div", {}, make("p", {className: "soft"}, "asking …"));
+    answered.replaceChildren(make("div", {className: "answer-head"}, make("h4", {}, "Why"), close), told);
+    const content = await why(name, question).then(answer).catch(error => make("p", {className: "problem"}, error.message));
+    if (mine === questions) told.replaceChildren(content);
   }
 
-  const me = {stop, sleep, wake: connect};
+  const me = {stop}, following = new Following(name, {
+    take,
+    opens() { put(state, gap); gap = ""; tell(); },
+    waits: text => put(state, gap || text),
+    missed: skipped,
+    ended: stop,
+  });
 
   function start() {
     stop();
     followed.push(me);
     if (followed.length > FOLLOWED_MAX) followed[0].stop(`No more are taken: ${FOLLOWED_MAX} other queries are followed.`);
+    if (document.activeElement === again) list.focus();
     again.hidden = true;
-    connect();
+    try { following.start(); } catch (error) { stop(error.message); }
   }
-  // Goes on behind what has come last.
-  function connect() {
-    sleep();
-    const since = last;
-    try { stream = follow(name, since); } catch (error) { return stop(error.message); }
-    put(state, gap || "connecting …");
-    stream.addEventListener("result", take);
-    stream.addEventListener("cancellation", take);
-    // It begins with the id of where it begins, and rests are told by one.
-    stream.addEventListener("message", ({lastEventId}) => { last = lastEventId; });
-    // Where what is missing is not kept any more, it goes on with what comes now.
-    const anew = () => pauseFor("Some were missed: they came faster than they could be taken.");
-    stream.addEventListener("gap", anew);
-    stream.onopen = () => { isOpen = true; put(state, gap); gap = ""; tell(); };
-    stream.onerror = () => {
-      if (stream?.readyState !== EventSource.CLOSED) return put(state, "connecting …");
-      if (isOpen) return anew();
-      if (since) return pauseFor("What came meanwhile is not kept any more.", 0);
-      stop("The results have ended.");
-    };
-  }
-  // Goes on with what comes a little later.
-  function pauseFor(reason, millis = REST_MILLIS) {
-    sleep();
+  function skipped(reason) {
     gap = reason;
-    last = "";
     isSample = true;
     put(state, reason);
-    rest = setTimeout(connect, millis);
-  }
-  function sleep() {
-    clearTimeout(rest);
-    stream?.close();
-    stream = null;
-    isOpen = false;
   }
   function stop(reason = "") {
-    sleep();
+    following.stop();
     if (followed.includes(me)) followed.splice(followed.indexOf(me), 1);
     again.hidden = false;
     put(state, reason);
@@ -135,7 +108,7 @@ export function resultsTab(name) {
     opened: start, closed: () => stop(),
     update({stats}) {
       // Until it is followed for the first time nothing is missed.
-      if (!isOpen && !isSample) return;
+      if (!following.isOpen && !isSample) return;
       left = others.count(Number(stats.local?.rates?.count ?? 0), count);
       tell();
     },

@@ -1,8 +1,10 @@
 // Why a standing query has a result, or has none: answers of the server, set out to be read.
 
-import {make} from "../explorer/dom.js";
+import {make, putLong} from "../explorer/dom.js";
 import {shown, write} from "../explorer/values.js";
 import {ofGraph} from "../explorer/query.js";
+
+const VALUE_MAX = 300;
 
 const explorer = ids => {
   const text = `UNWIND ${write(ids)} AS nodeId MATCH (n) WHERE strId(n) = nodeId RETURN n`;
@@ -26,7 +28,8 @@ function match({data, nodes, facts, since, sinceAtLeast, times, made}) {
   return make("article", {}, make("h5", {}, values(data)), make("p", {}, ...isThere, times > 1 ? `, ${times} times` : "", "."), nodes ? nodesOf(nodes) : null, facts ? factTable(facts) : null, ...(made || []).map(one => stage(one, true)));
 }
 
-export const values = data => make("span", {className: "cells"}, ...Object.entries(data).map(([name, value]) => make("span", {className: "cell"}, make("span", {className: "soft"}, name + " "), make("code", {}, shown(value)))));
+// `properties` are those of the buttons that show long values whole.
+export const values = (data, properties) => make("span", {className: "cells"}, ...Object.entries(data).map(([name, value]) => make("span", {className: "cell"}, make("span", {className: "soft"}, name + " "), putLong(make("code"), shown(value), VALUE_MAX, properties))));
 
 function nodesOf(nodes) {
   const all = Object.entries(nodes);
@@ -53,7 +56,7 @@ function factTable(facts, more) {
 function stage(one, open) {
   const counts = [one.rows ? `${one.rows} rows` : "", one.place ? `place ${one.place} of ${one.among}` : "", one.part ? `part ${one.part}` : ""].filter(Boolean).join(", ");
   return make("details", {open, className: "stage"}, make("summary", {}, make("b", {}, one.stage), " ", make("code", {}, one.says), counts ? make("span", {className: "soft"}, " " + counts) : null),
-    values(one.values), one.nodes ? nodesOf(one.nodes) : null, one.facts?.length ? factTable(one.facts, one.moreFacts) : null, ...(one.asked || []).map(question), ...(one.of || []).map((below, i) => stage(below, i === 0)));
+    values(one.values), one.nodes ? nodesOf(one.nodes) : null, one.facts?.length ? factTable(one.facts, one.moreFacts) : null, ...(one.asked || []).map(question), ...(one.of || []).map((below, i) => stage(below, i === 0)), ...(one.whyNot || []).map(failure));
 }
 
 function question({looksFor, where, found, holds, values: seen, whyNot}) {

@@ -14,6 +14,9 @@ use super::staged::failed;
 use super::{Others, Question, when};
 use crate::error::ApiError;
 
+/// Most who ask so hold the id of a result that was cancelled.
+const NO_ROW: &str = "no row of the answer has this id; it may have been there earlier: ask as of then, with at-time";
+
 /// What an id says.
 pub enum ById {
     /// The result has these values, if it is there.
@@ -108,7 +111,7 @@ impl Question<'_> {
         let mut answer = json!({"moment": when(at), "matches": [], "more": false, "staged": is_staged, "gaveUp": gave_up});
         answer["whyNot"] = match gave_up {
             true => json!([]),
-            false => json!([{"fails": "no row of the answer has this id", "values": {}}]),
+            false => json!([{"fails": NO_ROW, "values": {}}]),
         };
         answer["otherResults"] = self.shown(others);
         answer

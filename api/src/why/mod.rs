@@ -17,11 +17,12 @@ use weir_engine::why::{
 use weir_engine::{Graph, Row};
 use weir_model::expression::Failure;
 use weir_model::plan::{Operator, Pattern, Slot};
-use weir_model::{EdgeKey, Expr, IdScheme, Map, NodeId, Position, Text, Tick, Value};
+use weir_model::{EdgeKey, Expr, IdScheme, Map, NodeId, Text, Tick, Value};
 
 use self::by_id::ById;
 use crate::clock;
 use crate::error::ApiError;
+use crate::ingest::{Ingests, stream_name};
 use crate::result_id::result_id;
 use crate::standing::Query;
 use crate::wire::decode::{Fields, Mistakes};
@@ -68,7 +69,13 @@ impl Asked {
 }
 
 /// The answer, as of a moment; none is the present.
-pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family: Family) -> Result<Json, ApiError> {
+pub fn why(
+    query: &Query,
+    (graph, ingests): (&Graph, &Ingests),
+    asked: &Asked,
+    at: Option<Tick>,
+    family: Family,
+) -> Result<Json, ApiError> {
     let standing = query.compiled()?;
     let origins = origins(&standing.plan);
     let mode = query.mode();
@@ -76,7 +83,7 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
     let encoder = Encoder { envelope: Envelope::Bare, generation, ids: graph.ids() };
     let asked = asked.clone();
     let (words, records) = (Words::of(&standing), Records::of(graph));
-    let question = Question { query, graph, asked, mode, encoder, standing: &standing, words, records };
+    let question = Question { query, graph, ingests, asked, mode, encoder, standing: &standing, words, records };
     question.check(&origins)?;
     // What stands above patterns may make other results, or none, of what matches.
     let is_staged = origins.is_empty() || origins.iter().any(|origin| !origin.whole);
@@ -93,6 +100,7 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
 struct Question<'a> {
     query: &'a Query,
     graph: &'a Graph,
+    ingests: &'a Ingests,
     asked: Asked,
     mode: Mode,
     encoder: Encoder,
@@ -370,18 +378,15 @@ impl Question<'_> {
             }
             None => (since, Json::Null),
         };
-        let mut told = json!({
+        Ok(json!({
+            "resultId": origin.whole.then(|| self.result_id(&values).to_string()),
             "pattern": number,
             "data": self.json(&values),
             "nodes": self.nodes(origin.pattern, &made.nodes.iter().copied().map(Some).collect::<Vec<_>>()),
             "since": since,
             "sinceAtLeast": at_least,
             "facts": facts,
-        });
-        if origin.whole {
-            told["resultId"] = self.result_id(&values).to_string().into();
-        }
-        Ok(told)
+        }))
     }
 
     /// The facts of a match, and since when all of them are there.
@@ -421,8 +426,13 @@ impl Question<'_> {
             fact["to"] = id(found.target).into();
         }
         fact["since"] = reason.since.map(when).into();
-        fact["record"] = record.map(record_json).into();
+        fact["record"] = record.map(|record| self.record(&record)).into();
         fact
+    }
+
+    fn record(&self, OfRecord { place, batch }: &OfRecord) -> Json {
+        let position = self.ingests.shown_position(self.graph, &batch.source, &batch.position);
+        json!({"ingest": stream_name(&batch.source), "placeInBatch": place, "positionAfterBatch": position})
     }
 
     fn reached(&self, origin: &Origin<'_>, number: usize, reached: &Reached) -> Json {
@@ -517,26 +527,6 @@ fn when(tick: Tick) -> Json {
     json!({"tick": tick.0.to_string(), "time": clock::instant(clock::from_millis(tick.millis()))})
 }
 
-fn record_json(record: OfRecord) -> Json {
-    let OfRecord { place, batch } = record;
-    json!({"ingest": stream_name(&batch.source), "placeInBatch": place, "positionAfterBatch": position_json(&batch.position)})
-}
-
-/// The engine knows a stream by its name and the time it was created at.
-fn stream_name(source: &str) -> &str {
-    source.rsplit_once('#').map_or(source, |(name, _)| name)
-}
-
-/// As the source writes it, where that is text; else in hexadecimal digits.
-fn position_json(position: &Position) -> Json {
-    match std::str::from_utf8(&position.0) {
-        Ok(text) if !text.chars().any(char::is_control) => {
-            serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()))
-        }
-        _ => Json::String(position.0.iter().map(|byte| format!("{byte:02x}")).collect()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -556,11 +546,5 @@ mod tests {
             assert!(problems[0].contains(expected), "{body}: {problems:?}");
         }
         assert!(Asked::decode(&json!({"data": {}})).is_ok(), "any result at all");
-    }
-
-    #[test]
-    fn positions_are_shown_as_text_where_they_are() {
-        assert_eq!(position_json(&Position(b"{\"offset\":5}".to_vec())), json!({"offset": 5}));
-        assert_eq!(position_json(&Position(vec![0, 255])), json!("00ff"));
     }
 }

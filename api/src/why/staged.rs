@@ -13,7 +13,7 @@ use weir_engine::{EngineError, Moment, Row};
 use weir_model::plan::Slot;
 use weir_model::{EdgeKey, Expr, NodeId, Tick, Value};
 
-use super::{Others, Question, SHOWN_MAX, record_json, when};
+use super::{Others, Question, SHOWN_MAX, when};
 use crate::error::ApiError;
 
 /// Of many rows that became one so many are told, and of the facts that were read for a row.
@@ -276,6 +276,7 @@ impl Telling<'_> {
                 told["place"] = place.map(|place| place + 1).into();
                 told["among"] = level.order.len().into();
             }
+            What::Join { left, stays: true, .. } if matches!(of, Of::One(_)) => self.not_matched(level, row, left, &mut told)?,
             What::Each(asks) => {
                 if let Some((_, number)) = below.first() {
                     self.asked(asks, &self.worked.levels[level.inputs[0]].rows[*number as usize].0, &mut told)?;
@@ -289,6 +290,33 @@ impl Telling<'_> {
             told["of"] = below.into();
         }
         Ok(told)
+    }
+
+    /// Why a row of an OPTIONAL MATCH that is joined by these has no match: how far its pattern gets.
+    fn not_matched(&self, level: &Level<'_>, row: &Row, keys: &[Expr], told: &mut Json) -> Result<(), ApiError> {
+        let (question, worked) = (self.question, &self.worked);
+        let mut at = level.inputs.get(1).copied();
+        while let Some(below) = at.and_then(|at| worked.levels[at].inputs.first()) {
+            at = Some(*below);
+        }
+        let Some(What::Pattern(source)) = at.map(|at| &worked.levels[at].what) else { return Ok(()) };
+        if self.is_late() {
+            return Ok(());
+        }
+        let origin = &self.staged.origins()[*source];
+        let values = worked.spread(level, row, self.staged.plan().width);
+        let given = keys.iter().filter_map(|key| {
+            let Expr::Slot(slot) = key else { return None };
+            let node = origin.pattern.nodes.iter().position(|node| node.slot == *slot)?;
+            if let Value::Node(id) = values[slot.0 as usize] { Some((node, id)) } else { None }
+        });
+        let (given, bounds) = (given.collect::<Vec<_>>(), (Patience::Tries, self.staged.deadline()));
+        let mut go_on = |_: &Made| ControlFlow::Break(());
+        let looked = question.graph.why(origin, &given, &[], bounds, Some(worked.at), &mut go_on)?;
+        self.gave_up.set(self.gave_up.get() || looked.gave_up);
+        let reached = looked.reached.iter().map(|reached| question.reached(origin, *source, reached));
+        told["whyNot"] = reached.collect::<Vec<Json>>().into();
+        Ok(())
     }
 
     /// A match of a pattern with its facts.
@@ -323,7 +351,8 @@ impl Telling<'_> {
         let facts = facts.iter().map(|fact| {
             let mut shown = question.fact_of(&fact.of);
             shown["since"] = fact.since.map(when).into();
-            shown["record"] = fact.since.and_then(|_| records.next()).flatten().map(record_json).into();
+            let record = fact.since.and_then(|_| records.next()).flatten();
+            shown["record"] = record.map(|record| question.record(&record)).into();
             shown
         });
         told["facts"] = facts.collect();
@@ -405,7 +434,7 @@ impl Telling<'_> {
             What::Window { keys, skip, limit, .. } => {
                 (self.window_stop(stop, (*keys, *skip, *limit), &values, &mut told), of_row())
             }
-            What::Join { left, right } => self.join_stop(stop, (*left, *right), &values, &mut of)?,
+            What::Join { left, right, .. } => self.join_stop(stop, (*left, *right), &values, &mut of)?,
             What::Each(asks) => (self.each_stop(asks, row, &mut told)?, of_row()),
             What::Unwind(list) => {
                 let otherwise = || format!("{} is empty or null", words.expr(list));
@@ -466,13 +495,10 @@ impl Telling<'_> {
         values: &[Value],
         of: &mut Vec<Json>,
     ) -> Result<(String, JsonMap<String, Json>), ApiError> {
-        let words = &self.question.words;
         let (keys, others) = if stop.input == 0 { (left, right) } else { (right, left) };
         let mut values_of = JsonMap::new();
         keys.iter().for_each(|key| values_of.extend(self.looked_at(key, values)));
-        let equal = left.iter().zip(right.iter());
-        let equal = equal.map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right)));
-        let equal = equal.collect::<Vec<String>>().join(" and ");
+        let equal = self.equal(left, right);
         let fails = match stop.with {
             Some(with) => {
                 let other = self.worked.levels[stop.level].inputs[1 - stop.input];
@@ -485,6 +511,16 @@ impl Telling<'_> {
             None => format!("no row of the other part has {equal}"),
         };
         Ok((fails, values_of))
+    }
+
+    /// What must be equal on both sides of a join.
+    fn equal(&self, left: &[Expr], right: &[Expr]) -> String {
+        let words = &self.question.words;
+        let equal = left.iter().zip(right).map(|(left, right)| match (words.expr(left), words.expr(right)) {
+            (left, right) if left == right => format!("the same {left}"),
+            (left, right) => format!("{left} = {right}"),
+        });
+        equal.collect::<Vec<String>>().join(" and ")
     }
 
     /// Why what is asked of the graph for a row gives nothing; what that is goes into `told`.
@@ -544,11 +580,7 @@ impl Telling<'_> {
                 let skip = if *skip > 0 { format!(" SKIP {skip}") } else { String::new() };
                 format!("{order}{skip}{}", limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"))).trim().to_owned()
             }
-            What::Join { left, right } => {
-                let equal =
-                    left.iter().zip(right.iter()).map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right)));
-                equal.collect::<Vec<String>>().join(" and ")
-            }
+            What::Join { left, right, .. } => self.equal(left, right),
             What::Unit | What::Distinct | What::Union | What::Each(_) => String::new(),
         }
     }
@@ -589,6 +621,7 @@ fn stage(what: &What<'_>) -> &'static str {
         What::Each(_) => "Asked",
         What::Group { .. } => "Group",
         What::Window { .. } => "Window",
+        What::Join { stays: true, .. } => "Optional",
         What::Join { .. } => "Join",
     }
 }

@@ -141,6 +141,9 @@ impl StandingSettings {
             if fields.get("outputs").is_some() {
                 mistakes.at(".outputs", "outputs stay as they are; each is changed by itself");
             }
+            if fields.get("startFrom").is_some() {
+                mistakes.at(".startFrom", "the query goes on from its answer; to begin anew, delete it and create another");
+            }
             let cancellations = fields.boolean("includeCancellations", &mut mistakes);
             Some((pattern?, cancellations))
         });
@@ -558,10 +561,11 @@ mod tests {
 
     #[test]
     fn all_that_is_wrong_with_a_replacement_is_told() {
-        let body = json!({"pattern": {"type": "Cypher", "mode": "Nope"}, "outputs": {}, "includeCancellations": "maybe"});
+        let body = json!({"pattern": {"type": "Cypher", "mode": "Nope"}, "outputs": {}, "startFrom": "WholeGraph",
+            "includeCancellations": "maybe"});
         let told = StandingSettings::decode_replacement(&body).expect_err("should have been refused");
-        assert_eq!(told.len(), 4, "{told:?}");
-        for (told, word) in told.iter().zip([".query: ", ".mode: ", ".outputs: ", ".includeCancellations: "]) {
+        assert_eq!(told.len(), 5, "{told:?}");
+        for (told, word) in told.iter().zip([".query: ", ".mode: ", ".outputs: ", ".startFrom: ", ".includeCancellations: "]) {
             assert!(told.contains(word), "{told}");
         }
         let query = json!({"type": "CypherQuery", "parallelism": 0, "andThen": {"type": "Nope"}, "shouldRetry": 1});

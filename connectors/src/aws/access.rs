@@ -121,14 +121,48 @@ impl Access {
         }
     }
 
-    /// Finds credentials, region and endpoint of a service. `address` is where the definition says the service is.
-    pub async fn settle(&self, service: &str, address: Option<&Url>) -> Result<Settled, ConnectorError> {
+    /// Whether there is a region, for who has no runtime. Without one nothing can be signed, and asking again does not help.
+    pub fn try_region(self, service: &'static str, address: Option<Url>) -> Result<(), ConnectorError> {
+        if self.said_region(address.as_ref()).is_some() {
+            return Ok(());
+        }
+        let failed = |error| ConnectorError::io("AWS", "the region cannot be looked for", error);
+        let look = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+            // Connections live with the runtime: those that others share would end with this one.
+            runtime.block_on(self.region(http::download_client()?, service, address.as_ref())).map(drop)
+        };
+        let looking = std::thread::Builder::new().name("AWS region".to_owned()).spawn(look).map_err(failed)?;
+        looking.join().unwrap_or_else(|_| {
+            Err(http::refusal("AWS", "the thread that looks for the region has ended through a bug in weir".to_owned()))
+        })
+    }
+
+    /// What the definition says, or the address in it.
+    fn said_region(&self, address: Option<&Url>) -> Option<String> {
         let of_address = || region_of(address?.host_str()?).map(str::to_owned);
-        let config = of_this_machine(self.region.as_ref().map(|region| region.region.clone()).or_else(of_address)).await?;
+        self.region.as_ref().map(|region| region.region.clone()).or_else(of_address)
+    }
+
+    /// The region, for which the machine it runs on may be asked, and what that tells besides.
+    async fn region(
+        &self,
+        client: http::Client,
+        service: &str,
+        address: Option<&Url>,
+    ) -> Result<(String, SdkConfig), ConnectorError> {
+        let config = of_this_machine(client, self.said_region(address)).await;
+        let found = config.region().map(|region| region.as_ref().to_owned()).filter(|region| !region.is_empty());
         let usual = || USUAL_REGIONS.iter().find(|(of, _)| *of == service).map(|(_, region)| (*region).to_owned());
-        let region = config.region().map(|region| region.as_ref().to_owned()).or_else(usual).ok_or_else(|| {
+        let region = found.or_else(usual).ok_or_else(|| {
             ConnectorError::config("region", "is not given, and neither AWS_REGION, nor the profile, nor the machine tells one")
         })?;
+        Ok((region, config))
+    }
+
+    /// Finds credentials, region and endpoint of a service. `address` is where the definition says the service is.
+    pub async fn settle(&self, service: &str, address: Option<&Url>) -> Result<Settled, ConnectorError> {
+        let (region, config) = self.region(http::client()?, service, address).await?;
         let url = match (&self.endpoint, address) {
             (Some(endpoint), _) => http::url("endpoint", endpoint)?,
             (None, Some(address)) => address.clone(),
@@ -168,12 +202,12 @@ fn region_of(host: &str) -> Option<&str> {
 }
 
 /// What this machine tells of Amazon: environment, profile and so on.
-async fn of_this_machine(region: Option<String>) -> Result<SdkConfig, ConnectorError> {
-    let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(Through(http::client()?));
-    Ok(match region {
+async fn of_this_machine(client: http::Client, region: Option<String>) -> SdkConfig {
+    let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(Through(client));
+    match region {
         Some(region) => loader.region(Region::new(region)).load().await,
         None => loader.load().await,
-    })
+    }
 }
 
 /// Credentials, fetched when they are needed and kept until they are about to end.
@@ -250,7 +284,7 @@ impl KeysState {
     /// A chain does not look at its files again, and tells once why it has failed: there is another one for the next time.
     async fn look_anew(&mut self) -> Result<(), ConnectorError> {
         if let Some(region) = self.found.clone()
-            && let Some(anew) = of_this_machine(Some(region)).await?.credentials_provider()
+            && let Some(anew) = of_this_machine(http::client()?, Some(region)).await.credentials_provider()
         {
             self.from = anew;
         }

@@ -104,6 +104,10 @@ impl SourceConfig for KinesisIngest {
         self.decoder(context).map(|_| ())
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        Places::shown(position)
+    }
+
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let place = format!("Kinesis stream {}", self.stream_name);
         let places = Places::read(&place, from)?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Map as JsonMap, Value as Json};
 use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
@@ -107,6 +107,18 @@ impl SourceConfig for S3Ingest {
         self.access(context).check()
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        let (version, within) = parts(position)?;
+        let mut shown = JsonMap::new();
+        shown.insert("object".to_owned(), format!("s3://{}/{}", self.bucket, self.key).into());
+        shown.insert("version".to_owned(), version.into());
+        if !within.is_empty() {
+            let Json::Object(within) = self.format.shown_position(within)? else { return None };
+            shown.extend(within);
+        }
+        Some(Json::Object(shown))
+    }
+
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let charset = Charset::named(&self.encoding)?;
         let place = format!("s3://{}/{}", self.bucket, self.key);
@@ -176,15 +188,17 @@ fn together(version: &str, position: &Position) -> Position {
 }
 
 fn apart(place: &str, position: &Position) -> Result<(String, Position), ConnectorError> {
-    let parts = || {
-        let (length, rest) = position.0.split_first_chunk::<2>()?;
-        let (version, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
-        Some((std::str::from_utf8(version).ok()?.to_owned(), Position(rest.to_vec())))
-    };
-    parts().ok_or_else(|| ConnectorError::Position {
+    let (version, within) = parts(&position.0).ok_or_else(|| ConnectorError::Position {
         place: place.to_owned(),
         problem: "the stored position is not one of S3; delete the stream and create it anew".to_owned(),
-    })
+    })?;
+    Ok((version.to_owned(), Position(within.to_vec())))
+}
+
+fn parts(position: &[u8]) -> Option<(&str, &[u8])> {
+    let (length, rest) = position.split_first_chunk::<2>()?;
+    let (version, within) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+    Some((std::str::from_utf8(version).ok()?, within))
 }
 
 #[cfg(test)]

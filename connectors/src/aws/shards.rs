@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -81,6 +82,20 @@ impl Places {
             place: place.to_owned(),
             problem: "the stored position is not one of Kinesis; delete the stream and create it anew".to_owned(),
         })
+    }
+
+    /// A position as people are shown it: by shard, the sequence number of the last record.
+    pub fn shown(position: &[u8]) -> Option<Json> {
+        let places: Places = serde_json::from_slice(position).ok()?;
+        let shown = places.shards.into_iter().map(|(shard, place)| {
+            let place = match place {
+                Place::Begun => "nothing read".to_owned(),
+                Place::After(number) => number,
+                Place::Read => "read to its end".to_owned(),
+            };
+            (shard, Json::String(place))
+        });
+        Some(Json::Object(shown.collect()))
     }
 
     fn write(&self, position: &mut Position) {

@@ -21,7 +21,7 @@ use super::client::{Client, Service};
 use super::keeper::{Keeper, Kept};
 use crate::config;
 use crate::error::ConnectorError;
-use crate::feed::{Feed, Inlet, Pauses};
+use crate::feed::{self, Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::http;
 use crate::origin::{self, Origin, packed};
@@ -118,6 +118,10 @@ impl SourceConfig for SqsIngest {
             return Err(ConnectorError::config("readParallelism", "100 requests at a time are the most"));
         }
         self.decoder(context).map(|_| ())
+    }
+
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        feed::shown_number(position)
     }
 
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
@@ -286,7 +290,7 @@ mod tests {
         let config = parse_source_v1(&definition(&server, json!({"deleteReadMessages": false}))).unwrap();
         let mut stream = config.open(&SourceContext { tells: true, ..anything() }, None).unwrap();
         let (mut batch, begun) = (Frames::default(), Instant::now());
-        while batch.is_empty() && begun.elapsed() < Duration::from_secs(10) {
+        while batch.is_empty() && begun.elapsed() < Duration::from_secs(60) {
             stream.next(&Limits::default(), &mut batch).unwrap();
         }
         let told = frame_json(&config.frame(batch.get(0).bytes, batch.origin(0)));

@@ -28,6 +28,8 @@ use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::file_policy::FilePolicy;
+use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 use crate::rate::RateLimiter;
 use crate::secret;
@@ -100,6 +102,10 @@ impl DestinationConfig for WriteToKinesis {
             return Err(ConnectorError::config("kinesisMaxBatchSize", format!("Kinesis takes {RESULTS_MAX} at most")));
         }
         Ok(())
+    }
+
+    fn try_out(&self, _files: &FilePolicy) -> Result<(), ConnectorError> {
+        Access::of(&self.credentials, &self.region, &self.endpoint, &HostPolicy::default()).try_region(KINESIS.name, None)
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {

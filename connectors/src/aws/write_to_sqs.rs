@@ -22,6 +22,8 @@ use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::file_policy::FilePolicy;
+use crate::host_policy::HostPolicy;
 use crate::http;
 
 /// What SQS and SNS take in one request.
@@ -77,6 +79,11 @@ impl DestinationConfig for WriteToSqs {
     fn check(&self) -> Result<(), ConnectorError> {
         service_of(&self.queue_url)?;
         check_group(&self.message_group_id)
+    }
+
+    fn try_out(&self, _files: &FilePolicy) -> Result<(), ConnectorError> {
+        let access = Access::of(&self.credentials, &self.region, &None, &HostPolicy::default());
+        access.try_region(SQS.name, Some(service_of(&self.queue_url)?))
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {

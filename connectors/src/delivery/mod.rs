@@ -177,6 +177,8 @@ struct Shared {
     counters: Arc<DeliveryCounters>,
     /// The newest mark whose results were dropped.
     dropped_up_to: AtomicU64,
+    /// The destination has taken everything before this mark; of one that may lose, everything before it was sent.
+    taken: AtomicU64,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
     /// Why the output has ended.
@@ -195,6 +197,7 @@ impl Delivery {
             output: output.to_owned(),
             counters: Arc::default(),
             dropped_up_to: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             stop: Arc::default(),
             failure: Mutex::new(None),
         });
@@ -228,6 +231,8 @@ impl Delivery {
                     self.shared.counters.dropped.fetch_add(count, Ordering::Relaxed);
                     self.shared.dropped_up_to.fetch_max(full.mark, Ordering::Release);
                 }
+                // Nobody waits for one that may lose: what is too much for it is dropped.
+                self.shared.taken.fetch_max(mark, Ordering::Release);
             })
         } else {
             self.worker.post(batch, || self.shared.stop.load(Ordering::Relaxed))
@@ -263,6 +268,11 @@ impl Delivery {
         Stopper(self.shared.clone())
     }
 
+    /// Nobody has to wait for what comes before this mark: the destination has it, though it may not count as written yet.
+    pub fn taken(&self) -> u64 {
+        self.shared.taken.load(Ordering::Acquire)
+    }
+
     /// Why the output has ended by itself.
     pub fn failure(&self) -> Option<String> {
         lock(&self.shared.failure).clone()
@@ -280,9 +290,7 @@ impl Delivery {
                 self.shared.stop.store(true, Ordering::Relaxed);
             }
             // A request that hangs is not waited for: the thread ends with it, or with the process.
-            if self.worker.has_ended_within(STOP_GRACE) && self.worker.join().is_err() {
-                self.shared.fail("the delivery thread has panicked; this is a bug");
-            }
+            self.worker.has_ended_within(STOP_GRACE);
         }
         self.shared.counters.waiting.load(Ordering::Relaxed) == 0
     }
@@ -294,6 +302,11 @@ pub struct Stopper(Arc<Shared>);
 impl Stopper {
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// As `Delivery::taken`.
+    pub fn taken(&self) -> u64 {
+        self.0.taken.load(Ordering::Acquire)
     }
 
     /// Why the delivery has ended by itself.
@@ -322,7 +335,7 @@ impl Shared {
 
     fn fail(&self, reason: &str) {
         tracing::error!("output {} has ended: {reason}", self.output);
-        *lock(&self.failure) = Some(reason.to_owned());
+        lock(&self.failure).get_or_insert_with(|| reason.to_owned());
         self.counters.note(reason);
     }
 }
@@ -424,6 +437,15 @@ impl Work for Worker {
     }
 }
 
+impl Drop for Worker {
+    /// Told at once: whoever waits until what was sent is taken sends nothing more, and would wait for ever.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.shared.fail("the delivery thread has panicked; this is a bug");
+        }
+    }
+}
+
 impl Worker {
     /// Tells what counts as written by now that did not when it was taken, and where the destination has moved to meanwhile.
     fn settle(&mut self) {
@@ -436,6 +458,7 @@ impl Worker {
     fn tell(&mut self) {
         self.told = self.destination.settled(self.upper).max(self.told);
         self.at = self.destination.position();
+        self.shared.taken.fetch_max(self.upper, Ordering::Release);
         (self.delivered)(self.told, self.at.clone());
     }
 

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::conformance::takes_less_than;
 use crate::error::Fault;
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -97,9 +100,9 @@ fn count(counter: &AtomicU64) -> u64 {
 }
 
 fn wait_until(what: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     while !what() {
-        assert!(Instant::now() < deadline, "it did not happen within ten seconds");
+        assert!(Instant::now() < deadline, "it did not happen within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -110,7 +113,7 @@ fn results_go_out_in_order_and_their_marks_after_them() {
     for (mark, names) in ["ab", "", "cde"].iter().enumerate() {
         rig.delivery.send(results(names), mark as u64).unwrap();
     }
-    assert!(rig.delivery.close(Duration::from_secs(10)));
+    assert!(rig.delivery.close(PATIENCE));
     assert_eq!(rig.log.lock().unwrap().concat(), "abcde");
     let marks = rig.marks.lock().unwrap();
     assert_eq!(marks.last(), Some(&(2, 5)));
@@ -130,7 +133,7 @@ fn what_waits_goes_along_up_to_what_the_destination_takes_and_some_bytes() {
         rig.delivery.send(batch, 2 + mark as u64).unwrap();
     }
     signal.send(()).unwrap();
-    assert!(rig.delivery.close(Duration::from_secs(10)));
+    assert!(rig.delivery.close(PATIENCE));
     assert_eq!(*rig.calls.lock().unwrap(), [1, 5, 2, 1]);
     assert_eq!(rig.marks.lock().unwrap().last(), Some(&(7, 9)));
 }
@@ -149,10 +152,10 @@ fn what_fails_and_may_pass_is_tried_again_and_nothing_else() {
 
 #[test]
 fn a_destination_that_takes_some_each_time_is_not_waited_for_ever_longer() {
-    let names = "abcdefghijklmno";
+    let names = "abcdefghijklmnopqrst";
     let rig = rig((1..names.len()).rev().map(|left| Step::Leave((0..left).collect())).collect(), None, false);
     rig.delivery.send(results(names), 7).unwrap();
-    // Pauses that double would come to 12 seconds.
+    // Pauses that double would come to most of a minute.
     wait_until(|| !rig.marks.lock().unwrap().is_empty());
     assert_eq!(rig.log.lock().unwrap().concat(), names.chars().rev().collect::<String>());
 }
@@ -204,7 +207,7 @@ fn ended(
     let _ = delivery.send_all(results, unfit, upper);
     wait_until(|| delivery.failure().is_some());
     let failure = delivery.failure().unwrap();
-    assert!(!delivery.close(Duration::from_secs(10)), "what was refused is not delivered");
+    assert!(!delivery.close(PATIENCE), "what was refused is not delivered");
     (log.lock().unwrap().concat(), marks.lock().unwrap().clone(), failure)
 }
 
@@ -239,6 +242,44 @@ fn what_comes_before_one_that_does_not_fit_is_written_before_that_ends_the_outpu
     }
 }
 
+/// Takes all, and holds it until later.
+struct Holds;
+
+impl Destination for Holds {
+    fn write(&mut self, _results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        Ok(Written::default())
+    }
+
+    fn settled(&self, _upper: u64) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn what_a_destination_has_is_taken_before_it_counts_as_written() {
+    let (signal, wait) = crossbeam_channel::bounded(0);
+    let slow = rig(vec![Step::Wait(wait)], None, false);
+    slow.delivery.send(results("a"), 7).unwrap();
+    signal.send(()).unwrap();
+    assert_eq!(slow.delivery.taken(), 0, "it has not answered");
+    signal.send(()).unwrap();
+    wait_until(|| slow.delivery.taken() == 7 && slow.delivery.stopper().taken() == 7);
+    let (signal, wait) = crossbeam_channel::bounded(0);
+    let lossy = rig(vec![Step::Wait(wait)], None, true);
+    assert_eq!(lossy.delivery.taken(), 0, "it was sent nothing");
+    lossy.delivery.send(results("a"), 7).unwrap();
+    signal.send(()).unwrap();
+    assert_eq!(lossy.delivery.taken(), 7, "nobody waits for one that may lose, though it hangs");
+    signal.send(()).unwrap();
+    let told = Arc::new(AtomicU64::new(0));
+    let delivered = told.clone();
+    let delivered = Box::new(move |mark, _| delivered.store(mark, Ordering::Relaxed));
+    let holds = Delivery::start("out", Box::new(Holds), OnRefused::GiveUp, delivered);
+    holds.send(results("a"), 9).unwrap();
+    wait_until(|| holds.taken() == 9);
+    assert_eq!(count(&told), 0);
+}
+
 #[test]
 fn an_output_that_cannot_go_on_ends_and_says_why() {
     let rig = rig(vec![Step::Fail { retryable: false }], None, false);
@@ -249,7 +290,29 @@ fn an_output_that_cannot_go_on_ends_and_says_why() {
     let refused = rig.delivery.send(results("b"), 2).unwrap_err();
     assert_eq!(refused.to_string(), "output out: there: down");
     assert!(rig.marks.lock().unwrap().is_empty());
-    assert!(!rig.delivery.close(Duration::from_secs(10)));
+    assert!(!rig.delivery.close(PATIENCE));
+}
+
+/// Panics on what it is to write.
+struct Broken;
+
+impl Destination for Broken {
+    fn write(&mut self, _results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        panic!("on purpose")
+    }
+}
+
+/// Whoever waits for what it was sent sends nothing more.
+#[test]
+fn an_output_that_panics_has_ended_before_anything_more_is_sent() {
+    let delivery = Delivery::start("out", Box::new(Broken), OnRefused::GiveUp, Box::new(|_, _| ()));
+    let stopper = delivery.stopper();
+    // It may have ended before this returns.
+    let _ = delivery.send(results("a"), 1);
+    wait_until(|| delivery.failure().is_some());
+    assert_eq!(stopper.failure().as_deref(), Some("the delivery thread has panicked; this is a bug"));
+    assert_eq!(delivery.taken(), 0);
+    assert!(!delivery.close(PATIENCE));
 }
 
 #[test]
@@ -262,7 +325,7 @@ fn a_full_queue_holds_back_whoever_sends_unless_the_output_may_lose() {
     (1..200).for_each(|mark| lossy.delivery.send(results("a"), mark).unwrap());
     assert_eq!(count(&lossy.delivery.counters().dropped), 199 - QUEUE_BATCHES_MAX as u64);
     go.send(()).unwrap();
-    assert!(lossy.delivery.close(Duration::from_secs(10)));
+    assert!(lossy.delivery.close(PATIENCE));
     assert_eq!(lossy.marks.lock().unwrap().last().unwrap().0, 199);
 
     let (go, signal) = crossbeam_channel::bounded(0);
@@ -283,32 +346,38 @@ fn a_full_queue_holds_back_whoever_sends_unless_the_output_may_lose() {
         go.send(()).unwrap();
         assert_eq!(queued, QUEUE_BATCHES_MAX as u64);
     });
-    assert!(complete.delivery.close(Duration::from_secs(10)));
+    assert!(complete.delivery.close(PATIENCE));
     assert_eq!(complete.log.lock().unwrap().len(), 200);
 }
 
 #[test]
 fn the_end_is_prompt_even_while_the_other_side_is_down() {
-    let steps = (0..1000).map(|_| Step::Fail { retryable: true }).collect();
-    let rig = rig(steps, None, false);
-    rig.delivery.send(results("a"), 1).unwrap();
-    let begun = Instant::now();
-    assert!(!rig.delivery.close(Duration::from_millis(50)));
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert!(rig.marks.lock().unwrap().is_empty());
+    takes_less_than(Duration::from_secs(1), "the end", || {
+        let steps = (0..1000).map(|_| Step::Fail { retryable: true }).collect();
+        let rig = rig(steps, None, false);
+        rig.delivery.send(results("a"), 1).unwrap();
+        let begun = Instant::now();
+        assert!(!rig.delivery.close(Duration::from_millis(50)));
+        let took = begun.elapsed();
+        assert!(rig.marks.lock().unwrap().is_empty());
+        took
+    });
 }
 
 #[test]
 fn an_output_that_hangs_is_waited_for_once() {
-    let (go, signal) = crossbeam_channel::bounded(0);
-    let mut rig = rig(vec![Step::Wait(signal)], None, false);
-    rig.delivery.send(results("a"), 1).unwrap();
-    go.send(()).unwrap();
-    assert!(!rig.delivery.end(Duration::ZERO));
-    let ended = Instant::now();
-    drop(rig.delivery);
-    assert!(ended.elapsed() < STOP_GRACE / 2, "{:?}", ended.elapsed());
-    go.send(()).unwrap();
+    takes_less_than(STOP_GRACE / 2, "the second end", || {
+        let (go, signal) = crossbeam_channel::bounded(0);
+        let mut rig = rig(vec![Step::Wait(signal)], None, false);
+        rig.delivery.send(results("a"), 1).unwrap();
+        go.send(()).unwrap();
+        assert!(!rig.delivery.end(Duration::ZERO));
+        let ended = Instant::now();
+        drop(rig.delivery);
+        let took = ended.elapsed();
+        go.send(()).unwrap();
+        took
+    });
 }
 
 #[test]
@@ -325,7 +394,7 @@ fn an_output_that_rests_has_no_thread_and_still_says_how_far_it_is() {
     wait_until(|| rig.marks.lock().unwrap().len() == 4);
     assert_eq!(*rig.marks.lock().unwrap(), [(1, 0), (2, 1), (3, 1), (4, 2)]);
     wait_until(|| rig.delivery.is_resting());
-    assert!(rig.delivery.close(Duration::from_secs(10)));
+    assert!(rig.delivery.close(PATIENCE));
 }
 
 /// Takes what is refused, after it has failed as often as it is told.
@@ -368,7 +437,7 @@ fn dead_letters_are_what_is_refused_what_was_tried_too_often_and_what_does_not_f
     let counters = delivery.counters().clone();
     assert_eq!((count(&counters.delivered), count(&counters.dead_letters), count(&counters.failed)), (2, 3, 0));
     assert_eq!((count(&counters.waiting), counters.state().tries), (0, 0));
-    assert!(delivery.close(Duration::from_secs(10)));
+    assert!(delivery.close(PATIENCE));
     assert_eq!(log.lock().unwrap().concat(), "ac");
     assert_eq!(*letters.lock().unwrap(), ["b:no", "e:odd", "d:not written", "closed:true"]);
 }
@@ -378,7 +447,7 @@ fn nothing_counts_as_delivered_before_the_dead_letters_are() {
     let (delivery, _, letters, marks) = letters_rig(vec![Step::Refuse(vec![0])], None, true);
     delivery.send(results("a"), 1).unwrap();
     wait_until(|| !letters.lock().unwrap().is_empty());
-    assert!(!delivery.close(Duration::from_secs(10)));
+    assert!(!delivery.close(PATIENCE));
     assert!(marks.lock().unwrap().is_empty());
 }
 

@@ -17,6 +17,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
@@ -28,6 +30,8 @@ use crate::encode::{Envelope, Generation};
 use crate::error::{ConnectorError, Fault};
 use crate::file_head::{Head, identity};
 use crate::file_policy::FilePolicy;
+
+const UNOPENED: &str = "cannot open the file for writing";
 
 /// Appends each result to a file, as a line of JSON.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -53,6 +57,30 @@ impl DestinationConfig for WriteToFile {
 
     fn check(&self) -> Result<(), ConnectorError> {
         self.rotation.iter().try_for_each(Rotation::check)
+    }
+
+    /// So that it is told together with what else is wrong with a request: files are opened when all the rest is right.
+    fn try_out(&self, files: &FilePolicy) -> Result<(), ConnectorError> {
+        files.check_to_write(&self.path)?;
+        let failed = |error| ConnectorError::io(&self.path.display().to_string(), UNOPENED, error);
+        match fs::metadata(&self.path) {
+            // A pipe would wait for its reader.
+            Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
+            Ok(_) => OpenOptions::new().append(true).open(&self.path).map(drop).map_err(failed),
+            // A link to where no file is yet.
+            Err(_) if fs::symlink_metadata(&self.path).is_ok() => Ok(()),
+            // Nothing is made to try it: others might take it for theirs before it is gone again.
+            Err(_) => {
+                let around = self.path.parent().filter(|around| !around.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                let rights = Access::WRITE_OK | Access::EXEC_OK;
+                // With a dot at the end it is a directory or none.
+                match accessat(CWD, around.join("."), rights, AtFlags::EACCESS) {
+                    // Containers that do not know the call say so; whether the file can be made is seen when it is opened.
+                    Ok(()) | Err(Errno::PERM) => Ok(()),
+                    Err(error) => Err(failed(error.into())),
+                }
+            }
+        }
     }
 
     fn open(&self, context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
@@ -181,7 +209,7 @@ impl LineFile {
             Err(error) if error.kind() == ErrorKind::PermissionDenied && to_be_read => options(false),
             opened => opened,
         };
-        let file = file.map_err(io("cannot open the file for writing"))?;
+        let file = file.map_err(io(UNOPENED))?;
         let metadata = file.metadata().map_err(io("cannot look at the file"))?;
         let identity = identity(&metadata);
         if identity.is_some() {

@@ -115,7 +115,7 @@ impl Server {
         delivery.send(results, 1).unwrap();
         let begun = Instant::now();
         while delivery.counters().waiting.load(Ordering::Relaxed) > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", delivery.counters());
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", delivery.counters());
             thread::sleep(Duration::from_millis(1));
         }
         (delivery.counters().delivered.load(Ordering::Relaxed), delivery.counters().failed.load(Ordering::Relaxed))
@@ -247,5 +247,5 @@ fn a_broken_server_does_not_hold_results_for_ever() {
     let begun = Instant::now();
     assert_eq!(server.deliver(json!({}), 3), (0, 3));
     assert_eq!(server.bodies().len(), 18);
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }

@@ -13,7 +13,7 @@ use crate::conformance::{output, runtime};
 use crate::decode::tests::Random;
 use crate::{Delivery, Destination, DestinationConfig, OnRefused, Outgoing, parse_destination_v1};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn defined(path: &Path, rotation: Json) -> Box<dyn DestinationConfig> {
     parse_destination_v1(&json!({"type": "WriteToFile", "path": path, "rotation": rotation})).unwrap()
@@ -197,18 +197,18 @@ fn a_file_is_put_aside_in_time_also_when_nothing_comes_and_that_is_told() {
     let path = directory.path().join("out.jsonl");
     let runtime = runtime();
     let config = defined(&path, json!({"intervalSeconds": 1, "compression": "Gzip"}));
-    let told = Arc::new(Mutex::new(None::<(u64, Position)>));
+    let told = Arc::new(Mutex::new(Vec::<(u64, Position)>::new()));
     let telling = told.clone();
-    let delivered = Box::new(move |mark, position| *telling.lock().unwrap() = Some((mark, position)));
+    let delivered = Box::new(move |mark, position| telling.lock().unwrap().push((mark, position)));
     let delivery = Delivery::start("out", config.open(&output(&runtime), None).unwrap(), OnRefused::GiveUp, delivered);
     delivery.send(vec![result(1)], 2).unwrap();
-    wait_until("it is written", || told.lock().unwrap().is_some());
-    let (_, before) = told.lock().unwrap().clone().unwrap();
+    wait_until("it is written", || !told.lock().unwrap().is_empty());
+    let (_, before) = told.lock().unwrap()[0].clone();
     wait_until("it is put aside and compressed", || aside(directory.path()).iter().any(|name| name.ends_with(".jsonl.gz")));
-    wait_until("it is told", || told.lock().unwrap().as_ref().is_some_and(|(mark, position)| *mark == 2 && *position != before));
+    wait_until("it is told", || told.lock().unwrap().last().is_some_and(|(mark, position)| *mark == 2 && *position != before));
     assert_eq!(fs::read_to_string(&path).unwrap(), "");
     assert!(delivery.close(PATIENCE));
-    let (_, position) = told.lock().unwrap().clone().unwrap();
+    let (_, position) = told.lock().unwrap().pop().unwrap();
     // Nothing is put aside where nothing came.
     let mut again = config.open(&output(&runtime), Some(&position)).unwrap();
     std::thread::sleep(Duration::from_millis(1100));

@@ -213,7 +213,8 @@ fn a_stream_that_is_to_end_does_not_wait_for_its_script() {
     let begun = Instant::now();
     let asked = script.apply(Arc::new(vec![Value::Null; 100]), || begun.elapsed() > Duration::from_millis(100));
     assert!(asked == Err(Stopped::Asked), "{asked:?}");
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    // All of its records would take more than a minute and a half.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -258,7 +259,7 @@ fn a_script_that_cannot_be_interrupted_is_given_up() {
     let mut script = Script::start("test", "x => Array.prototype.includes.call({length: x}, 1)").unwrap();
     let begun = Instant::now();
     let asked = script.apply(Arc::new(vec![Value::Integer(400_000_000)]), || false);
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     match asked {
         Err(Stopped::GivenUp(reason)) => {
             assert!(reason.contains("does not end"), "{reason}");

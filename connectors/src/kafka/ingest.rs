@@ -304,6 +304,10 @@ impl SourceConfig for KafkaIngest {
         self.decoder(context).map(|_| ())
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        Offsets::shown(position)
+    }
+
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let place = format!("Kafka at {}", self.bootstrap_servers);
         let from = from.map_or(Ok(Offsets::default()), |position| Offsets::read(&place, position))?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde_json::{Map as JsonMap, Value as Json};
 use weir_model::Position;
 
 use super::failed;
@@ -136,6 +137,17 @@ impl Offsets {
             place: place.to_owned(),
             problem: "the stored position is not one of Kafka; delete the stream and create it anew".to_owned(),
         })
+    }
+
+    /// A position as people are shown it: by topic, by partition.
+    pub fn shown(position: &[u8]) -> Option<Json> {
+        let offsets = Offsets::parse(position)?;
+        let topics = offsets.0.iter().filter(|(topic, _)| topic.as_str() != READER);
+        let shown = topics.map(|(topic, of)| {
+            let partitions = of.partitions.iter().map(|(partition, offset)| (partition.to_string(), Json::from(*offset)));
+            (topic.clone(), Json::Object(partitions.collect()))
+        });
+        Some(Json::Object(shown.collect::<JsonMap<String, Json>>()))
     }
 
     fn parse(mut bytes: &[u8]) -> Option<Offsets> {

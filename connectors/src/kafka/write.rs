@@ -24,6 +24,7 @@ use crate::delivery::{Outgoing, RetryPolicy};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::file_policy::FilePolicy;
 use crate::output_format::OutputFormat;
 
 /// How long one call waits for the broker before it says that it does.
@@ -147,7 +148,7 @@ impl DestinationConfig for WriteToKafka {
         }
     }
 
-    fn try_out(&self) -> Result<(), ConnectorError> {
+    fn try_out(&self, _files: &FilePolicy) -> Result<(), ConnectorError> {
         match self.client(self.exactly_once.then_some("weir")) {
             // How far it has delivered is read.
             Ok(settings) if self.exactly_once => settings.try_to_write().and_then(|()| settings.try_to_read()),
@@ -320,6 +321,7 @@ mod tests {
     use crate::conformance::{bodies, output, runtime};
     use crate::delivery::Outgoing;
     use crate::destination::tests::{nothing_overtakes_what_is_refused, write, write_up_to};
+    use crate::file_policy::FilePolicy;
     use crate::kafka::producer::{BYTES_MAX, RECORDS_MAX};
 
     const TOPIC: &str = "results";
@@ -406,7 +408,7 @@ mod tests {
             let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": "127.0.0.1:1",
                 "exactlyOnce": exactly_once, "kafkaProperties": properties});
             let config = crate::parse_destination_v1(&definition).unwrap();
-            config.check().and_then(|()| config.try_out())
+            config.check().and_then(|()| config.try_out(&FilePolicy::default()))
         };
         for exactly_once in [false, true] {
             check(exactly_once, json!({"linger.ms": "5"})).unwrap();
@@ -435,7 +437,7 @@ mod tests {
         };
         let refused = |protocol: &str, properties: Json| {
             let config = parse(protocol, properties).unwrap();
-            config.check().and_then(|()| config.try_out()).unwrap_err().to_string()
+            config.check().and_then(|()| config.try_out(&FilePolicy::default())).unwrap_err().to_string()
         };
         let config = parse("SSL", json!({})).unwrap();
         for kept in [config.settings(), config.stored()] {

@@ -17,7 +17,7 @@ use super::unacknowledged::Unacknowledged;
 use crate::config;
 use crate::ends::Refused;
 use crate::error::ConnectorError;
-use crate::feed::{Inlet, Reads};
+use crate::feed::{self, Inlet, Reads};
 use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
@@ -87,6 +87,10 @@ impl SourceConfig for MqttIngest {
         }
         self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
+    }
+
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        feed::shown_number(position)
     }
 
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -25,7 +25,7 @@ use super::unacknowledged::{ACKNOWLEDGE_SECONDS, Unacknowledged};
 use crate::config;
 use crate::ends::Refused;
 use crate::error::ConnectorError;
-use crate::feed::{Feed, Inlet, Reads};
+use crate::feed::{self, Feed, Inlet, Reads};
 use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
 use crate::names::unlikely;
@@ -110,6 +110,13 @@ impl SourceConfig for NatsIngest {
         }
         self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
+    }
+
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        match self.consumer {
+            Some(_) => feed::shown_number(position),
+            None => Stood::read(position).map(|stood| json!({"sequence": stood.sequence, "created": stood.created})),
+        }
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

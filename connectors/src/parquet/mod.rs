@@ -25,6 +25,7 @@ use std::sync::Arc;
 use parquet::column::reader::get_column_reader;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
+use serde_json::{Value as Json, json};
 use weir_model::{Map, Position, Text, Value};
 
 use crate::decode::Decoder;
@@ -244,14 +245,21 @@ impl Decoder for Rows {
     }
 }
 
+/// A position as people are shown it.
+pub fn shown_position(position: &[u8]) -> Option<Json> {
+    place_in(position).map(|(row, _)| json!({"row": row}))
+}
+
+/// The next row, and how long the file is.
+fn place_in(position: &[u8]) -> Option<(u64, u64)> {
+    let (row, length) = position.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*row), u64::from_le_bytes(length.try_into().ok()?)))
+}
+
 /// The next row of a stored position.
 fn go_on(place: &str, position: &Position, file_bytes: u64) -> Result<u64, ConnectorError> {
-    let parts = || {
-        let (row, length) = position.0.split_first_chunk::<8>()?;
-        Some((u64::from_le_bytes(*row), u64::from_le_bytes(length.try_into().ok()?)))
-    };
     let wrong = |problem: String| ConnectorError::Position { place: place.to_owned(), problem };
-    match parts() {
+    match place_in(&position.0) {
         Some((row, length)) if length == file_bytes => Ok(row),
         Some((_, length)) => Err(wrong(format!(
             "the file had {length} bytes and has {file_bytes}; put it back, or delete the stream and create it anew"

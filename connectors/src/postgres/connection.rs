@@ -260,7 +260,7 @@ mod tests {
             other.write_all(server).await.unwrap();
             let hello = Hello { username: "weir", password, database: "db", replication: false };
             let opened = Connection::over(Box::new(wire), &hello, private);
-            let ended = tokio::time::timeout(Duration::from_millis(300), opened).await;
+            let ended = tokio::time::timeout(Duration::from_secs(2), opened).await;
             let mut said = vec![0; 1 << 16];
             let count = other.read(&mut said).await.unwrap();
             said.truncate(count);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tokio::time::Instant;
 use weir_model::Position;
 
@@ -112,6 +112,10 @@ impl SourceConfig for PostgresIngest {
         self.decoder(context).map(|_| ())
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        Stood::read(position).map(|stood| stood.shown())
+    }
+
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = format!("slot {} of {}", self.slot, login.place);
@@ -164,6 +168,16 @@ impl Stood {
             index: u64::from_le_bytes(*index),
         };
         (*beginning <= 1 && left.is_empty()).then_some(stood)
+    }
+
+    /// As the server writes places in its log.
+    fn shown(&self) -> Json {
+        let lsn = format!("{:X}/{:X}", self.lsn >> 32, self.lsn & u64::from(u32::MAX));
+        let mut shown = json!({"lsn": lsn, "changes": self.index});
+        if self.beginning {
+            shown["beginning"] = true.into();
+        }
+        shown
     }
 
     fn is_behind(&self, lsn: u64, index: u64) -> bool {
@@ -464,8 +478,6 @@ pub(crate) fn columns(body: &[u8]) -> Option<Vec<Column>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -200,6 +200,6 @@ mod tests {
         let found = (0..=bytes.len()).find_map(|end| answer.parse(&bytes[..end]).unwrap());
         assert!(matches!(found, Some((Reply::List(items), length)) if items.len() == 200_000 && length == bytes.len()));
         // From the beginning each time it would be some minutes.
-        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -146,6 +147,13 @@ impl Due {
         let next = [self.read_at, self.claim_at].into_iter().flatten().fold(self.alive_at, Instant::min);
         next.saturating_duration_since(Instant::now())
     }
+}
+
+/// A position as people are shown it: the number of the record, which counts since the stream was started last, and who read it.
+pub fn shown_position(position: &[u8]) -> Option<Json> {
+    let (number, name) = position.split_first_chunk::<8>()?;
+    let consumer = std::str::from_utf8(name).ok()?;
+    Some(json!({"message": u64::from_le_bytes(*number), "consumer": consumer}))
 }
 
 impl Member {

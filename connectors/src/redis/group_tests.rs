@@ -209,7 +209,13 @@ fn a_cut_repeats_nothing_and_what_came_for_the_connection_before_is_read() {
 fn a_stream_that_is_deleted_and_made_anew_is_read_from_its_beginning() {
     let Some(server) = start("groups and streams of Redis that are deleted") else { return };
     let mut stream = open(&definition(&server, json!({"startFrom": "Latest", "consumer": "me"})), None);
-    assert_eq!(rest(&mut stream, Duration::from_millis(500)), Vec::<String>::new());
+    wait(
+        || {
+            assert_eq!(rest(&mut stream, Duration::from_millis(100)), Vec::<String>::new());
+            say(&server, &["XINFO", "GROUPS", "events"]).contains("readers")
+        },
+        "the group is there",
+    );
     add(&server, 0..10);
     read(&mut stream, 10, true);
     for (first, command) in [(10, ["DEL", "events"].as_slice()), (30, &["FLUSHALL"]), (50, &["DEL", "events"])] {

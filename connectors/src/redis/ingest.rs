@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use tokio::time::timeout_at;
 use weir_model::Position;
@@ -17,7 +17,7 @@ use weir_model::Position;
 use super::access::{Login, RedisAccess};
 use super::connection::{Connection, Reply, put_command};
 use super::entry::{Count, Entry, of_stream, refused};
-use super::group::Member;
+use super::group::{self, Member};
 use crate::config;
 use crate::delivery::jittered;
 use crate::ends::Refused;
@@ -136,6 +136,13 @@ impl SourceConfig for RedisIngest {
         }
         self.access.check(&context.hosts)?;
         self.decoder(context).map(|_| ())
+    }
+
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        match &self.group {
+            Some(_) => group::shown_position(position),
+            None => std::str::from_utf8(position).ok().map(|id| json!({"id": id})),
+        }
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
@@ -328,8 +335,6 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    use serde_json::json;
-
     use super::*;
     use crate::conformance::anything;
     use crate::parse_source_v1;
@@ -359,7 +364,7 @@ mod tests {
             server.write_all(answer.as_bytes()).unwrap();
         }
         let begun = Instant::now();
-        let record = std::iter::repeat_with(next).find(|record| record.is_some() || begun.elapsed() > Duration::from_secs(10));
+        let record = std::iter::repeat_with(next).find(|record| record.is_some() || begun.elapsed() > Duration::from_secs(60));
         assert_eq!(record.flatten(), Some(b"v".to_vec()));
     }
 

@@ -18,7 +18,7 @@ use weir_model::Position;
 use weir_model::lock::lock;
 
 use super::file_watch;
-use super::files::Files;
+use super::files::{self, Files};
 use super::glob::{self, Pattern};
 use super::standard_input::wait_readable;
 use crate::bell::Call;
@@ -123,6 +123,10 @@ impl SourceConfig for FileIngest {
             return Err(self.refused("is a directory; give the path of a file, or a pattern such as logs/*.jsonl"));
         }
         Ok(())
+    }
+
+    fn shown_position(&self, position: &[u8]) -> Option<serde_json::Value> {
+        files::shown_place(position, Some(self))
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use serde_json::{Map as JsonMap, Value as Json};
 use weir_model::Position;
 
 use super::file::{Fate, FileIngest, Opened};
@@ -20,6 +21,7 @@ use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::file_head::Head;
 use crate::frames::{Frames, Limits, Progress};
+use crate::framing::FrameReader;
 use crate::moment;
 use crate::source::{Source, SourceContext};
 
@@ -169,6 +171,26 @@ impl Files {
             Some(Fate::Passed) | None => self.at.over = self.pattern.is_some(),
         }
     }
+}
+
+/// A position as people are shown it. Without a definition, as where the stream is gone, those of before are none, and so are
+/// those within files of Avro or Parquet: nobody knows what they say.
+pub fn shown_place(position: &[u8], definition: Option<&FileIngest>) -> Option<Json> {
+    let at = At::read(position).filter(|_| definition.is_some() || position.starts_with(At::MARK))?;
+    let name = Some(&at.name).filter(|name| !name.as_os_str().is_empty());
+    let name = name.or(definition.map(|definition| &definition.path));
+    let mut shown = JsonMap::new();
+    shown.extend(name.map(|name| ("file".to_owned(), Json::from(name.display().to_string()))));
+    shown.extend(at.over.then(|| ("ended".to_owned(), Json::from(true))));
+    if !at.inner.is_empty() {
+        let within = match definition {
+            Some(definition) => definition.format.shown_position(&at.inner),
+            None => FrameReader::shown_position(&at.inner),
+        };
+        let Json::Object(within) = within? else { return None };
+        shown.extend(within);
+    }
+    Some(Json::Object(shown))
 }
 
 impl Source for Files {

@@ -8,7 +8,7 @@ use weir_model::Position;
 use crate::config;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
-use crate::intake::Intake;
+use crate::intake::{self, Intake};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -61,6 +61,10 @@ impl SourceConfig for HttpPushIngest {
             return Err(ConnectorError::config("keysRemembered", format!("{KEYS_MAX} keys are the most")));
         }
         self.decoder(context).map(|_| ())
+    }
+
+    fn shown_position(&self, position: &[u8]) -> Option<serde_json::Value> {
+        intake::shown_position(position)
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -16,6 +16,7 @@ mod reactive_stream;
 
 pub use file::FileIngest;
 pub(crate) use file::FileStream;
+pub(crate) use files::shown_place;
 pub use http_poll::HttpPollIngest;
 pub use http_push::HttpPushIngest;
 pub use number_iterator::NumberIteratorIngest;

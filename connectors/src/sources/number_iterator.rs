@@ -62,6 +62,10 @@ impl SourceConfig for NumberIteratorIngest {
         self.format.check()
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<serde_json::Value> {
+        Some(serde_json::json!({"number": i64::from_le_bytes(position.try_into().ok()?)}))
+    }
+
     fn open_source(&self, _context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let next = match from {
             None => self.start_at_offset,

@@ -66,6 +66,10 @@ impl SourceConfig for StandardInputIngest {
         Charset::named(&self.encoding).map(|_| ())
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<serde_json::Value> {
+        self.format.shown_position(position)
+    }
+
     fn open_source(&self, _context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let input = rustix::stdio::stdin().try_clone_to_owned();
         let input = input.map_err(|error| ConnectorError::io(PLACE, "cannot be opened", error))?;

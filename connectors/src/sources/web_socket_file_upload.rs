@@ -50,6 +50,10 @@ impl SourceConfig for WebSocketFileUpload {
         self.format.check()
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<serde_json::Value> {
+        self.format.shown_position(position)
+    }
+
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let stream =
             self.upload.stream(&context.runtime).filter(|_| from.is_none_or(|position| position.0.iter().all(|byte| *byte == 0)));

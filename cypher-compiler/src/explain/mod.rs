@@ -205,9 +205,15 @@ impl<'a> Printer<'a> {
                 line(format!("Recurse {first} until {}, else again with {}", self.expr(until), slots(again)));
             }
             Operator::Subquery { unit, .. } => line(format!("Subquery{}", if *unit { " for its effect" } else { "" })),
-            Operator::Join { keys, .. } => {
-                let keys = joined(keys.iter().map(|(left, right)| format!("{} = {}", self.expr(left), self.expr(right))), ", ");
-                line(format!("Join{}{keys}", if keys.is_empty() { "" } else { " on " }));
+            Operator::Join { keys, nulls, .. } => {
+                let key = |(left, right): &(Expr, Expr)| match (self.expr(left), self.expr(right)) {
+                    (left, right) if left == right => left,
+                    (left, right) => format!("{left} = {right}"),
+                };
+                let keys = joined(keys.iter().map(key), ", ");
+                let on = if keys.is_empty() { "" } else { " on " };
+                let otherwise = nulls.as_ref().map_or(String::new(), |nulls| format!(", else null: {}", slots(nulls)));
+                line(format!("{}{on}{keys}{otherwise}", if nulls.is_some() { "Optional join" } else { "Join" }));
             }
             Operator::Union { distinct, .. } => {
                 line(format!("Union{}", distinct.as_ref().map_or(" all".into(), |of| format!(" distinct {}", slots(of)))));

@@ -207,6 +207,9 @@ fn parts<'a>(text: &'a str, delimiters: &'a [&'a str]) -> Box<dyn Iterator<Item 
     }))
 }
 
+/// The clock is looked at after so many.
+const PIECES: usize = 1024;
+
 /// Empty strings at the end are dropped; a text without the delimiter is one piece.
 fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let refused = || wrong_signature("split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", arguments);
@@ -226,7 +229,14 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     if text.len().saturating_mul(size_of::<Value>()) > context.room() {
         extent::within(parts(text, &delimiters).count().saturating_mul(size_of::<Value>()), context.room())?;
     }
-    let mut pieces: Vec<Value> = parts(text, &delimiters).map(Value::text).collect();
+    let mut pieces: Vec<Value> = Vec::new();
+    for piece in parts(text, &delimiters) {
+        pieces.push(Value::text(piece));
+        // Those at the end that are empty take time as well.
+        if pieces.len().is_multiple_of(PIECES) {
+            context.spend(PIECES / 8)?;
+        }
+    }
     while let Some(Value::Text(last)) = pieces.last()
         && last.is_empty()
     {

@@ -254,6 +254,15 @@ mod tests {
         }
     }
 
+    /// A text of nothing but delimiters has no parts in the end, and took as long as one of many.
+    #[test]
+    fn parts_that_are_empty_are_counted() {
+        let arguments = [Value::text(&",".repeat(2_000)), Value::text(",")];
+        let function = super::super::find("split").expect("split");
+        let ended = (function.run)(&Late(GraphFree::rows(IdScheme::Uuid, &[])), &arguments);
+        assert_eq!(ended.map_err(|failure| failure.kind), Err(FailureKind::TimeLimit));
+    }
+
     fn texts(items: &[&str]) -> Value {
         Value::list(items.iter().map(|item| Value::text(item)).collect())
     }

@@ -485,6 +485,6 @@ mod tests {
         for part in ["(", "a.", "{", "[-", "(a)-", "x=", "CALL {"] {
             marks(&part.repeat(100_000));
         }
-        assert!(began.elapsed().as_secs() < 10);
+        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
     }
 }

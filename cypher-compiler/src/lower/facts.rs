@@ -256,7 +256,7 @@ impl Finder<'_> {
 }
 
 /// Whether an expression has a value whatever its parts are; those are looked at by themselves. For people: it takes it that
-/// values have the types they are used as. `any_order`, by which a plan runs, does not.
+/// values have the types they are used as. `certain`, by which a plan runs, does not.
 fn is_total(expr: &Expr) -> bool {
     use weir_model::expression::Binary;
     match expr {

@@ -5,6 +5,7 @@
 
 pub mod anchors;
 mod any_order;
+pub mod certain;
 pub mod facts;
 pub mod order;
 mod plain;

@@ -1,7 +1,7 @@
 //! Queries and clauses.
 
-use super::{CLAUSE_COUNT_MAX, Parsed, Parser};
-use crate::ast::{Clause, ClauseKind, ExpressionKind, Hint, Query, SetItem};
+use super::{CLAUSE_COUNT_MAX, MATCHED_IN_ALL_MAX, Parsed, Parser};
+use crate::ast::{Clause, ClauseKind, ExpressionKind, Hint, PatternPart, Query, SetItem};
 use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX};
 use crate::lexer::TokenKind;
 
@@ -41,15 +41,20 @@ impl Parser<'_> {
 
     /// Clauses, and more after each UNION.
     pub(super) fn regular_query(&mut self) -> Parsed<Query> {
+        let before = self.matched;
         let first = self.clauses()?;
-        let mut unions = Vec::new();
+        let (mut unions, mut matched) = (Vec::new(), self.matched);
         loop {
             let span = self.span();
             if !self.words("UNION") {
+                // What comes after it comes after the longest of them.
+                self.matched = matched;
                 return Ok(Query { first, unions });
             }
             let all = self.words("ALL");
+            self.matched = before;
             unions.push((all, span, self.clauses()?));
+            matched = matched.max(self.matched);
         }
     }
 
@@ -94,6 +99,17 @@ impl Parser<'_> {
         if self.clauses.insert(from) && self.clauses.len() > CLAUSE_COUNT_MAX {
             let message = format!("A query has at most {CLAUSE_COUNT_MAX} clauses");
             return Err(self.compile_error(self.tokens[from].span, Code::TooLong, message));
+        }
+        Ok(())
+    }
+
+    /// Counts the pattern of a clause, which begins at a token. The first that is too much is told, and no other.
+    fn count_matched(&mut self, parts: &[PatternPart], from: usize) -> Parsed<()> {
+        let before = self.matched;
+        self.matched += parts.iter().map(|part| part.steps.len() + 1).sum::<usize>();
+        if self.matched > MATCHED_IN_ALL_MAX && before <= MATCHED_IN_ALL_MAX {
+            let message = format!("The patterns of all clauses together have at most {MATCHED_IN_ALL_MAX} nodes");
+            return Err(self.compile_error(self.span_from(from), Code::TooLong, message));
         }
         Ok(())
     }
@@ -265,7 +281,9 @@ impl Parser<'_> {
     }
 
     fn match_clause(&mut self, optional: bool) -> Parsed<ClauseKind> {
+        let from = self.at;
         let parts = self.matched_parts()?;
+        self.count_matched(&parts, from)?;
         let mut hints = Vec::new();
         while self.words("USING") {
             if self.words("JOIN") {

@@ -632,7 +632,11 @@ impl Parser<'_> {
             let condition = if self.words("WHERE") { Some(self.expression()?) } else { None };
             SubqueryBody::Pattern { parts, condition }
         } else {
-            SubqueryBody::Query(self.nested(|parser| parser.regular_query())?)
+            // What it goes through is over when the row goes on.
+            let matched = self.matched;
+            let query = self.nested(|parser| parser.regular_query());
+            self.matched = matched;
+            SubqueryBody::Query(query?)
         };
         self.need_symbol("}")?;
         Ok(ExpressionKind::Subquery { kind, body })

@@ -27,6 +27,9 @@ const DEPTH_MAX: usize = 200;
 const CHAIN_LENGTH_MAX: usize = 1000;
 /// Nodes that one clause looks for: the order in which they are found is weighed for all of them together.
 const MATCHED_NODES_MAX: usize = 2000;
+/// Nodes that the clauses look for through which one row goes: the steps of all these patterns lie within each other for whoever
+/// runs the query.
+const MATCHED_IN_ALL_MAX: usize = 3000;
 /// Of the whole query, also those on other sides of a UNION and in subqueries: they lie within each other for the stages after
 /// this one.
 const CLAUSE_COUNT_MAX: usize = 1000;
@@ -120,6 +123,7 @@ pub fn read(text: &str) -> Read {
         tallest: 0,
         copied: 0,
         clauses: HashSet::new(),
+        matched: 0,
         speculations: 0,
         failed: HashSet::new(),
         bar_ends: false,
@@ -151,6 +155,8 @@ struct Parser<'a> {
     copied: usize,
     /// The tokens at which they begin: those that are read again do not count again.
     clauses: HashSet<usize>,
+    /// Nodes that the clauses up to here look for, those on other sides of a UNION and in expressions left aside.
+    matched: usize,
     speculations: usize,
     /// Readings that were taken back: what was tried, where, and `bar_ends` then. To try them again, because what is around them
     /// is read in another way, would double the time with each level they nest.
@@ -403,6 +409,29 @@ pub(super) mod tests {
         assert_eq!(code(&format!("CALL {{ {} }} {}", within(490), within(490))), None);
         assert_eq!(code(&format!("CALL {{ {} }} {}", within(500), within(500))), Some(Code::TooLong));
         assert_eq!(code(&format!("RETURN 1 AS x{}", " UNION RETURN 1 AS x".repeat(1_000))), Some(Code::TooLong));
+    }
+
+    /// A row goes through the patterns of all clauses at once, and through one side of a UNION and one expression after the
+    /// other.
+    #[test]
+    fn patterns_are_bounded_together() {
+        let code = |text: &str| parse(text).err().map(|errors| errors[0].code);
+        let long = |clauses: usize| format!("MATCH (a){} ", "-->()".repeat(990)).repeat(clauses);
+        let short = |clauses: usize| "OPTIONAL MATCH (a)-->()-->() ".repeat(clauses);
+        assert_eq!(code(&format!("{}RETURN 1", long(3))), None);
+        assert_eq!(code(&format!("{}RETURN 1", long(4))), Some(Code::TooLong));
+        assert_eq!(code(&format!("{}RETURN 1", short(998))), None);
+        assert_eq!(code(&format!("{}{}RETURN 1", long(1), short(998))), Some(Code::TooLong));
+        assert_eq!(code(&format!("{0}RETURN 1 UNION ALL {0}RETURN 1", long(3))), None);
+        assert_eq!(code(&format!("{}RETURN 1 UNION ALL {}RETURN 1", long(1), long(4))), Some(Code::TooLong));
+        let sides = |first: usize, second: usize| format!("{}RETURN a UNION {}RETURN a", long(first), long(second));
+        assert_eq!(code(&format!("CALL {{ {} }} {}RETURN a", sides(1, 1), long(2))), None);
+        assert_eq!(code(&format!("CALL {{ {} }} {}RETURN a", sides(2, 1), long(2))), Some(Code::TooLong));
+        let counted = |clauses: usize| format!("COUNT {{ {}RETURN 1 }}", long(clauses));
+        assert_eq!(code(&format!("{}WHERE {} = {} {}RETURN 1", long(1), counted(2), counted(2), long(2))), None);
+        assert_eq!(code(&format!("{}WHERE {} = 1 RETURN 1", long(2), counted(2))), Some(Code::TooLong));
+        // What is read twice counts once.
+        assert_eq!(code(&format!("{}RETURN [a IN [{}], 1]", long(1), counted(2))), None);
     }
 
     /// As many as may be, and not one more. What is flat in the tree may be longer.

@@ -2,16 +2,22 @@
 //!
 //! The order matters where a rule feeds the next:
 //!
-//! | rule               | must come before    | because                                                       |
-//! |--------------------|---------------------|---------------------------------------------------------------|
-//! | fold constants     | single element in   | `[1]` may be a list of a literal or a literal list             |
-//! | single element in  | lower (anchors)     | `id(n) IN [e]` is found as the anchor `id(n) = e`              |
-//! | split conditions   | labels, conditions  | they look at single conjuncts                                 |
-//! | labels to nodes    | place conditions    | a label test is cheaper on the node than as a condition       |
-//! | push into chains   | place conditions    | a condition over a whole chain is placed only if it stays       |
-//! | place conditions   | lower (order)       | lower weighs nodes by the conditions that lie on them          |
-//! | limit sorts        | -                   | looks at operators that no other rule touches                 |
+//! | rule                 | must come before     | because                                                   |
+//! |----------------------|----------------------|-----------------------------------------------------------|
+//! | fold constants       | equalities to in     | a value may be written as `-1`, and an OR in brackets     |
+//! |                      | single element in    | `[1]` may be a list of a literal or a literal list        |
+//! | equalities to in     | place conditions     | what asks for one of several values leads to nodes        |
+//! | single element in    | lower (anchors)      | `id(n) IN [e]` is found as the anchor `id(n) = e`         |
+//! |                      | filters into matches | which makes such lists of what is to be no anchor         |
+//! | split conditions     | labels, conditions   | they look at single conjuncts                             |
+//! | filters into matches | labels, conditions   | what comes from above is placed like the others           |
+//! | labels to nodes      | place conditions     | a label test is cheaper on the node than as a condition   |
+//! | push into chains     | place conditions     | a condition over a whole chain is placed only if it stays |
+//! | place conditions     | lower (order)        | lower weighs nodes by the conditions that lie on them     |
+//! | limit sorts          | -                    | looks at operators that no other rule changes             |
 
+mod equalities_to_in;
+mod filters_into_matches;
 mod fold_constants;
 mod labels_to_nodes;
 mod limit_sorts;
@@ -32,8 +38,10 @@ pub struct Rule {
 
 pub const RULES: &[Rule] = &[
     Rule { name: "fold constants", apply: fold_constants::apply },
+    Rule { name: "equalities to in", apply: equalities_to_in::apply },
     Rule { name: "single element in", apply: single_element_in::apply },
     Rule { name: "split conditions", apply: split_conditions::apply },
+    Rule { name: "filters into matches", apply: filters_into_matches::apply },
     Rule { name: "labels to nodes", apply: labels_to_nodes::apply },
     Rule { name: "push into chains", apply: push_into_chains::apply },
     Rule { name: "place conditions", apply: place_conditions::apply },

@@ -133,7 +133,7 @@ impl Maintain<'_> {
             }
             Optional { input, inner, nulls } => {
                 let input = self.convert(*input);
-                each(input, |argument| Optional { input: Box::new(argument), inner, nulls })
+                self.optional(input, *inner, nulls)
             }
             // What is there for its effect has none in a query that only reads.
             Subquery { input, unit: true, .. } => self.convert(*input),
@@ -147,7 +147,7 @@ impl Maintain<'_> {
                 let inner = self.convert(*inner);
                 match input {
                     Unit => inner,
-                    input => Join { left: Box::new(input), right: Box::new(inner), keys: Vec::new() },
+                    input => Join { left: Box::new(input), right: Box::new(inner), keys: Vec::new(), nulls: None },
                 }
             }
             Call { input, procedure, arguments, yields } => {
@@ -161,8 +161,8 @@ impl Maintain<'_> {
             Union { left, right, distinct } => {
                 Union { left: Box::new(self.convert(*left)), right: Box::new(self.convert(*right)), distinct }
             }
-            Join { left, right, keys } => {
-                Join { left: Box::new(self.convert(*left)), right: Box::new(self.convert(*right)), keys }
+            Join { left, right, keys, nulls } => {
+                Join { left: Box::new(self.convert(*left)), right: Box::new(self.convert(*right)), keys, nulls }
             }
             // Queries that write were refused before.
             other @ (Unit | Argument | Schema(_) | Write { .. } | Merge { .. }) => other,
@@ -272,7 +272,7 @@ impl Maintain<'_> {
     }
 
     /// Filters over one `Match`, into which the pattern above it was taken: its conditions may now be placed anew.
-    fn rematched(&mut self, operator: Operator) -> Operator {
+    pub fn rematched(&mut self, operator: Operator) -> Operator {
         match operator {
             Operator::Filter { input, condition } => {
                 let input = self.rematched(*input);
@@ -284,10 +284,17 @@ impl Maintain<'_> {
     }
 
     /// Two sides side by side, and what must hold across them; equations are the keys.
-    pub fn joined(&mut self, mut left: Operator, mut right: Operator, mut across: Vec<Expr>) -> Operator {
+    pub fn joined(&mut self, mut left: Operator, mut right: Operator, across: Vec<Expr>) -> Operator {
+        let (keys, rest) = self.keys(&mut left, &mut right, across);
+        let join = Operator::Join { left: Box::new(left), right: Box::new(right), keys, nulls: None };
+        self.filter(join, rest)
+    }
+
+    /// Of what must hold across two sides the equations, as keys, and the rest.
+    pub fn keys(&mut self, left: &mut Operator, right: &mut Operator, mut across: Vec<Expr>) -> (Vec<(Expr, Expr)>, Vec<Expr>) {
         for condition in &mut across {
-            self.copy_reads(&mut left, condition);
-            self.copy_reads(&mut right, condition);
+            self.copy_reads(left, condition);
+            self.copy_reads(right, condition);
         }
         let (of_left, of_right) = (left.filled(), right.filled());
         let only = |expr: &Expr, of: &BTreeSet<Slot>, not: &BTreeSet<Slot>| {
@@ -311,10 +318,10 @@ impl Maintain<'_> {
             }
         }
         // What a key asks is asked below, for each row of its side: above, it would be for every pair of rows.
-        left = self.compute_first(left, keys.iter_mut().map(|(key, _)| key).collect());
-        right = self.compute_first(right, keys.iter_mut().map(|(_, key)| key).collect());
-        let join = Operator::Join { left: Box::new(left), right: Box::new(right), keys };
-        self.filter(join, rest)
+        let take = |side: &mut Operator| std::mem::replace(side, Operator::Unit);
+        *left = self.compute_first(take(left), keys.iter_mut().map(|(key, _)| key).collect());
+        *right = self.compute_first(take(right), keys.iter_mut().map(|(_, key)| key).collect());
+        (keys, rest)
     }
 
     /// Replaces what an expression reads of the nodes and edges of a maintained pattern below by slots that the pattern fills.
@@ -370,7 +377,21 @@ impl Maintain<'_> {
             Operator::Subquery { input, inner, .. } if !inner.filled().contains(&slot) || is_only_bound(inner, slot) => {
                 self.read(input, slot, key)
             }
-            Operator::Join { left, right, .. } => self.read(left, slot, key).or_else(|| self.read(right, slot, key)),
+            Operator::Join { left, right, nulls: None, .. } => self.read(left, slot, key).or_else(|| self.read(right, slot, key)),
+            Operator::Join { right, nulls: Some(nulls), .. } if nulls.contains(&slot) => {
+                let read = match &mut **right {
+                    // What belongs to a node that tells rows apart does not tell them further apart.
+                    Operator::Distinct { input, slots } => {
+                        let read = self.read(input, slot, key)?;
+                        slots.extend((!slots.contains(&read)).then_some(read));
+                        read
+                    }
+                    right => self.read(right, slot, key)?,
+                };
+                nulls.extend((!nulls.contains(&read)).then_some(read));
+                Some(read)
+            }
+            Operator::Join { left, .. } => self.read(left, slot, key),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ mod any;
 mod classify;
 mod clock;
 mod delta;
+mod optional;
 mod refuse;
 mod split;
 mod valueless;
@@ -86,6 +87,7 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
 fn marked(text: &str, tree: &Query, options: &Options) -> Result<Draft, Vec<Diagnostic>> {
     let mut draft = bind::bind(text, tree, options)?;
     rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
+    clock::spell_out(&mut draft, options.ids);
     clock::mark(&mut draft);
     Ok(draft)
 }

@@ -5,7 +5,7 @@ use weir_model::schema::Schema;
 use weir_model::{Expr, java_regex};
 
 use super::classify::changes_by_itself;
-use super::clock::HINT;
+use super::clock;
 use crate::ast::{
     BinaryOperator, Clause, ClauseKind, Expression, ExpressionKind, PatternPart, Projection, Query, SubqueryBody, Yield,
 };
@@ -158,7 +158,7 @@ pub fn expressions(text: &str, draft: &Draft, options: &Options) -> Result<(), V
     let refused = of_draft(draft);
     match refused.first() {
         Some((name, _)) => {
-            let hint = (!name.starts_with("rand")).then(|| HINT.to_owned());
+            let hint = (!name.starts_with("rand")).then(|| clock::hint(draft).to_owned());
             let place = place(text, &refused, options);
             Err(vec![Diagnostic::compile(text, place, CODE, by_itself(name)).with_hint(hint)])
         }

@@ -424,6 +424,13 @@ fn any_query_is_taken_apart() {
             vec!["Subquery", "holds(labels(", "AND holds(keys("],
             vec!["Filter labels"],
         ),
+        // What is asked behind a WITH is a condition of the pattern, or joins two of them.
+        ("MATCH (a:A) WITH DISTINCT a WHERE a.x = 5 RETURN id(a) AS a", vec!["Distinct", " = 5)"], vec!["Filter"]),
+        (
+            "MATCH (a:A) MATCH (b:B) WITH a, b WHERE a.x = b.x AND id(b) = idFrom('b') RETURN id(a) AS a",
+            vec!["Join on", " IN ["],
+            vec!["Filter", "nodeWithId"],
+        ),
         // What nothing below the rows can copy is asked for each of them, and not for each pair.
         (
             "MATCH (a:A)-[:R]->() WITH a, count(*) AS c MATCH (b:B {iban: a.iban}) RETURN id(a) AS a, c",
@@ -452,6 +459,70 @@ fn any_query_is_taken_apart() {
             vec!["Scan"],
         ),
         ("MATCH (a:A) OPTIONAL CALL getFilteredEdges(a, [], [], []) YIELD edge RETURN edge", vec!["Optional, else null"], vec![]),
+        // OPTIONAL MATCH is maintained, with what its nodes are bound by.
+        (
+            "MATCH (h:Hub) WHERE h.x = 1 OPTIONAL MATCH (h)<-[:E]-(m) WHERE h.y = 2 RETURN id(h), count(m.z)",
+            vec!["Optional join on #0, else null: #1, #6", "delta of edge 0"],
+            vec!["Subquery", "Distinct"],
+        ),
+        (
+            "MATCH (h) WHERE id(h) = idFrom('hub') OPTIONAL MATCH (h)<-[:E]-(m) RETURN count(m) AS c",
+            vec!["Optional join on #0, else null: #1", "delta of edge 0"],
+            vec!["Distinct"],
+        ),
+        (
+            "MATCH (a:A)-[:X]->(h) OPTIONAL MATCH (h)<-[:E]-(m) WHERE m.x > a.y RETURN id(h), count(m) AS c",
+            vec!["Optional join on #1, #0, else null: #2", "Distinct"],
+            vec!["Subquery"],
+        ),
+        (
+            "MATCH (h:Hub) OPTIONAL MATCH (h)<-[:E]-(m) WITH h, count(m) AS c OPTIONAL MATCH (h)-[:F]->(x) WHERE x.n = c RETURN id(h), x.n AS n",
+            vec!["Optional join on #0, #2 = #", "Optional join on #0, else null: #1"],
+            vec!["Subquery"],
+        ),
+        (
+            "MATCH (a:A) OPTIONAL MATCH (b:B) WHERE b.x = a.x RETURN id(a) AS a, id(b) AS b",
+            vec!["Optional join on "],
+            vec!["Subquery", "Filter"],
+        ),
+        // What leaves rows out may leave few; and a join tests nothing but what is equal.
+        (
+            "MATCH (a:A) WITH a ORDER BY a.t LIMIT 9 OPTIONAL MATCH (a)-->(b) RETURN id(b) AS b",
+            vec!["Subquery", "Optional, else null: #"],
+            vec!["Optional join"],
+        ),
+        (
+            "MATCH (a:A)-->(b) WITH a, count(b) AS c WHERE c > 9 OPTIONAL MATCH (a)-->(d) RETURN id(d) AS d",
+            vec!["Subquery", "Optional, else null: #"],
+            vec!["Optional join"],
+        ),
+        (
+            "MATCH (a:A) WITH a, a.x AS x OPTIONAL MATCH (a)-->(b) WHERE b.x > x RETURN id(b) AS b",
+            vec!["Subquery", "Optional, else null: #"],
+            vec!["Optional join"],
+        ),
+        (
+            "MATCH (a:A) OPTIONAL MATCH (a)-[:E*1..3]->(b) RETURN id(b) AS b",
+            vec!["Optional, else null: #"],
+            vec!["Optional join"],
+        ),
+        // Of each group it would be found once more for each of its rows.
+        (
+            "MATCH (u)-[:IN]->(g:Group) WITH g, count(u) AS n OPTIONAL MATCH (g)<-[:OWNS]-(o) RETURN n, count(o) AS o",
+            vec!["Subquery", "Optional, else null: #"],
+            vec!["Optional join"],
+        ),
+        // What the rows' side is may have no value, and then the row would be gone.
+        (
+            "MATCH (h:Hub) UNWIND [0, 1] AS c OPTIONAL MATCH (h)-->(b) WHERE b.n = h.y + 10 / (c * COUNT { (:X)-->() }) RETURN b.x AS x",
+            vec!["Subquery", "Optional, else null: #"],
+            vec!["Optional join"],
+        ),
+        (
+            "MATCH (a:A) OPTIONAL MATCH (b:B) WHERE b.z = 10 / COUNT { (a)-->() } RETURN b.x AS x",
+            vec!["Subquery", "Optional, else null: #"],
+            vec!["Optional join"],
+        ),
     ] {
         let plan = compiled(AnyQuery, text);
         for part in has {
@@ -647,11 +718,12 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
         ("RETURN [rand()] AS r", "1.9", "NotMaintainable", by_itself!("rand")),
         ("MATCH (n) RETURN randomUUID() AS u", "1.18", "NotMaintainable", by_itself!("randomUUID")),
         (
-            "MATCH (n) WHERE n.at < datetime.truncate('second') RETURN n",
-            "1.24",
+            "MATCH (n) WHERE n.at < datetime.truncate('second', datetime(), {year: n.x}) RETURN n",
+            "1.52",
             "NotMaintainable",
-            by_itself!("datetime.truncate"),
+            by_itself!("datetime"),
         ),
+        ("MATCH (n) RETURN datetime.truncate('second') AS t", "1.18", "NotMaintainable", by_itself!("datetime.truncate")),
         ("MATCH (n) RETURN datetime({timezone: n.zone}) AS d", "1.18", "NotMaintainable", by_itself!("datetime")),
         ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", by_itself!("date")),
         ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", by_itself!("rand")),
@@ -705,6 +777,9 @@ fn conditions_that_time_turns_once_are_maintained_above_the_pattern() {
         "n.at > datetime() - duration('PT5M')",
         "datetime().epochMillis > n.at",
         "n.day < date()",
+        "date(datetime()) > n.day",
+        "datetime.truncate('minute', datetime()) - duration('PT1H') > n.at",
+        "n.at < datetime.truncate('second')",
         "NOT n.at < timestamp() OR n.x = 1",
         // Whether it is a number is seen when it is there.
         "timestamp() + n.grace > n.at",
@@ -712,6 +787,81 @@ fn conditions_that_time_turns_once_are_maintained_above_the_pattern() {
     ] {
         let plan = compiled(AnyQuery, &format!("MATCH (n) WHERE {condition} RETURN n.x AS x"));
         assert!(plan.contains("Filter"), "{condition}\n{plan}");
+    }
+}
+
+/// A plan without the numbers of its slots.
+fn unnumbered(text: &str) -> String {
+    let mut is_number = false;
+    let keep = |c: &char| {
+        is_number = *c == '#' || is_number && c.is_ascii_digit();
+        !is_number || *c == '#'
+    };
+    compiled(AnyQuery, text).chars().filter(keep).collect()
+}
+
+#[test]
+fn a_name_for_the_current_time_is_the_time_where_it_is_compared() {
+    for (named, written) in [
+        (
+            "MATCH (h:H) WITH h, timestamp() - h.seen AS age WHERE age > 1500 RETURN h.name AS name",
+            "MATCH (h:H) WITH h WHERE timestamp() - h.seen > 1500 RETURN h.name AS name",
+        ),
+        (
+            "WITH timestamp() AS now MATCH (n:N) WHERE n.x = 1 OR n.t < now - 1000 RETURN n.x AS x",
+            "MATCH (n:N) WHERE n.x = 1 OR n.t < timestamp() - 1000 RETURN n.x AS x",
+        ),
+        (
+            "MATCH (n:N) WITH n, datetime() AS now WITH n, now - duration('PT5M') AS since WHERE n.t > since RETURN n.x AS x",
+            "MATCH (n:N) WITH n WHERE n.t > datetime() - duration('PT5M') RETURN n.x AS x",
+        ),
+        (
+            "MATCH (h:H) WITH h, timestamp() - h.seen AS age MATCH (h)-[:R]->(b) WHERE age > b.limit RETURN b.x AS x",
+            "MATCH (h:H) MATCH (h)-[:R]->(b) WHERE timestamp() - h.seen > b.limit RETURN b.x AS x",
+        ),
+        (
+            "WITH datetime() AS now MATCH (n:N) WHERE EXISTS { (n)-->(b) WHERE b.t > now } RETURN n.x AS x",
+            "MATCH (n:N) WHERE EXISTS { (n)-->(b) WHERE b.t > datetime() } RETURN n.x AS x",
+        ),
+        (
+            "MATCH (h:H) WITH h, timestamp() - h.seen AS age RETURN h.name AS name, age > 60000 AS late",
+            "MATCH (h:H) RETURN h.name AS name, timestamp() - h.seen > 60000 AS late",
+        ),
+    ] {
+        let plan = unnumbered(named);
+        assert!(plan.contains("timestamp()") || plan.contains("datetime()"), "{named}\n{plan}");
+        assert_eq!(plan, unnumbered(written), "{named}");
+    }
+}
+
+/// Of what may have no value the row is left out: it must be asked for each.
+#[test]
+fn who_uses_the_current_time_otherwise_is_told_what_to_write() {
+    for (text, part) in [
+        ("MATCH (n) WHERE n.t = timestamp() RETURN n", "without months and years"),
+        ("MATCH (n) WHERE n.t < datetime() - duration('P1M') RETURN n", "`n.at + duration('P1M') < datetime()`"),
+        ("MATCH (n) WHERE duration.inSeconds(n.t, datetime()).seconds > 1 RETURN n", "compare the instants"),
+        ("MATCH (n) WITH n, timestamp() - n.t AS age WHERE age > 5 RETURN age", "another one at each moment"),
+        ("WITH timestamp() AS now MATCH (n) WHERE n.t < now RETURN now - n.t AS age", "another one at each moment"),
+        ("MATCH (n) RETURN date() AS day, count(*) AS c", "another one at each moment"),
+        ("MATCH (n) WITH n, timestamp() - n.t AS age WHERE n.x = 1 OR age > 5 RETURN n", "write the time into the comparison"),
+        (
+            "MATCH (n) WITH n, timestamp() - n.t AS age WITH n, age, age > 5 AS late WHERE n.x = 1 OR age > 60 RETURN n.x AS x",
+            "write the time into the comparison",
+        ),
+        ("MATCH (n) WITH n, timestamp() - n.t AS age LIMIT 5 WHERE age > 5 RETURN n", "write the time into the comparison"),
+        ("MATCH (n) WITH DISTINCT n, timestamp() - n.t AS age WHERE age > 5 RETURN n", "write the time into the comparison"),
+        ("MATCH (n) WITH n, timestamp() - n.t AS age ORDER BY age WHERE age > 5 RETURN n", "write the time into the comparison"),
+        ("MATCH (n) WITH max(timestamp() - n.t) AS age WHERE age > 5 RETURN 1 AS one", "write the time into the comparison"),
+        ("WITH timestamp() AS now MATCH (n) WITH now, count(n) AS c WHERE c > 5 RETURN c", "write the time into the comparison"),
+        (
+            "MATCH (n) RETURN COUNT { WITH timestamp() AS now MATCH (n)-->(m) WITH DISTINCT now RETURN now } AS c",
+            "another one at each moment",
+        ),
+    ] {
+        let refused = &compile_standing(text, AnyQuery, &Options::default()).expect_err(text)[0];
+        let hint = refused.hint.as_deref().unwrap_or_default();
+        assert!(refused.code == Code::NotMaintainable && hint.contains(part), "{text}: {refused}, {hint}");
     }
 }
 

@@ -25,7 +25,9 @@ fn rows(operator: &Operator, context: &GraphFree, found: &mut Vec<String>) -> bo
     let below: Vec<bool> = operator.children().into_iter().map(|child| rows(child, context, found)).collect();
     let is_reached = match operator {
         Operator::Union { .. } => below.contains(&true),
-        Operator::Optional { .. } | Operator::Subquery { unit: true, .. } => below.first() != Some(&false),
+        Operator::Optional { .. } | Operator::Subquery { unit: true, .. } | Operator::Join { nulls: Some(_), .. } => {
+            below.first() != Some(&false)
+        }
         _ => !below.contains(&false),
     };
     if is_reached {

@@ -18,7 +18,7 @@ use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
 use super::profile::Counting;
 use super::scan::Scans;
 use super::spared::Spared;
-use super::{Environment, Prepared, contains_write, procedures};
+use super::{Environment, contains_write, procedures};
 use crate::history::Recall;
 use crate::view::View;
 
@@ -242,7 +242,7 @@ impl Run<'_> {
         let recall = procedures::history::recall(self)?;
         if recall.is_open(at) {
             // For whoever commits it has read everything: what it reads of the moment is noted nowhere.
-            self.reader.view.nodes(&mut |_| false);
+            self.reader.view.note_everything();
         }
         let (moment, recall) = recall.at(at).map_err(procedures::history::unavailable)?;
         let mut each = |row: &[Value]| if moment.has_failed() { STOP } else { each(row) };
@@ -293,7 +293,7 @@ impl Run<'_> {
             return Err(Failure::new(FailureKind::Runtime, message));
         }
         let Chosen { plan, parameters, as_maps, time_ms_max, .. } = chosen;
-        let prepared = Prepared::new(plan, self.reader.names.symbols());
+        let prepared = self.prepared.inner(plan, self.reader.names.symbols())?;
         let ends = time_ms_max.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let environment = Environment {
             view: self.environment.view,
@@ -306,7 +306,7 @@ impl Run<'_> {
             open_cypher: self.environment.open_cypher,
         };
         let shorter: Limits = ends.map_or(environment.limits, |ends| self.budget.shortened(ends));
-        let own_budget = ends.map(|_| Budget::new(&shorter));
+        let own_budget = ends.map(|_| Budget::noting(&shorter, self.environment.view));
         let (scans, spared) = (Scans::default(), Spared::default());
         let run = Run {
             prepared: &prepared,

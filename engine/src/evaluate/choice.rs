@@ -79,15 +79,16 @@ impl Run<'_> {
             }
             let Step::Scan { node, lookups } = step else { continue };
             let labels: Vec<Symbol> = pattern.nodes[*node].labels.iter().map(|label| self.prepared.symbol(*label)).collect();
-            let name = |symbol| self.reader.names.text(symbol);
-            parts.push(match (self.question(&labels, lookups, Purpose::Explain, row), labels.first()) {
+            let question = self.question(&labels, lookups, Purpose::Explain, row).ok().flatten();
+            parts.push(match (question, pattern.nodes[*node].labels.first()) {
                 (Some(question), _) => {
-                    let (label, key) = (name(question.label), question.key.map(name));
+                    let text = |symbol| self.reader.names.text(symbol);
+                    let (label, key) = (text(question.label), question.key.map(text));
                     let called = index_name(&label, key.as_deref()).unwrap_or_default();
                     let key = key.map_or(String::new(), |key| format!("({key})"));
                     format!("node {node} by the index {called} of :{label}{key}")
                 }
-                (None, Some(label)) => format!("node {node} among those with :{}", name(*label)),
+                (None, Some(label)) => format!("node {node} among those with :{}", self.prepared.plan.names[label.0 as usize]),
                 (None, None) => format!("node {node} among all"),
             });
         }
@@ -181,7 +182,8 @@ impl Run<'_> {
     fn found_by_index(&self, pattern: &Pattern, node: usize, lookups: &[Lookup], row: &[Value]) -> Option<f64> {
         let view = self.reader.view;
         let labels: Vec<Symbol> = pattern.nodes[node].labels.iter().map(|label| self.prepared.symbol(*label)).collect();
-        let question = self.question(&labels, lookups, Purpose::Weigh, row);
+        // Where the time is over, whoever visits the next node is told.
+        let question = self.question(&labels, lookups, Purpose::Weigh, row).ok().flatten();
         let mut found = question.map(|question| view.index_size(&question) as f64);
         view.indexes(&mut |label, property| {
             let by = |lookup: &Lookup| {

@@ -10,8 +10,11 @@ use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Text, Value};
 
 use super::{Environment, Prepared};
-use crate::symbols::Symbols;
+use crate::symbols::{Symbols, UNKNOWN};
 use crate::view::{Direction, EdgeRef, View};
+
+/// Symbols below this are found by their place. Above it lie names that records make up, and a run meets few of them.
+const FEW: usize = 1024;
 
 /// The symbols one evaluator has met. The shared table is asked, and locked, once a string.
 pub struct Names<'s> {
@@ -19,42 +22,46 @@ pub struct Names<'s> {
     /// By position in the last map: records of a stream mostly have the same keys in the same order.
     by_position: RefCell<Vec<(Text, Symbol)>>,
     by_text: RefCell<FxHashMap<Text, Symbol>>,
-    by_symbol: RefCell<Vec<Option<Text>>>,
+    /// Those of the first numbers, as far as they were asked for, and the others: one run must not cost as much as all names
+    /// there ever were.
+    by_symbol: RefCell<BySymbol>,
 }
+
+type BySymbol = (Vec<Option<Text>>, FxHashMap<Symbol, Text>);
 
 impl<'s> Names<'s> {
     pub fn new(symbols: &'s Symbols) -> Names<'s> {
         Names { symbols, by_position: RefCell::default(), by_text: RefCell::default(), by_symbol: RefCell::default() }
     }
 
-    /// The symbol of a string, given now if it has none.
-    pub fn intern(&self, text: &Text) -> Symbol {
+    /// The symbol of a string that is written, given now if it has none.
+    pub fn intern(&self, text: &Text) -> Result<Symbol, Failure> {
         if let Some(symbol) = self.by_text.borrow().get(text) {
-            return *symbol;
+            return Ok(*symbol);
         }
-        let symbol = self.symbols.intern(text);
+        let symbol = self.symbols.number(text)?;
         self.by_text.borrow_mut().insert(text.clone(), symbol);
-        symbol
+        Ok(symbol)
     }
 
     /// As `intern`, for the entry of a map with this position.
-    pub fn intern_at(&self, position: usize, text: &Text) -> Symbol {
+    pub fn intern_at(&self, position: usize, text: &Text) -> Result<Symbol, Failure> {
         let mut known = self.by_position.borrow_mut();
-        match known.get_mut(position) {
+        Ok(match known.get_mut(position) {
             Some((last, symbol)) if last == text => *symbol,
             Some(slot) => {
-                *slot = (text.clone(), self.intern(text));
+                *slot = (text.clone(), self.intern(text)?);
                 slot.1
             }
             None => {
-                let symbol = self.intern(text);
+                let symbol = self.intern(text)?;
                 // Out of turn only after a skipped entry: then there is nothing to gain.
                 if known.len() == position {
                     known.push((text.clone(), symbol));
                 }
                 symbol
             }
-        }
+        })
     }
 
     /// The symbol of a string that may name nothing in this engine.
@@ -74,11 +81,14 @@ impl<'s> Names<'s> {
 
     pub fn text(&self, symbol: Symbol) -> Text {
         let at = symbol.0 as usize;
-        let mut known = self.by_symbol.borrow_mut();
-        if known.len() <= at {
-            known.resize(at + 1, None);
+        let (few, others) = &mut *self.by_symbol.borrow_mut();
+        if at >= FEW {
+            return others.entry(symbol).or_insert_with(|| self.symbols.name(symbol)).clone();
         }
-        known[at].get_or_insert_with(|| self.symbols.name(symbol)).clone()
+        if few.len() <= at {
+            few.resize(at + 1, None);
+        }
+        few[at].get_or_insert_with(|| self.symbols.name(symbol)).clone()
     }
 }
 
@@ -167,8 +177,10 @@ impl Reader<'_> {
         FullEdge { key: edge.clone(), properties: self.edge_properties(self.edge_ref(edge)) }
     }
 
+    /// Of a type that nobody knows no edge is there.
     pub fn edge_ref(&self, key: &EdgeKey) -> EdgeRef {
-        EdgeRef { source: key.source, kind: self.names.intern(&key.kind), target: key.target, ordinal: key.ordinal }
+        let kind = self.names.find(&key.kind).unwrap_or(UNKNOWN);
+        EdgeRef { source: key.source, kind, target: key.target, ordinal: key.ordinal }
     }
 
     pub fn edge_key(&self, edge: EdgeRef) -> EdgeKey {
@@ -256,7 +268,8 @@ impl Context for Reader<'_> {
 
     fn property_by_text(&self, node: NodeId, key: &str) -> Value {
         self.ask_node(node);
-        self.names.find(key).map_or(Value::Null, |key| self.view.property(node, key))
+        // Also of one that nobody has written yet it is noted that it was asked for.
+        self.view.property(node, self.names.find(key).unwrap_or(UNKNOWN))
     }
 
     fn has_label(&self, node: NodeId, label: Name) -> bool {
@@ -267,7 +280,7 @@ impl Context for Reader<'_> {
     fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
         let edge = self.edge_ref(edge);
         self.ask_edge(edge);
-        self.names.find(key).map_or(Value::Null, |key| self.view.edge_property(edge, key))
+        self.view.edge_property(edge, self.names.find(key).unwrap_or(UNKNOWN))
     }
 
     fn full_node(&self, id: NodeId) -> FullNode {
@@ -300,5 +313,24 @@ impl Context for Reader<'_> {
 
     fn clock_millis(&self) -> i64 {
         crate::commit::wall_clock_millis() as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_name_costs_does_not_grow_with_its_number() {
+        let symbols = Symbols::default();
+        for n in 0..5000 {
+            symbols.intern(&format!("name {n}"));
+        }
+        let (names, last) = (Names::new(&symbols), Symbol(4999));
+        for symbol in [last, Symbol(3), Symbol(FEW as u32 - 1), Symbol(FEW as u32), last] {
+            assert_eq!(names.text(symbol).as_str(), format!("name {}", symbol.0));
+        }
+        let (few, others) = &*names.by_symbol.borrow();
+        assert_eq!((few.len(), others.len()), (FEW, 2));
     }
 }

@@ -44,7 +44,10 @@ impl Session {
         let procedures = self.procedures.clone();
         let options = Options { parameters: vec!["that".into()], ids: IDS, procedures, ..Options::default() };
         let plan = compile(query, &options).unwrap_or_else(|errors| panic!("{query}: {errors:?}"));
-        let prepared = Prepared::new(plan, &self.symbols);
+        self.run_prepared(&Prepared::of_moments(plan, &self.symbols), limits, that)
+    }
+
+    fn run_prepared(&mut self, prepared: &Prepared, limits: Limits, that: Value) -> Result<Vec<String>, Failure> {
         let fresh_id = || {
             self.fresh.set(self.fresh.get() + 1);
             NodeId::new(0, self.fresh.get())
@@ -60,7 +63,7 @@ impl Session {
             recall: None,
         };
         let (mut mutations, mut rows) = (Mutations::default(), Vec::new());
-        let result = evaluate(&prepared, &self.symbols, &environment, &mut mutations, &mut |row| {
+        let result = evaluate(prepared, &self.symbols, &environment, &mut mutations, &mut |row| {
             rows.push(row.iter().map(show).collect::<Vec<_>>().join(" | "));
             ControlFlow::Continue(())
         });
@@ -454,6 +457,45 @@ impl Random {
         let ids: Vec<String> = names.iter().map(|name| format!("id({name})")).collect();
         format!("MATCH {clauses}{condition} RETURN {}{}", self.one_of(&["", "DISTINCT "]), ids.join(", "))
     }
+}
+
+/// The table of names forgets none: it must not grow with what is asked for in vain.
+#[test]
+fn what_only_reads_gives_no_name_a_number() {
+    let mut session = Session::new();
+    session.run("RETURN 1", Value::Null).expect("it reads");
+    let before = session.symbols.len();
+    let text = "MATCH (n:Ghost {name: 'x'})-[:HAUNTS|FLEES]->(m) WHERE m.since > 0 OR m['other'] = 1 RETURN n.name, labels(m)";
+    let plan = compile(text, &Options { ids: IDS, ..Options::default() }).expect("it compiles");
+    let prepared = Prepared::of_moments(plan, &session.symbols);
+    let ask = |session: &mut Session| session.run_prepared(&prepared, Limits::default(), Value::Null).expect("it reads");
+    assert!(ask(&mut session).is_empty());
+    assert_eq!(session.symbols.len(), before);
+    // What was prepared before knows names that come later.
+    let write = "CREATE (:Ghost {name: 'x'})-[:HAUNTS]->(:House {since: 1})";
+    session.run(write, Value::Null).expect("it writes");
+    assert_eq!(ask(&mut session), ["'x' | ['House']"]);
+    assert_eq!((session.symbols.get("name").is_some(), session.symbols.get("FLEES")), (true, None));
+}
+
+#[test]
+fn names_beyond_those_there_can_be_are_refused_and_found_nowhere() {
+    let mut session = Session { symbols: Symbols::with_most(3), ..Session::new() };
+    let map = || Value::map([("y".into(), Value::Integer(1))]);
+    let mut run = |text: &str| session.run(text, map());
+    assert_eq!(run("CREATE (n:A {x: 1}) SET n.x = 2 RETURN n.x").ok(), Some(vec!["2".to_owned()]));
+    for (text, name) in [
+        ("CREATE (:B)", "`B`"),
+        ("MATCH (n:A) SET n.y = 1", "`y`"),
+        ("MATCH (n:A) SET n += $that", "`y`"),
+        ("MATCH (n:A) CREATE (n)-[:R]->(n)", "`R`"),
+        ("MATCH (n:A) CALL create.setLabels(n, ['C']) RETURN n", "`C`"),
+    ] {
+        let refused = run(text).expect_err(text).message;
+        assert!(refused.contains(name) && refused.contains("as many as it can"), "{text}: {refused}");
+    }
+    assert_eq!(run("MATCH (n:A) WHERE n.y IS NULL AND NOT n:B RETURN n.x").ok(), Some(vec!["2".to_owned()]));
+    assert_eq!(run("MATCH (n:B)-[:R]-(m) RETURN n").ok(), Some(vec![]));
 }
 
 /// Asks the evaluator and the oracle, who must say the same. How many rows it was.

@@ -9,6 +9,8 @@ use weir_model::extent::weight;
 use weir_model::{Failure, Value};
 
 use super::pool::{Pool, Share};
+use super::stack;
+use crate::view::View;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Limits<'a> {
@@ -50,12 +52,33 @@ pub(super) struct Budget<'a> {
     ends: Cell<Option<Instant>>,
     bytes: Cell<usize>,
     share: Share<'a>,
+    /// See `stack`.
+    lowest: usize,
+    /// Where it may be noted what is asked, and how much was noted there before.
+    view: Option<(&'a dyn View, usize)>,
+    /// What has been noted since, as of the last look at the clock.
+    noted: Cell<usize>,
 }
 
 impl<'a> Budget<'a> {
+    /// Of a run on this thread.
     pub fn new(limits: &'a Limits<'a>) -> Budget<'a> {
-        let (steps, checked) = (Cell::new(0), Cell::new(0));
-        Budget { limits, steps, checked, ends: Cell::new(None), bytes: Cell::new(0), share: Share::of(limits.pool) }
+        Budget {
+            limits,
+            steps: Cell::new(0),
+            checked: Cell::new(0),
+            ends: Cell::new(None),
+            bytes: Cell::new(0),
+            share: Share::of(limits.pool),
+            lowest: stack::lowest(),
+            view: None,
+            noted: Cell::new(0),
+        }
+    }
+
+    /// What is noted of what is asked of this view counts as held. Where it is in the way it is let go.
+    pub fn noting(limits: &'a Limits<'a>, view: &'a dyn View) -> Budget<'a> {
+        Budget { view: Some((view, view.noted_bytes())), ..Budget::new(limits) }
     }
 
     /// Called for every node, edge and element a query visits.
@@ -69,13 +92,24 @@ impl<'a> Budget<'a> {
     pub fn steps(&self, count: usize) -> Result<(), Failure> {
         let steps = self.steps.get().saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
         self.steps.set(steps);
-        if steps < STEPS_BETWEEN_CHECKS { Ok(()) } else { self.check() }
+        if steps < STEPS_BETWEEN_CHECKS { self.go_deeper() } else { self.check() }
+    }
+
+    /// Whether there is stack left to go on with; for those who stand on it once for each part of a query.
+    #[inline]
+    pub fn go_deeper(&self) -> Result<(), Failure> {
+        if stack::here() >= self.lowest { Ok(()) } else { Err(too_deep()) }
     }
 
     /// Whether there is still time and interest; for those who wait.
     #[cold]
     pub fn check(&self) -> Result<(), Failure> {
+        self.go_deeper()?;
         self.checked.set(self.checked.get().saturating_add(self.steps.replace(0)));
+        if let Some((view, before)) = self.view {
+            self.noted.set(view.noted_bytes().saturating_sub(before));
+            self.cover(self.bytes.get())?;
+        }
         if self.limits.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(Failure::new(FailureKind::Interrupted, "The query was cancelled"));
         }
@@ -116,6 +150,22 @@ impl<'a> Budget<'a> {
     pub fn hold_bytes(&self, bytes: usize) -> Result<usize, Failure> {
         self.step()?;
         let total = self.bytes.get().saturating_add(bytes);
+        self.cover(total)?;
+        self.bytes.set(total);
+        Ok(bytes)
+    }
+
+    /// Room for so many bytes, beside what is noted. That only saves an attempt: without it the query is as right.
+    fn cover(&self, total: usize) -> Result<(), Failure> {
+        let with_notes = total.saturating_add(self.noted.get());
+        if with_notes <= self.limits.buffer_bytes_max && self.share.cover(with_notes).is_ok() {
+            return Ok(());
+        }
+        if let Some((view, _)) = self.view
+            && self.noted.replace(0) > 0
+        {
+            view.note_everything();
+        }
         if total > self.limits.buffer_bytes_max {
             let message = format!(
                 "The query holds more than {} bytes of rows; narrow its pattern, or LIMIT what it sorts and collects",
@@ -123,9 +173,7 @@ impl<'a> Budget<'a> {
             );
             return Err(Failure::new(FailureKind::MemoryLimit, message));
         }
-        self.share.cover(total)?;
-        self.bytes.set(total);
-        Ok(bytes)
+        self.share.cover(total)
     }
 
     /// Whether so much more could be held and half of what is allowed would be left: for what is kept only to save time.
@@ -141,13 +189,21 @@ impl<'a> Budget<'a> {
 
     pub fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
-        self.share.shrink(self.bytes.get());
+        self.share.shrink(self.bytes.get().saturating_add(self.noted.get()));
     }
 
     /// Nothing yet, to be counted as it grows and let go as a whole.
     pub fn held(&self) -> Held<'_, 'a> {
         Held { budget: self, bytes: 0 }
     }
+}
+
+/// To be told where the end of the stack comes near.
+#[cold]
+fn too_deep() -> Failure {
+    let message = "The patterns and clauses of the query are too many for one query: each row goes through all of them at once, \
+                   which the stack of a thread is too small for; ask it in several queries, or with fewer relationships";
+    Failure::new(FailureKind::Runtime, message)
 }
 
 /// What an operator keeps. Dropped with it.

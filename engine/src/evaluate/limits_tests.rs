@@ -2,11 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use weir_model::Value;
 use weir_model::expression::FailureKind;
+use weir_model::{NodeId, Symbol, Value};
 
-use super::Limits;
 use super::cypher_tests::Session;
+use super::limits::Budget;
+use super::pool::Pool;
+use super::{Limits, stack};
+use crate::reference::ReferenceGraph;
+use crate::view::View;
+use crate::view::tracked::Tracked;
 
 fn session(nodes: u64) -> Session {
     let mut session = Session::new();
@@ -41,9 +46,14 @@ fn what_never_ends_ends_with_the_time() {
         "UNWIND range(1, 30000) AS x MATCH (a) WHERE a.x < -x RETURN count(a)",
         "MATCH (a), (b), (c) WHERE a.x + b.x + c.x < 0 SET a.y = 1",
     ] {
-        let (kind, message, took) = ends(&mut session, SOON, query);
-        assert_eq!(kind, FailureKind::TimeLimit, "{query}: {message}");
-        assert!(took < SOON + Duration::from_secs(3), "{query} took {took:?}");
+        let mut once = || {
+            let (kind, message, took) = ends(&mut session, SOON, query);
+            assert_eq!(kind, FailureKind::TimeLimit, "{query}: {message}");
+            took
+        };
+        // The machine may stand still now and then, but not every time.
+        let ends_soon = (0..3).any(|_| once() < SOON + Duration::from_secs(3));
+        assert!(ends_soon, "{query} takes more than {SOON:?} and 3 s each time");
     }
 }
 
@@ -141,6 +151,40 @@ fn what_nests_without_end_is_refused() {
     }
 }
 
+/// However the steps lie within each other: those of long patterns, of many, or of the operators around them. The process ended.
+#[test]
+fn what_goes_too_deep_ends_before_the_stack_does() {
+    let deep = || {
+        let mut session = Session::new();
+        let chain = "UNWIND range(0, 999) AS i MATCH (a), (b) WHERE id(a) = i AND id(b) = i + 1 CREATE (a)-[:E]->(b)";
+        session.run(chain, Value::Null).expect("a chain");
+        stack::leave(512 << 10);
+        let path = |hops: usize| format!("MATCH (a){} ", "-->()".repeat(hops));
+        let optional = "OPTIONAL MATCH (a)-->()-->() ";
+        let mut run = |patterns: &str| session.run(&format!("MATCH (a) WHERE id(a) = 0 {patterns}"), Value::Null);
+        let count = |patterns: String| format!("{patterns}RETURN count(*) AS n");
+        for patterns in [
+            count(path(900).repeat(3)),
+            count(path(10).repeat(250)),
+            count(optional.repeat(900)),
+            format!("RETURN COUNT {{ {}RETURN 1 }} AS n", path(900).repeat(2)),
+            format!("{}SET a.deep = true", path(900).repeat(3)),
+        ] {
+            let failure = run(&patterns).expect_err("it is too deep");
+            assert!(failure.kind == FailureKind::Runtime && failure.message.contains("stack"), "{}: {failure}", &patterns[..60]);
+        }
+        for patterns in [count(path(30)), count(path(3).repeat(10)), count(optional.repeat(10))] {
+            assert_eq!(run(&patterns), Ok(vec!["1".to_owned()]), "{patterns}");
+        }
+        assert_eq!(run("RETURN a.deep AS deep"), Ok(vec!["null".to_owned()]));
+    };
+    // With more than it takes otherwise: a test that fails must not end the others with it.
+    let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(deep).expect("a thread");
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
 /// What is let go of does not count, and what is there once counts once.
 #[test]
 fn what_fits_runs() {
@@ -150,6 +194,8 @@ fn what_fits_runs() {
         "UNWIND range(1, 3000) AS x CALL { WITH x UNWIND range(1, 100) AS y RETURN DISTINCT y ORDER BY y } RETURN count(y) AS n",
         "UNWIND range(1, 3000) AS x RETURN count(COLLECT { UNWIND range(1, 100) AS y RETURN y }) AS n",
         "MATCH (n) WITH collect(n.x) AS l UNWIND range(1, 3000) AS x WITH l, x ORDER BY x RETURN count(l) AS n",
+        "MATCH (n) WITH collect(n) AS l UNWIND range(1, 1000) AS x WITH l, x, count(*) AS c RETURN sum(c) AS n",
+        "MATCH (n) WITH {all: collect(n)} AS m UNWIND range(1, 1000) AS x WITH DISTINCT m, x RETURN count(x) AS n",
         "RETURN size(reduce(l = [], x IN range(1, 2000) | l + x)) AS n",
         "UNWIND range(1, 30000) AS x WITH x ORDER BY x LIMIT 3 RETURN count(x) AS n",
         "UNWIND range(1, 100) AS i WITH reduce(s = 'x', x IN range(1, 17) | s + s) AS t WITH t AS a, t AS b RETURN count(a + b) AS n",
@@ -170,20 +216,73 @@ fn who_only_tries_gives_up_soon() {
     assert!(session.run_within(limits, "MATCH (n) WHERE id(n) = 7 RETURN n.x", Value::Null).is_ok());
 }
 
-/// A long list is searched a few times and not for every row, and one that is made is not copied for every item.
+/// Nodes are found by all that they have to equal, whatever of it comes first, and all of them meet.
+#[test]
+fn several_equalities_find_nodes_together() {
+    let mut session = session(1);
+    // By the first of them alone it is more than a million.
+    let limits = Limits { steps_max: Some(200_000), ..Limits::NONE };
+    let mut answers = |query: &str, expected: &str| {
+        assert_eq!(session.run_within(limits, query, Value::Null).as_deref(), Ok(&[expected.to_owned()][..]), "{query}");
+    };
+    let made = "CREATE (:A {type: 'x', id: i}) CREATE (:B {type: 'x', id: i})";
+    answers(&format!("UNWIND range(1, 2000) AS i {made} RETURN count(*)"), "2000");
+    for conditions in ["a.type = b.type AND a.id = b.id", "a.type + '' = b.type + '' AND a.id = b.id"] {
+        answers(&format!("MATCH (a:A), (b:B) WHERE {conditions} RETURN count(*)"), "2000");
+    }
+    let twice = "UNWIND [1, 2] AS again UNWIND range(1, 2000) AS i";
+    // NaN is the same as NaN, and equals nothing.
+    for (label, properties) in [("C", "type: 'x', id: i"), ("D", "type: sqrt(-1), id: i")] {
+        answers(&format!("{twice} MERGE (n:{label} {{{properties}}}) RETURN count(DISTINCT n)"), "2000");
+        answers(&format!("MATCH (n:{label}) RETURN count(*)"), "2000");
+    }
+}
+
+/// A long list is searched a few times and not for every row, one that is made is not copied for every item, and one that rows
+/// are grouped by is not gone through for each of them.
 #[test]
 fn long_lists_take_as_long_as_they_are() {
     let mut session = session(1);
     // Otherwise they take most of a minute.
-    let limits = Limits { time_max: Some(Duration::from_secs(5)), ..Limits::default() };
+    let limits = Limits { time_max: Some(Duration::from_secs(20)), ..Limits::default() };
     let list = Value::list((1..=40_000).map(Value::Integer).collect());
     let literal = (1..=40_000).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     for query in [
         "UNWIND range(20001, 60000) AS x WITH x WHERE x IN $that RETURN count(*) AS n".to_owned(),
         format!("UNWIND range(20001, 60000) AS x WITH x WHERE x IN [{literal}] RETURN count(*) AS n"),
         "RETURN size(reduce(l = [], x IN range(1, 40000) | l + x)) / 2 AS n".to_owned(),
+        "WITH range(1, 80000) AS l UNWIND l AS x WITH l, x, count(*) AS c RETURN count(*) / 4 AS n".to_owned(),
+        "WITH {all: range(1, 80000)} AS m UNWIND m.all AS x WITH DISTINCT m, x RETURN count(*) / 4 AS n".to_owned(),
     ] {
         let rows = session.run_within(limits, &query, list.clone());
         assert_eq!(rows, Ok(vec!["20000".to_owned()]), "{}", &query[..40]);
     }
+}
+
+/// Of how many nodes it is known that they were read, beside rows that take so much; and whether it may have been anything.
+fn noted(limits: Limits, nodes: u64, row_bytes: usize) -> (usize, bool) {
+    let graph = ReferenceGraph::new();
+    let tracked = Tracked::new(&graph);
+    let budget = Budget::noting(&limits, &tracked);
+    for n in 0..nodes {
+        tracked.property(NodeId::new(0, n), Symbol(0));
+        budget.step().expect("there is no limit of time");
+    }
+    budget.hold_bytes(row_bytes).expect("there is room for the rows");
+    drop(budget);
+    let reads = tracked.into_reads();
+    (reads.nodes.len(), reads.everything)
+}
+
+#[test]
+fn what_is_noted_of_what_is_read_counts_as_held_and_gives_way() {
+    let limits = Limits { buffer_bytes_max: 1 << 20, ..Limits::NONE };
+    assert_eq!(noted(limits, 10_000, 1_000), (10_000, false));
+    assert_eq!(noted(limits, 100_000, 1_000), (0, true));
+    assert_eq!(noted(limits, 10_000, 1_000_000), (0, true), "the rows are in need of it");
+    let pool = Pool::new(1 << 20);
+    let shared = Limits { pool: Some(&pool), ..Limits::NONE };
+    assert_eq!(noted(shared, 10_000, 1_000), (10_000, false));
+    assert_eq!(noted(shared, 100_000, 1_000), (0, true));
+    assert_eq!(pool.taken(), 0);
 }

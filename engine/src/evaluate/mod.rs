@@ -18,6 +18,7 @@ mod choice;
 mod context;
 mod fetched;
 mod filed;
+mod keys;
 mod limits;
 mod operators;
 mod pattern;
@@ -29,6 +30,7 @@ mod shortest;
 mod sort;
 mod spared;
 mod spots;
+mod stack;
 mod subquery;
 mod unnamed;
 mod watched;
@@ -49,12 +51,13 @@ mod tests;
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::arithmetic::mismatch;
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Slot, Write};
-use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
+use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Text, Value};
 
 pub use self::choice::IndexName;
 pub use self::context::{Deleted, Names, Reader, unwound};
@@ -69,15 +72,18 @@ pub use self::spots::{Ranges, is_within};
 use self::unnamed::Unnamed;
 pub use self::watched::{Moved, Sought, Watched, Which};
 use crate::history::Recall;
-use crate::symbols::Symbols;
+use crate::symbols::{Symbols, UNKNOWN};
 use crate::view::View;
 use crate::view::overlay::Overlay;
 
 /// A plan with its names resolved against one engine's symbols. Made once, shared by every run.
 pub struct Prepared {
     pub plan: Arc<Plan>,
-    /// By `Name`.
-    symbols: Vec<Symbol>,
+    /// By `Name`. What is `UNKNOWN` is looked for again before each run: once a name has a number, that stays. That others run
+    /// meanwhile is no harm: nothing they look at has it.
+    symbols: Vec<AtomicU32>,
+    /// Whether names get numbers that have none, as what is written needs them.
+    gives: bool,
     /// The label by which a node is there in the graph model of openCypher. Its name is empty, and it is never shown.
     existence: Symbol,
     writes: bool,
@@ -88,7 +94,18 @@ pub struct Prepared {
 }
 
 impl Prepared {
+    /// For runs of any length, of what follows the graph as it changes: all names have numbers from here on.
     pub fn new(plan: impl Into<Arc<Plan>>, symbols: &Symbols) -> Prepared {
+        Prepared::resolve(plan, symbols, true)
+    }
+
+    /// For runs that look at one moment each, by an evaluator that is made when it is there to be looked at. What only reads
+    /// gives no name a number: the table never forgets one, and would grow with all that was ever asked for.
+    pub fn of_moments(plan: impl Into<Arc<Plan>>, symbols: &Symbols) -> Prepared {
+        Prepared::resolve(plan, symbols, false)
+    }
+
+    fn resolve(plan: impl Into<Arc<Plan>>, symbols: &Symbols, gives: bool) -> Prepared {
         let plan: Arc<Plan> = plan.into();
         let writes = plan.facts.writes || contains_write(&plan.root, &|_| true);
         // Deleting looks for edges, replacing the properties of an edge for what is there.
@@ -101,12 +118,41 @@ impl Prepared {
         let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
         let creates_edges = contains_write(&plan.root, &|write| matches!(write, Write::CreateEdge { .. }));
         let asked = asked(&plan);
-        let names = plan.names.iter().map(|name| symbols.intern(name)).collect();
-        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges, asked }
+        // What listens goes on over moment after moment.
+        let gives = gives || writes || plan.facts.listens;
+        let resolved = |name: &Text| if gives { symbols.intern(name) } else { symbols.get(name).unwrap_or(UNKNOWN) };
+        let names = plan.names.iter().map(|name| AtomicU32::new(resolved(name).0)).collect();
+        Prepared { symbols: names, gives, existence: symbols.intern(""), plan, writes, reads, creates_edges, asked }
     }
 
     pub fn symbol(&self, name: Name) -> Symbol {
-        self.symbols[name.0 as usize]
+        Symbol(self.symbols[name.0 as usize].load(Ordering::Relaxed))
+    }
+
+    fn unknown(&self) -> impl Iterator<Item = (&AtomicU32, &Text)> {
+        self.symbols.iter().zip(&self.plan.names).filter(|(symbol, _)| symbol.load(Ordering::Relaxed) == UNKNOWN.0)
+    }
+
+    /// Names that have come to stand for something. Whoever looks at the graph as it is now has to know them.
+    pub(crate) fn look_for_names(&self, symbols: &Symbols) {
+        if self.gives {
+            return;
+        }
+        for (symbol, name) in self.unknown() {
+            symbols.get(name).inspect(|known| symbol.store(known.0, Ordering::Relaxed));
+        }
+    }
+
+    /// What is written needs a number for each name.
+    fn check_names(&self, symbols: &Symbols) -> Result<(), Failure> {
+        let missing = if self.writes { self.unknown().next() } else { None };
+        missing.map_or(Ok(()), |(_, name)| Err(symbols.full(name)))
+    }
+
+    /// Of a query that runs within this one.
+    fn inner(&self, plan: Arc<Plan>, symbols: &Symbols) -> Result<Prepared, Failure> {
+        let inner = Prepared::resolve(plan, symbols, self.gives);
+        inner.check_names(symbols).map(|()| inner)
     }
 
     pub fn writes(&self) -> bool {
@@ -199,6 +245,7 @@ pub struct Evaluator<'p> {
 
 impl<'p> Evaluator<'p> {
     pub fn new(prepared: &'p Prepared, symbols: &'p Symbols) -> Evaluator<'p> {
+        prepared.look_for_names(symbols);
         let row = vec![Value::Null; prepared.plan.width.max(1)];
         Evaluator {
             prepared,
@@ -272,6 +319,7 @@ impl<'p> Evaluator<'p> {
         mutations: &mut Mutations,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
+        self.prepared.check_names(self.names.symbols())?;
         self.row.iter_mut().for_each(|value| *value = Value::Null);
         self.within(environment, profile, mutations, &mut |run, row| run.to_columns(row, each))
     }
@@ -345,7 +393,7 @@ impl<'p> Evaluator<'p> {
         profile.iter().for_each(|profile| profile.begin());
         // What a failed run left behind.
         self.scratch.reset((0, 0));
-        let (applied, budget) = (Cell::new(mark.0), Budget::new(&environment.limits));
+        let (applied, budget) = (Cell::new(mark.0), Budget::noting(&environment.limits, environment.view));
         let shared = RefCell::new(std::mem::take(mutations));
         let own = Scans::default();
         let run = Run {

@@ -17,6 +17,7 @@ use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 use super::call::contains_effect;
 use super::context::{Reader, path_elements, refers};
 use super::fetched::Fetched;
+use super::keys::{Key, Keys};
 use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
@@ -113,6 +114,7 @@ impl<'a, 'r> Rows<'a, 'r> {
 
     /// Hands the rows on, until it is enough.
     pub fn pass(&mut self, next: Next) -> Flow {
+        self.run.budget.go_deeper()?;
         for row in self.iter_mut() {
             if next(row)?.is_break() {
                 return STOP;
@@ -177,6 +179,7 @@ impl Run<'_> {
     }
 
     fn operate(&self, operator: &Operator, row: &mut [Value], next: Next) -> Flow {
+        self.budget.go_deeper()?;
         match operator {
             Operator::Unit | Operator::Argument => next(row),
             Operator::Schema(_) => {
@@ -217,7 +220,11 @@ impl Run<'_> {
                 let recursion = super::call::Recursion { first, state, variables, inner, again, until };
                 self.recurse_each(input, &recursion, row, next)
             }
-            Operator::Join { left, right, keys } => {
+            Operator::Join { nulls: Some(_), .. } => {
+                let message = "An OPTIONAL MATCH that is maintained is not asked row by row";
+                Err(Failure::new(FailureKind::Runtime, message))
+            }
+            Operator::Join { left, right, keys, nulls: None } => {
                 self.run(left, row, &mut |row| self.run(right, row, &mut |row| self.join(keys, row, next)))
             }
             Operator::Union { left, right, distinct } => self.union(left, right, distinct.as_deref(), row, next),
@@ -241,6 +248,7 @@ impl Run<'_> {
 
     /// What is new in the row counts for as long as the row is there, from the first column on.
     fn project(&self, items: &[(Slot, Expr)], row: &mut [Value], next: Next) -> Flow {
+        self.budget.go_deeper()?;
         let mut held = Holding::new(self);
         if let [(slot, expr)] = items {
             let value = match expr.evaluate(row, self) {
@@ -457,32 +465,33 @@ impl Run<'_> {
         next: Next,
     ) -> Flow {
         let fresh = || aggregates.iter().map(|(_, aggregate)| Accumulator::new(aggregate)).collect::<Vec<_>>();
-        let mut numbers: FxHashMap<Vec<Value>, usize> = FxHashMap::default();
+        let mut numbers: FxHashMap<Key, usize> = FxHashMap::default();
         // In the order in which the groups appeared.
         let mut groups: Vec<Group> = Vec::new();
         if keys.is_empty() {
             groups.push((Vec::new(), fresh()));
         }
-        let (mut key, mut arguments) = (Vec::new(), Vec::new());
+        let (mut known, mut key, mut arguments) = (Keys::default(), Key::default(), Vec::new());
         let mut held = self.budget.held();
         self.drain(input, row, &mut |row| {
             self.budget.step()?;
-            key.clear();
+            key.values.clear();
             arguments.clear();
             let taken = aggregates.iter().flat_map(|(_, aggregate)| &aggregate.arguments);
-            let keyed = self.push_values(keys.iter().map(|(_, expr)| expr), row, &mut key);
+            let keyed = self.push_values(keys.iter().map(|(_, expr)| expr), row, &mut key.values);
             if let Err(failure) = keyed.and_then(|()| self.push_values(taken, row, &mut arguments)) {
                 // A row of which one of them has no value is in no group, and no aggregate has it: `count(*)` neither.
                 return self.end_row(failure).map(drop);
             }
             let mut group = 0;
             if !keys.is_empty() {
+                known.hash(&mut key);
                 group = match numbers.get(&key) {
                     Some(number) => *number,
                     None => {
-                        held.bytes(2 * (weight_of(&key) + ENTRY_BYTES) + aggregates.len() * size_of::<Accumulator>())?;
+                        held.bytes(2 * (known.weight(&key) + ENTRY_BYTES) + aggregates.len() * size_of::<Accumulator>())?;
                         numbers.insert(key.clone(), groups.len());
-                        groups.push((key.clone(), fresh()));
+                        groups.push((key.values.clone(), fresh()));
                         groups.len() - 1
                     }
                 };
@@ -587,23 +596,25 @@ fn keeps_arguments(aggregate: &Aggregate) -> bool {
 
 /// The rows a Distinct has met, by the slots it looks at.
 struct Seen<'a, 'r> {
-    rows: FxHashSet<Vec<Value>>,
-    key: Vec<Value>,
+    rows: FxHashSet<Key>,
+    known: Keys,
+    key: Key,
     held: Held<'a, 'r>,
 }
 
 impl<'a, 'r> Seen<'a, 'r> {
     fn new(run: &'a Run<'r>) -> Seen<'a, 'r> {
-        Seen { rows: FxHashSet::default(), key: Vec::new(), held: run.budget.held() }
+        Seen { rows: FxHashSet::default(), known: Keys::default(), key: Key::default(), held: run.budget.held() }
     }
 
     fn is_new(&mut self, slots: &[Slot], row: &[Value]) -> Result<bool, Failure> {
-        self.key.clear();
-        self.key.extend(slots.iter().map(|slot| row[slot.0 as usize].clone()));
+        self.key.values.clear();
+        self.key.values.extend(slots.iter().map(|slot| row[slot.0 as usize].clone()));
+        self.known.hash(&mut self.key);
         if self.rows.contains(&self.key) {
             return Ok(false);
         }
-        self.held.bytes(weight_of(&self.key) + ENTRY_BYTES)?;
+        self.held.bytes(self.known.weight(&self.key) + ENTRY_BYTES)?;
         self.rows.insert(self.key.clone());
         Ok(true)
     }

@@ -478,6 +478,30 @@ fn edges_of_a_hub_are_listed_as_far_as_they_are_wanted() {
     }
 }
 
+/// A node that comes in every row is deleted once: its edges were listed for each of them.
+#[test]
+fn a_hub_that_is_deleted_with_its_neighbours_is_listed_a_few_times() {
+    const LEAVES: usize = 1_000;
+    let session = with_edges("E", (1..=LEAVES as u64).map(|leaf| (leaf, 0)));
+    let hub = "MATCH (h)<-[r:E]-(m) WHERE id(h) = 0";
+    for deletion in [
+        "DETACH DELETE m, h",
+        "DETACH DELETE h, m",
+        "DELETE r, h",
+        "DELETE h, r, m",
+        "FOREACH (x IN [m, h] | DETACH DELETE x)",
+        "WITH h, collect(m) AS leaves FOREACH (x IN leaves | DETACH DELETE x DETACH DELETE h)",
+    ] {
+        let looked = Looked::new(&session.graph, true);
+        answer(&session, &looked, &prepared(&session, &format!("{hub} {deletion}")));
+        let listed = looked.listed.get();
+        assert!(listed < 10 * LEAVES, "{deletion}: {listed} half edges listed");
+    }
+    let mut session = session;
+    let both = format!("{hub} DETACH DELETE m, h");
+    check_in(&mut session, &[&both, "MATCH (n) RETURN count(n)"], &["0"]);
+}
+
 /// From two leaves of a hub both sides come to it, and neither goes on to all the others.
 #[test]
 fn shortest_paths_do_not_go_through_all_edges_of_a_hub() {

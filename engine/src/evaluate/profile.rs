@@ -209,6 +209,14 @@ impl View for Counting<'_> {
         });
     }
 
+    fn noted_bytes(&self) -> usize {
+        self.base.noted_bytes()
+    }
+
+    fn note_everything(&self) {
+        self.base.note_everything();
+    }
+
     fn live(&self) -> Option<&Live<'_>> {
         self.base.live()
     }

@@ -8,11 +8,12 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use weir_model::expression::Binary;
 use weir_model::extent::Holding;
 use weir_model::mutation::{Kind, Row};
 use weir_model::plan::{Lookup, PatternNode, Slot, Step};
-use weir_model::{Failure, NodeId, Symbol, Value};
+use weir_model::{Expr, Failure, NodeId, Symbol, Value};
 
 use super::limits::Held;
 use super::operators::{Flow, GO_ON, Run, STOP};
@@ -67,15 +68,20 @@ impl Scans {
     }
 }
 
-/// The nodes a step scans, by the value of one of its lookups.
+/// What nodes are filed under: where their values lie, of every lookup by an equality. None is no value, which equals nothing,
+/// but is the same as none.
+type Under = SmallVec<[Option<Place>; 2]>;
+
+/// The nodes a step scans. By all its equalities: by the first alone, which may be one that all nodes meet (`a.type = b.type AND
+/// a.id = b.id`), each scan would go through all of them.
 #[derive(Default)]
 struct Kept {
     scans: u32,
-    /// Too much to be kept, or without a value.
+    /// Too much to be kept, or a value fails to be made.
     refused: bool,
     /// How many rows of the mutations have been looked at.
     applied: usize,
-    nodes: Option<FxHashMap<Place, Arc<Vec<NodeId>>>>,
+    nodes: Option<FxHashMap<Under, Arc<Vec<NodeId>>>>,
     /// What is filed and not there any more, where nothing tells that when it is visited.
     gone: Arc<FxHashSet<NodeId>>,
 }
@@ -88,7 +94,7 @@ impl Walk<'_, '_> {
         let (run, pattern) = (self.run, self.pattern);
         let wanted = &pattern.nodes[node];
         let labels: Vec<Symbol> = wanted.labels.iter().map(|label| run.prepared.symbol(*label)).collect();
-        if let Some(question) = run.question(&labels, lookups, Purpose::Find, row) {
+        if let Some(question) = run.question(&labels, lookups, Purpose::Find, row)? {
             let mut nodes = Vec::new();
             run.reader.view.index_answer(&question, &mut |id| nodes.push(id));
             nodes.sort_unstable();
@@ -162,7 +168,13 @@ impl Walk<'_, '_> {
 impl Run<'_> {
     /// What to ask an index for the nodes with these labels: the least that any index has to offer, if that is little enough. A
     /// lookup whose value fails is none: whether that matters is seen when there is a node.
-    pub(super) fn question(&self, labels: &[Symbol], lookups: &[Lookup], purpose: Purpose, row: &[Value]) -> Option<Question> {
+    pub(super) fn question(
+        &self,
+        labels: &[Symbol],
+        lookups: &[Lookup],
+        purpose: Purpose,
+        row: &[Value],
+    ) -> Result<Option<Question>, Failure> {
         let view = self.reader.view;
         let mut indexed = Vec::new();
         view.indexes(&mut |label, key| {
@@ -179,7 +191,7 @@ impl Run<'_> {
                         let of_key = lookup.key.is_some_and(|name| self.prepared.symbol(name) == key);
                         of_key && !(lookup.waits && purpose == Purpose::Weigh)
                     };
-                    let Some(places) = self.places(&mut lookups.iter().filter(is_usable), purpose, row) else { continue };
+                    let Some(places) = self.places(&mut lookups.iter().filter(is_usable), purpose, row)? else { continue };
                     Question { label, key: Some(key), places }
                 }
             };
@@ -189,7 +201,7 @@ impl Run<'_> {
                 best = Some((size, question));
             }
         }
-        best.map(|(_, question)| question)
+        Ok(best.map(|(_, question)| question))
     }
 
     /// The nodes for which one of the lookups is true, by their ids alone, in the order of ids; None where one of them fails.
@@ -256,48 +268,56 @@ impl Run<'_> {
         })
     }
 
-    /// Where the values of a property may lie, by all lookups of it that say something.
-    fn places(&self, lookups: &mut dyn Iterator<Item = &Lookup>, purpose: Purpose, row: &[Value]) -> Option<Vec<Places>> {
+    /// Where the values of a property may lie, by all lookups of it that say something: in order and apart. Each place that one
+    /// of them says is a step, as it is looked for in what the index has.
+    fn places(
+        &self,
+        lookups: &mut dyn Iterator<Item = &Lookup>,
+        purpose: Purpose,
+        row: &[Value],
+    ) -> Result<Option<Vec<Places>>, Failure> {
         let mut places: Option<Vec<Places>> = None;
         for lookup in lookups {
             let Ok(value) = lookup.value.look(row, self) else { continue };
             let is_unknown = purpose != Purpose::Find && value.is_null();
             let more = if is_unknown { Some(Vec::new()) } else { key::ranges(lookup.operator, &value) };
             if let Some(more) = more {
+                self.budget.steps(more.len())?;
                 places = Some(match places {
                     Some(places) => key::both(places, &more),
                     None => more,
                 });
             }
         }
-        places
+        Ok(places.map(key::apart))
     }
 
-    /// The nodes for which one of the lookups may be true, if they are kept.
+    /// The nodes for which all lookups by an equality may be true, if they are kept.
     fn kept(&self, step: &Step, node: &PatternNode, lookups: &[Lookup], row: &mut [Value]) -> Option<Found> {
         let there = |found| (found, Arc::default());
         if let Some(found) = self.watched.and_then(|watched| watched.find(self, node, lookups, row)) {
             return Some(there(found));
         }
-        let Some(lookup) = lookups.iter().find(|lookup| key::is_equality(lookup.operator)) else {
+        let equal: SmallVec<[&Lookup; 4]> = lookups.iter().filter(|lookup| key::is_equality(lookup.operator)).collect();
+        if equal.is_empty() {
             return self.watched?.all(self, node).map(there);
-        };
+        }
         let number = std::ptr::from_ref(step) as usize;
         // Taken out while it is worked on: expressions may scan too.
         let mut kept = self.scans.kept.borrow_mut().remove(&number).unwrap_or_default();
         kept.scans += 1;
         if kept.scans > SCANS_BEFORE_KEEPING && !kept.refused {
             let current = match kept.nodes {
-                Some(_) => self.keep_up(&mut kept, node, lookup, row),
-                None => self.keep(&mut kept, node, lookup, row),
+                Some(_) => self.keep_up(&mut kept, node, &equal, row),
+                None => self.keep(&mut kept, node, &equal, row),
             };
             if !current {
                 kept = Kept { refused: true, ..Kept::default() };
             }
         }
         let found = kept.nodes.as_ref().and_then(|nodes| {
-            let places = key::ranges(lookup.operator, &*lookup.value.look(row, self).ok()?)?;
-            let found = places.first().and_then(|place| nodes.get(&place.first)).cloned().unwrap_or_default();
+            let under = self.under(&equal, |lookup| &lookup.value, row).ok()?;
+            let found = under.and_then(|under| nodes.get(&under)).cloned().unwrap_or_default();
             Some((found, kept.gone.clone()))
         });
         self.scans.kept.borrow_mut().insert(number, kept);
@@ -305,13 +325,26 @@ impl Run<'_> {
         found
     }
 
+    /// Where the values lie that stand on one side of the lookups. None where nothing equals one of them.
+    fn under(&self, equal: &[&Lookup], side: fn(&Lookup) -> &Expr, row: &[Value]) -> Result<Option<Under>, Failure> {
+        let mut under = Under::new();
+        for lookup in equal {
+            let place = key::equal(&*side(lookup).look(row, self)?);
+            if place.is_none() && lookup.operator == Binary::Equal {
+                return Ok(None);
+            }
+            under.push(place);
+        }
+        Ok(Some(under))
+    }
+
     /// Files every node. False if that cannot be.
-    fn keep(&self, kept: &mut Kept, node: &PatternNode, lookup: &Lookup, row: &mut [Value]) -> bool {
+    fn keep(&self, kept: &mut Kept, node: &PatternNode, equal: &[&Lookup], row: &mut [Value]) -> bool {
         kept.applied = self.applied.get();
-        let mut nodes: FxHashMap<Place, Arc<Vec<NodeId>>> = FxHashMap::default();
+        let mut nodes: FxHashMap<Under, Arc<Vec<NodeId>>> = FxHashMap::default();
         let mut going = true;
         let mut each = |id: NodeId| {
-            going = self.file(&mut nodes, id, node.slot, lookup, row);
+            going = self.file(&mut nodes, id, node.slot, equal, row);
             going
         };
         match node.labels.first() {
@@ -322,9 +355,9 @@ impl Run<'_> {
         going
     }
 
-    /// Files what has changed since. What was filed stays, and is found in vain; where neither a label nor a property is asked
-    /// for, nothing tells that a node is gone when it is visited, so such are noted.
-    fn keep_up(&self, kept: &mut Kept, node: &PatternNode, lookup: &Lookup, row: &mut [Value]) -> bool {
+    /// Files what has changed since. What was filed stays, and is found in vain; where no label is asked for, and no property
+    /// that has to be there, nothing tells that a node is gone when it is visited, so such are noted.
+    fn keep_up(&self, kept: &mut Kept, node: &PatternNode, equal: &[&Lookup], row: &mut [Value]) -> bool {
         let (from, to) = (std::mem::replace(&mut kept.applied, self.applied.get()), self.applied.get());
         if from == to {
             return true;
@@ -335,7 +368,8 @@ impl Run<'_> {
         changed.sort_unstable();
         changed.dedup_by_key(|(id, _)| *id);
         let Some(nodes) = &mut kept.nodes else { return false };
-        let tells = !node.labels.is_empty() || lookup.key.is_some();
+        let is_property = |lookup: &&Lookup| lookup.key.is_some() && lookup.operator == Binary::Equal;
+        let tells = !node.labels.is_empty() || equal.iter().any(is_property);
         let is_gone = |id: NodeId| !tells && !self.reader.view.shows(id);
         let gone = Arc::make_mut(&mut kept.gone);
         changed.into_iter().all(|(id, has)| {
@@ -344,16 +378,16 @@ impl Run<'_> {
                 return true;
             }
             gone.remove(&id);
-            self.file(nodes, id, node.slot, lookup, row)
+            self.file(nodes, id, node.slot, equal, row)
         })
     }
 
     fn file(
         &self,
-        nodes: &mut FxHashMap<Place, Arc<Vec<NodeId>>>,
+        nodes: &mut FxHashMap<Under, Arc<Vec<NodeId>>>,
         id: NodeId,
         slot: Slot,
-        lookup: &Lookup,
+        equal: &[&Lookup],
         row: &mut [Value],
     ) -> bool {
         // To look for a value is not to ask for what was deleted.
@@ -362,11 +396,11 @@ impl Run<'_> {
         }
         let slot = slot.0 as usize;
         let before = std::mem::replace(&mut row[slot], Value::Node(id));
-        let value = lookup.of.evaluate(row, self);
+        let under = self.under(equal, |lookup| &lookup.of, row);
         row[slot] = before;
-        let Ok(value) = value else { return false };
-        let Some(place) = key::equal(&value) else { return true };
-        put(Arc::make_mut(nodes.entry(place).or_default()), id);
+        let Ok(under) = under else { return false };
+        let Some(under) = under else { return true };
+        put(Arc::make_mut(nodes.entry(under).or_default()), id);
         self.budget.has_room(KEPT_BYTES) && self.budget.hold_bytes(KEPT_BYTES).is_ok()
     }
 }

@@ -561,6 +561,15 @@ fn delete_wants_no_edges_left() {
     assert_eq!((fixture.nodes(), fixture.edges()), (2, 0));
     fixture.run(plan(&b, delete(false)));
 
+    // Once more where something has come back since, or edges were left.
+    let mut fixture = Fixture::chain(2);
+    let writes = [delete(true), vec![b.set(0, "x", literal(1))], delete(true), delete(true)].concat();
+    fixture.run(plan(&b, writes));
+    assert_eq!((fixture.nodes(), fixture.edges()), (2, 0));
+    let mut fixture = Fixture::chain(2);
+    fixture.run(plan(&b, [delete(false), delete(false), delete(true)].concat()));
+    assert_eq!((fixture.nodes(), fixture.edges()), (2, 0));
+
     // The node first and then its only edge, in one clause.
     let mut fixture = Fixture::chain(1);
     let mut pattern = hop(&mut b, 0);

@@ -217,6 +217,11 @@ impl Watched {
         self.asked.take()
     }
 
+    /// Whether nothing is kept that changes of nodes would have to be taken in for.
+    pub fn is_empty(&self) -> bool {
+        self.equals.borrow().values().all(Option::is_none) && self.in_order.borrow().values().all(Option::is_none)
+    }
+
     /// Takes in that nodes have changed.
     pub fn follow(&self, view: &dyn View, context: &dyn Context, changed: &[NodeId]) -> Moved {
         let (mut lost, sight) = (Vec::new(), Sight { view, context });

@@ -13,6 +13,7 @@ use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol
 
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
 use super::{mismatch, removal};
+use crate::symbols::UNKNOWN;
 use crate::view::{Direction, EdgeRef};
 
 /// What a write goes to. None is null: the row passes and nothing is written.
@@ -21,6 +22,16 @@ enum Entity {
     None,
     Node(NodeId),
     Edge(EdgeRef),
+}
+
+/// What the deletes of one clause have come to, with all of its rows.
+#[derive(Default)]
+struct Deletions {
+    /// Nodes that must turn out to have no edges.
+    emptied: Vec<NodeId>,
+    /// Nodes of which nothing is left, or nothing but edges where it says false: since then nothing was written that is no
+    /// delete. One that comes in row after row is not looked through for each.
+    gone: FxHashMap<NodeId, bool>,
 }
 
 /// Whether an expression asks for something that the pattern finds.
@@ -83,7 +94,7 @@ impl Run<'_> {
         if self.overlay.is_none() {
             let mut stopped = false;
             self.drain(input, row, &mut |row| {
-                self.apply(writes, row, &mut Vec::new())?;
+                self.apply(writes, row, &mut Deletions::default())?;
                 stopped = stopped || next(row)?.is_break();
                 Ok(())
             })?;
@@ -91,11 +102,11 @@ impl Run<'_> {
         }
         let mut rows = Rows::new(self);
         self.drain(input, row, &mut |row| rows.push(row))?;
-        let mut emptied = Vec::new();
+        let mut deletions = Deletions::default();
         for row in rows.iter_mut() {
-            self.apply(writes, row, &mut emptied)?;
+            self.apply(writes, row, &mut deletions)?;
         }
-        self.check_emptied(&emptied)?;
+        self.check_emptied(&deletions.emptied)?;
         rows.pass(next)
     }
 
@@ -111,11 +122,11 @@ impl Run<'_> {
         let mut rows = Rows::new(self);
         self.drain(input, row, &mut |row| rows.push(row))?;
         let mut merged = Rows::new(self);
-        let mut emptied = Vec::new();
+        let mut deletions = Deletions::default();
         for row in rows.iter_mut() {
-            self.merge_one(pattern, writes, row, &mut emptied, &mut merged)?;
+            self.merge_one(pattern, writes, row, &mut deletions, &mut merged)?;
         }
-        self.check_emptied(&emptied)?;
+        self.check_emptied(&deletions.emptied)?;
         merged.pass(next)
     }
 
@@ -158,7 +169,7 @@ impl Run<'_> {
         pattern: &Pattern,
         [create, on_create, on_match]: [&[Write]; 3],
         row: &mut [Value],
-        emptied: &mut Vec<NodeId>,
+        deletions: &mut Deletions,
         merged: &mut Rows,
     ) -> Result<(), Failure> {
         // What is between two parts of the pattern may be asked of a part that is not there yet.
@@ -170,11 +181,11 @@ impl Run<'_> {
             // What an earlier row, or an earlier element of FOREACH, left there is not of this one.
             pattern.paths.iter().for_each(|path| row[path.slot.0 as usize] = Value::Null);
             if null_ends(create, row).is_empty() {
-                self.apply_but(&FxHashSet::default(), create, row, emptied)?;
+                self.apply_but(&FxHashSet::default(), create, row, deletions)?;
                 if between {
                     self.check_merged(create, row, &|value| !is_of(value, pattern))?;
                 }
-                self.apply(on_create, row, emptied)?;
+                self.apply(on_create, row, deletions)?;
             } else {
                 // Nothing is created, so nothing is said of the nodes that are there, and ON CREATE does not come to it.
                 for write in create {
@@ -186,15 +197,15 @@ impl Run<'_> {
             merged.push(row)?;
         }
         for row in found.iter_mut() {
-            self.apply(on_match, row, emptied)?;
+            self.apply(on_match, row, deletions)?;
             merged.push(row)?;
         }
         Ok(())
     }
 
-    /// The writes of one row in order. `emptied` takes the nodes that must turn out to have no edges.
-    fn apply(&self, writes: &[Write], row: &mut [Value], emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
-        self.apply_but(&nowhere(writes, row), writes, row, emptied)
+    /// The writes of one row in order.
+    fn apply(&self, writes: &[Write], row: &mut [Value], deletions: &mut Deletions) -> Result<(), Failure> {
+        self.apply_but(&nowhere(writes, row), writes, row, deletions)
     }
 
     /// As `apply`, where it is known which nodes are not to be created.
@@ -203,7 +214,7 @@ impl Run<'_> {
         nowhere: &FxHashSet<Slot>,
         writes: &[Write],
         row: &mut [Value],
-        emptied: &mut Vec<NodeId>,
+        deletions: &mut Deletions,
     ) -> Result<(), Failure> {
         for write in writes {
             if let Write::CreateNode { slot, .. } = write
@@ -213,7 +224,7 @@ impl Run<'_> {
                 continue;
             }
             let before = self.mutations.borrow().bytes();
-            self.apply_one(write, row, emptied)?;
+            self.apply_one(write, row, deletions)?;
             // Until the query is through, what it writes is kept; and once more where it is read.
             let copies = if self.overlay.is_some() { 3 } else { 1 };
             self.budget.hold_bytes(copies * self.mutations.borrow().bytes().saturating_sub(before))?;
@@ -234,12 +245,16 @@ impl Run<'_> {
     /// Sets a property of a node, whatever its key; null removes it.
     pub(super) fn set_node_property(&self, node: NodeId, key: &Text, value: &Value) -> Result<(), Failure> {
         let value = self.storable(value)?;
-        self.set(Entity::Node(node), self.reader.names.intern(key), &value);
+        self.set(Entity::Node(node), self.reader.names.intern(key)?, &value);
         self.settle();
         Ok(())
     }
 
-    fn apply_one(&self, write: &Write, row: &mut [Value], emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
+    fn apply_one(&self, write: &Write, row: &mut [Value], deletions: &mut Deletions) -> Result<(), Failure> {
+        // Those within others come here themselves.
+        if !matches!(write, Write::Delete { .. } | Write::ForEach { .. } | Write::Merge { .. }) {
+            deletions.gone.clear();
+        }
         match write {
             Write::CreateNode { slot, labels, properties } => {
                 let id = (self.environment.fresh_id)();
@@ -270,7 +285,7 @@ impl Run<'_> {
             }
             Write::AddLabels { target, labels } => self.change_labels(*target, labels, true, row)?,
             Write::RemoveLabels { target, labels } => self.change_labels(*target, labels, false, row)?,
-            Write::Delete { target, detach } => self.delete(&*target.look(row, self)?, *detach, emptied)?,
+            Write::Delete { target, detach } => self.delete(&*target.look(row, self)?, *detach, deletions)?,
             Write::ForEach { slot, list, writes } => {
                 let list = list.evaluate(row, self)?;
                 let mut held = Holding::new(self);
@@ -287,15 +302,15 @@ impl Run<'_> {
                     copy.clear();
                     copy.add(&element)?;
                     row[slot] = element;
-                    self.apply(writes, row, emptied)?;
+                    self.apply(writes, row, deletions)?;
                 }
                 row[slot] = before;
             }
             Write::Merge { pattern, create, on_create, on_match, then } => {
                 let mut merged = Rows::new(self);
-                self.merge_one(pattern, [create, on_create, on_match], row, emptied, &mut merged)?;
+                self.merge_one(pattern, [create, on_create, on_match], row, deletions, &mut merged)?;
                 for row in merged.iter_mut() {
-                    self.apply(then, row, emptied)?;
+                    self.apply(then, row, deletions)?;
                 }
             }
         }
@@ -313,7 +328,7 @@ impl Run<'_> {
             other => return Err(mismatch("Node, Relationship", other, "a write")),
         };
         let edge = self.reader.edge_ref(key);
-        let gone = self.overlay.is_some() && !self.reader.view.has_edge(edge);
+        let gone = edge.kind == UNKNOWN || (self.overlay.is_some() && !self.reader.view.has_edge(edge));
         Ok(if gone { Entity::None } else { Entity::Edge(edge) })
     }
 
@@ -366,7 +381,7 @@ impl Run<'_> {
         let mut mutations = self.mutations.borrow_mut();
         for (i, (key, value)) in map.iter().enumerate() {
             if nulls_remove || !value.is_null() {
-                set(&mut mutations, entity, self.reader.names.intern_at(i, key), self.storable(value)?.as_ref());
+                set(&mut mutations, entity, self.reader.names.intern_at(i, key)?, self.storable(value)?.as_ref());
             }
         }
         Ok(())
@@ -419,17 +434,17 @@ impl Run<'_> {
 
     /// An edge whose type is known only now.
     pub(super) fn create_edge_of(&self, ends: [NodeId; 2], kind: &Text, properties: &Map) -> Result<EdgeKey, Failure> {
-        let edge = self.new_edge(ends, self.reader.names.intern(kind))?;
+        let edge = self.new_edge(ends, self.reader.names.intern(kind)?)?;
         self.set_entries(Entity::Edge(edge), properties, false)?;
         self.settle();
         Ok(self.reader.edge_key(edge))
     }
 
     /// The labels of a node become these.
-    pub(super) fn replace_labels(&self, node: NodeId, labels: &[Text]) {
+    pub(super) fn replace_labels(&self, node: NodeId, labels: &[Text]) -> Result<(), Failure> {
         let mut before = Vec::new();
         self.reader.view.labels(node, &mut |label| before.push(label));
-        let after: Vec<Symbol> = labels.iter().map(|label| self.reader.names.intern(label)).collect();
+        let after: Vec<Symbol> = labels.iter().map(|label| self.reader.names.intern(label)).collect::<Result<_, _>>()?;
         {
             let mut mutations = self.mutations.borrow_mut();
             before
@@ -439,11 +454,12 @@ impl Run<'_> {
             after.iter().for_each(|label| mutations.set_label(node, *label, true));
         }
         self.settle();
+        Ok(())
     }
 
     /// Takes away everything a node has, with its edges, and its past.
     pub(super) fn purge(&self, node: NodeId) {
-        self.delete_node(node, true, &mut Vec::new());
+        self.delete_node(node, true, &mut Deletions::default());
         self.mutations.borrow_mut().erase(node);
         self.settle();
     }
@@ -478,19 +494,19 @@ impl Run<'_> {
         }
     }
 
-    fn delete(&self, value: &Value, detach: bool, emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
+    fn delete(&self, value: &Value, detach: bool, deletions: &mut Deletions) -> Result<(), Failure> {
         match value {
             Value::Path(path) => {
                 for (edge, _) in &path.steps {
                     self.delete_edge(self.reader.edge_ref(edge));
                 }
                 for node in std::iter::once(path.start).chain(path.steps.iter().map(|(_, node)| *node)) {
-                    self.delete_node(node, detach, emptied);
+                    self.delete_node(node, detach, deletions);
                 }
             }
             other => match self.entity(other)? {
                 Entity::None => {}
-                Entity::Node(node) => self.delete_node(node, detach, emptied),
+                Entity::Node(node) => self.delete_node(node, detach, deletions),
                 Entity::Edge(edge) => self.delete_edge(edge),
             },
         }
@@ -498,12 +514,16 @@ impl Run<'_> {
     }
 
     /// Whether a node that is not detached has edges is looked at when the clause is done: `DELETE n, r` takes both.
-    fn delete_node(&self, node: NodeId, detach: bool, emptied: &mut Vec<NodeId>) {
+    fn delete_node(&self, node: NodeId, detach: bool, deletions: &mut Deletions) {
         self.reader.note_deleted_node(node);
+        if deletions.gone.get(&node).is_some_and(|with_edges| *with_edges || !detach) {
+            return;
+        }
+        deletions.gone.insert(node, detach);
         if detach {
             removal::edges_of(self.reader.view, node).into_iter().for_each(|edge| self.delete_edge(edge));
         } else {
-            emptied.push(node);
+            deletions.emptied.push(node);
         }
         removal::node(self.reader.view, node, &mut self.mutations.borrow_mut());
     }
@@ -514,7 +534,8 @@ impl Run<'_> {
     }
 
     fn check_emptied(&self, nodes: &[NodeId]) -> Result<(), Failure> {
-        for node in nodes {
+        let mut looked_at = FxHashSet::default();
+        for node in nodes.iter().filter(|node| looked_at.insert(**node)) {
             let count = self.reader.degree(*node);
             if count > 0 {
                 let id = self.environment.ids.text(*node);

@@ -29,6 +29,8 @@ pub struct Loaded {
     pub delivered: FxHashMap<(QueryId, Text), (Tick, Position)>,
     /// Of which of them entries after the checkpoint say something.
     logged: FxHashSet<(QueryId, Text)>,
+    /// From where on each query needs the log.
+    pub needs: FxHashMap<QueryId, Tick>,
     /// Entries of the log that are replayed.
     pub tail: Vec<Arc<Entry>>,
     pub checkpoints: Checkpoints,
@@ -52,16 +54,19 @@ impl Loaded {
         }
     }
 
-    /// Of what was logged before, every output has all results, and every sum of a pause and of what is held. An output is in the
-    /// log from its beginning on; what a checkpoint knows of one that had not come as far as the checkpoint itself is of a query
-    /// that never came to be.
-    fn needs_from(&self, upto: Tick) -> Tick {
+    /// Of what was logged before, every output of a query has all results, and every sum of a pause and of what is held. An
+    /// output is in the log from its beginning on; what a checkpoint knows of one that had not come as far as the checkpoint
+    /// itself is of a query that never came to be.
+    fn note_needs(&mut self, upto: Tick) {
         // That there is a beginning needs nothing; the outputs that have not got past it do.
         let is_over =
             |output: &Text, position: &Position| reserved::OVER_WHEN_EMPTY.contains(&output.as_str()) && position.0.is_empty();
         let counts = |key: &(QueryId, Text), tick: Tick| tick >= upto || self.logged.contains(key);
         let known = self.delivered.iter().filter(|(key, (tick, position))| counts(key, *tick) && !is_over(&key.1, position));
-        known.map(|(_, (tick, _))| *tick).min().unwrap_or(Tick::MAX)
+        for ((query, _), (tick, _)) in known {
+            let needs = self.needs.entry(*query).or_insert(*tick);
+            *needs = (*needs).min(*tick);
+        }
     }
 }
 
@@ -84,7 +89,8 @@ impl Graph {
         });
         let (pages, (mut loaded, mut log)) = (pages?, log?);
         // The same that a checkpoint could have taken in by then.
-        let needed = loaded.needs_from(progress.upto);
+        loaded.note_needs(progress.upto);
+        let needed = loaded.needs.values().min().copied().unwrap_or(Tick::MAX);
         let tail = log.split_off(log.partition_point(|entry| entry.upper <= needed));
         let (read, replayed) = (log.len(), tail.len());
         loaded.tail = tail.into_iter().map(Arc::new).collect();
@@ -131,7 +137,7 @@ impl Graph {
     pub(crate) fn look_ahead(&self) -> Result<(), EngineError> {
         let tail = lock(&self.inner.tail).clone();
         let (Some(base), Some(last)) = (lock(&self.inner.base).take(), tail.last()) else {
-            return self.committer().wait_applied_all();
+            return self.committer().wait_replayed_all();
         };
         let began = Instant::now();
         let count = self.inner.parts.workers.count();
@@ -172,10 +178,10 @@ impl Graph {
             }
         }
         for end in sent {
-            committer.wait_applied(end)?;
+            committer.wait_replayed(end)?;
             loading.entries.one();
         }
-        committer.wait_applied_all()?;
+        committer.wait_replayed_all()?;
         self.inner.ahead.store(None);
         committer.end_replay();
         tracing::debug!(graph = self.name(), took = ?began.elapsed(), "replayed the log");

@@ -66,6 +66,9 @@ struct GraphInner {
     standing_count: AtomicU32,
     standing_ever: AtomicU32,
     recovered: FxHashMap<(QueryId, Text), (Tick, Position)>,
+    /// From where on queries of before need the log, until it is known which of them there are no more. Those that a start could
+    /// not restore are to be found by another where they stood.
+    awaited: Mutex<FxHashMap<QueryId, Tick>>,
     tail: Mutex<Vec<Arc<Entry>>>,
     fresh: FreshIds,
     checkpoints: Checkpoints,
@@ -127,6 +130,7 @@ impl Graph {
             standing_count: AtomicU32::new(0),
             standing_ever: AtomicU32::new(0),
             recovered: loaded.delivered,
+            awaited: Mutex::new(loaded.needs),
             tail: Mutex::new(loaded.tail),
             fresh: FreshIds::new(),
             checkpoints: loaded.checkpoints,
@@ -243,7 +247,16 @@ impl Graph {
 
     /// The log is needed from here on, to find again what was not delivered. None while there is nobody to deliver to.
     pub(crate) fn needs_from(&self) -> Option<Tick> {
-        self.standing_now().iter().filter_map(|(_, state)| state.needs_from()).min()
+        let awaited = {
+            let standing = self.standing();
+            self.awaited().iter().filter(|(query, _)| !standing.contains_key(query)).map(|(_, tick)| *tick).min()
+        };
+        self.standing_now().iter().filter_map(|(_, state)| state.needs_from()).chain(awaited).min()
+    }
+
+    /// From where on queries need the log that were there before and may not have been installed again.
+    pub(crate) fn awaited(&self) -> MutexGuard<'_, FxHashMap<QueryId, Tick>> {
+        lock(&self.inner.awaited)
     }
 
     /// Logs how far outputs have delivered results. Where they have come further without any, the next entry takes that along, so
@@ -285,9 +298,9 @@ impl Graph {
         self.inner.recovered.keys()
     }
 
-    /// Resolves the names of a plan, once for all its runs.
+    /// Resolves the names of a plan, once for all its runs, of which each looks at one moment.
     pub fn prepare(&self, plan: Plan) -> Arc<Prepared> {
-        Arc::new(Prepared::new(plan, self.symbols()))
+        Arc::new(Prepared::of_moments(plan, self.symbols()))
     }
 
     /// The present: everything whose commit has returned is in it.

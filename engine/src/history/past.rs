@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use weir_model::codec::{FactKey, decode_payload, edge_property_key, edge_property_keys, half_key, parallel_keys};
 use weir_model::mutation::{Kind, Tag};
@@ -34,6 +35,13 @@ use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// How many nodes are remembered where they lie: several questions about a node follow one another.
 const NEAR_MAX: usize = 16;
+
+/// A node with so many facts is kept with the other ends of its edges, however many others are looked up meanwhile: a query that
+/// goes to and fro between such a node and those around it would read it again and again.
+const LARGE: usize = 256;
+
+/// What is kept so, at most.
+const LARGE_BYTES_MAX: usize = 32 << 20;
 
 /// Of more nodes than this it is not kept that they have changed since: about 20 MB.
 const CHANGED_MAX: usize = 500_000;
@@ -142,7 +150,9 @@ pub struct Past {
     /// What was before is wanted, too.
     whole: bool,
     pieces: RefCell<Rc<Vec<Piece>>>,
+    /// The last one first.
     near: RefCell<Vec<Near>>,
+    large: RefCell<Large>,
     failed: RefCell<Option<EngineError>>,
     present: Snapshot,
     /// What has changed between this moment and the present, once that was asked; none where it is too much.
@@ -171,6 +181,13 @@ struct Near {
     ends: Ends,
 }
 
+/// Nodes whose facts were copied to put ids in place of the numbers at the other ends of edges.
+#[derive(Default)]
+struct Large {
+    found: FxHashMap<NodeId, Found>,
+    bytes: usize,
+}
+
 /// Whether the other ends of edges are needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ends {
@@ -189,6 +206,7 @@ impl Past {
             whole,
             pieces: RefCell::new(Rc::new(pieces(graph, (at, next), whole)?)),
             near: RefCell::default(),
+            large: RefCell::default(),
             failed: RefCell::default(),
             present,
             since: OnceCell::new(),
@@ -226,6 +244,7 @@ impl Past {
     /// The runs were merged: the pieces there are now. False when they cannot be had.
     fn refresh(&self) -> bool {
         self.near.borrow_mut().clear();
+        *self.large.borrow_mut() = Large::default();
         let began = Instant::now();
         let gone = self.pieces.borrow().clone();
         // The store knows of a merge a moment before the list of runs does.
@@ -326,17 +345,17 @@ impl Past {
         if self.hides(node) {
             return Found::default();
         }
-        if let Some(near) = self.near.borrow().iter().find(|near| near.node == node && near.ends >= ends) {
-            return near.found.clone();
+        if let Some(found) = self.remembered(node, ends) {
+            return found;
         }
         self.finds.set(self.finds.get().saturating_add(1));
-        let found = loop {
+        let (found, copied) = loop {
             if self.failed.borrow().is_some() {
                 return Found::default();
             }
             let pieces = self.pieces.borrow().clone();
             let look = || {
-                let mut found = SmallVec::new();
+                let (mut found, mut copied) = (SmallVec::new(), 0);
                 for piece in pieces.iter() {
                     let Some(number) = piece.chunk_of(node) else { continue };
                     let shelf = &self.history().shelf;
@@ -344,15 +363,16 @@ impl Past {
                     let Ok(place) = chunk.ids().binary_search(&node) else { continue };
                     if ends == Ends::Known && !chunk.is_named() {
                         let named = chunk.node_named(place, |number| shelf.name(piece, number))?;
+                        copied += named.facts(0).len();
                         found.push((piece.number, Arc::new(named), 0));
                     } else {
                         found.push((piece.number, chunk, place));
                     }
                 }
-                Ok(found)
+                Ok((found, copied))
             };
             match look() {
-                Ok(found) => break Rc::new(found),
+                Ok((found, copied)) => break (Rc::new(found), copied),
                 Err(trouble) => {
                     if !self.recover(trouble) {
                         return Found::default();
@@ -360,8 +380,36 @@ impl Past {
                 }
             }
         };
+        if copied >= LARGE {
+            self.keep(node, &found);
+        }
         self.remember(Near { node, found: found.clone(), ends });
         found
+    }
+
+    fn remembered(&self, node: NodeId, ends: Ends) -> Option<Found> {
+        let mut near = self.near.borrow_mut();
+        match near.iter().position(|near| near.node == node && near.ends >= ends) {
+            Some(at) => {
+                near[..=at].rotate_right(1);
+                Some(near[0].found.clone())
+            }
+            None => self.large.borrow().found.get(&node).cloned(),
+        }
+    }
+
+    /// Where there are too many of them it begins anew: those that are asked for are soon back.
+    fn keep(&self, node: NodeId, found: &Found) {
+        let (bytes, most) = (found.iter().map(|(_, chunk, _)| chunk.bytes()).sum::<usize>(), at_most(LARGE_BYTES_MAX, 64));
+        if bytes > most {
+            return;
+        }
+        let mut large = self.large.borrow_mut();
+        if large.bytes + bytes > most {
+            *large = Large::default();
+        }
+        large.bytes += bytes;
+        large.found.insert(node, found.clone());
     }
 
     fn remember(&self, fresh: Near) {
@@ -558,10 +606,14 @@ impl View for Past {
         if types.is_empty() {
             return facts(&self.held(node, kinds(Kind::Out, Kind::InParallel))).edges(direction, &[], 0, each);
         }
+        // Of a type that is named twice, too, each edge comes once.
+        let mut types: SmallVec<[Symbol; 4]> = SmallVec::from_slice(types);
+        types.sort_unstable();
+        types.dedup();
         for kind in types {
             for side in [Kind::Out, Kind::In, Kind::OutParallel, Kind::InParallel] {
-                let tag = Tag::new(side, *kind);
-                facts(&self.held(node, (tag, tag))).edges(direction, &[*kind], 0, each);
+                let tag = Tag::new(side, kind);
+                facts(&self.held(node, (tag, tag))).edges(direction, &[kind], 0, each);
             }
         }
     }
@@ -743,6 +795,42 @@ mod tests {
             true
         });
         assert_eq!(nodes, [node(1)]);
+        engine.shutdown().unwrap();
+    }
+
+    /// However many others are looked up meanwhile. Of those with few edges the last ones are remembered.
+    #[test]
+    fn a_node_of_many_edges_is_read_once() {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        let graph = engine.default_graph();
+        let (label, kind) = (graph.symbols().intern("l"), graph.symbols().intern("r"));
+        let node = |n| NodeId::new(0, n);
+        let mut mutations = Mutations::default();
+        (1..=LARGE as u64).for_each(|n| mutations.set_edge(node(0), kind, node(n), 0, true));
+        let upper = graph.apply(mutations, 1).unwrap();
+        graph.wait_durable(upper).unwrap();
+        checkpoint::make(&graph, upper).unwrap();
+        let mut mutations = Mutations::default();
+        mutations.set_label(node(1), label, true);
+        graph.apply(mutations, 1).unwrap();
+        graph.wait_visible().unwrap();
+        let Moment::Past(past) = graph.at(Tick(upper.0 - 1)).unwrap() else { panic!("there was more later") };
+
+        let others = || 2..2 + 2 * NEAR_MAX as u64;
+        let (hub, one) = (past.find(node(0), Ends::Known), past.find(node(1), Ends::Known));
+        assert_eq!(hits(&hub).iter().map(|hit| hit.facts.len()).sum::<usize>(), LARGE);
+        for n in others() {
+            past.find(node(n), Ends::Any);
+            assert!(Rc::ptr_eq(&one, &past.find(node(1), Ends::Known)), "asked for again and again, while {n} others are");
+        }
+        others().for_each(|n| drop(past.find(node(n), Ends::Any)));
+        assert!(!Rc::ptr_eq(&one, &past.find(node(1), Ends::Known)));
+        assert!([Ends::Known, Ends::Any].iter().all(|ends| Rc::ptr_eq(&hub, &past.find(node(0), *ends))));
+
+        let mut edges = Vec::new();
+        past.edges(node(1), Direction::Both, &[kind, kind], &mut |half| edges.push(half.other));
+        assert_eq!(edges, [node(0)], "a type that is named twice");
+        assert!(past.failure().is_none());
         engine.shutdown().unwrap();
     }
 }

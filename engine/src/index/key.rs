@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 use weir_model::expression::Binary;
-use weir_model::{NodeId, Value};
+use weir_model::{IdScheme, NodeId, Value};
 
 /// A place, without the part of the node ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -35,6 +35,8 @@ const TEXT: u8 = 5;
 /// Texts by hash, for equality.
 const HASHED_TEXT: u8 = 6;
 const OTHER: u8 = 7;
+/// Nodes themselves, which no index holds.
+const NODE: u8 = 8;
 
 const TEXT_BYTES: usize = 13;
 
@@ -117,6 +119,15 @@ pub fn equal(value: &Value) -> Option<Place> {
     }
 }
 
+/// Where a node lies by its id. Those that show the same id lie at one place.
+pub fn node(id: NodeId, ids: IdScheme) -> Place {
+    let value = match ids {
+        IdScheme::Long { .. } => u128::from(id.low),
+        _ => u128::from(id.high) << 40 ^ u128::from(id.low),
+    };
+    Place::new(NODE, value)
+}
+
 /// The place of a value among those it can be compared with. Of two places that are the same nothing is known.
 pub fn ordered(value: &Value) -> Option<Place> {
     Some(match value {
@@ -194,8 +205,34 @@ pub fn both(x: Vec<Places>, y: &[Places]) -> Vec<Places> {
         (false, true) => return y.to_vec(),
         _ => {}
     }
-    let pairs = x.iter().flat_map(|x| y.iter().map(|y| x.both(*y)));
-    pairs.filter(|places| places.first <= places.last).collect()
+    // Side by side: lists that a query brings may be long, and all pairs of two of them would take for ever.
+    let (x, y) = (apart(x), apart(y.to_vec()));
+    let (mut x, mut y) = (&x[..], &y[..]);
+    let mut found = Vec::new();
+    while let ([one, ..], [other, ..]) = (x, y) {
+        found.extend(Some(one.both(*other)).filter(|places| places.first <= places.last));
+        // What ends first meets nothing that follows on the other side.
+        if one.last < other.last {
+            x = &x[1..];
+        } else {
+            y = &y[1..];
+        }
+    }
+    found
+}
+
+/// The same places in order and apart from each other, so that none of them is looked at twice.
+pub fn apart(mut places: Vec<Places>) -> Vec<Places> {
+    places.retain(|range| range.first <= range.last);
+    places.sort_unstable();
+    places.dedup_by(|range, before| {
+        let is_joined = range.first <= before.last;
+        if is_joined {
+            before.last = before.last.max(range.last);
+        }
+        is_joined
+    });
+    places
 }
 
 #[cfg(test)]
@@ -203,6 +240,7 @@ mod tests {
     use weir_model::Value;
 
     use super::*;
+    use crate::random::Random;
 
     fn values() -> Vec<Value> {
         let texts = ["", "a", "ab", "a long text with an end", "a long text with another", "\u{ffff}", "\u{10000}", "é"];
@@ -268,5 +306,33 @@ mod tests {
         );
         let within = |n: i64| places(&Value::Integer(n)).iter().any(|place| between.iter().any(|range| range.contains(*place)));
         assert!(within(3) && !within(0) && !within(6) && between.len() == 1);
+    }
+
+    #[test]
+    fn what_lies_in_both_is_found_in_one_pass() {
+        let place = |n: u64| Place::new(NUMBER, u128::from(n));
+        let lies = |all: &[Places], n: u64| all.iter().any(|range| range.contains(place(n)));
+        for seed in 0..2000 {
+            let mut random = Random(seed);
+            let mut some = || -> Vec<Places> {
+                let range = |random: &mut Random| {
+                    let first = random.below(30);
+                    // Some end before they begin.
+                    Places { first: place(first), last: place((first + random.below(6)).saturating_sub(1)) }
+                };
+                (0..random.below(8)).map(|_| range(&mut random)).collect()
+            };
+            let (x, y) = (some(), some());
+            let found = both(x.clone(), &y);
+            for n in 0..40 {
+                assert_eq!(lies(&found, n), lies(&x, n) && lies(&y, n), "seed {seed}: {n} of {x:?} and {y:?}");
+            }
+            assert!(found.is_sorted_by(|a, b| a.last < b.first), "seed {seed}: {found:?}");
+        }
+        let again = vec![Places::only(place(1)); 1000];
+        assert_eq!(both(again.clone(), &again), [Places::only(place(1))]);
+        let long: Vec<Places> = (0..200_000).map(|n| Places::only(place(n))).collect();
+        let other: Vec<Places> = (0..200_000).rev().map(|n| Places::only(place(2 * n))).collect();
+        assert_eq!(both(long, &other).len(), 100_000);
     }
 }

@@ -26,7 +26,7 @@ use crate::commit::WORKERS_PATIENCE;
 use crate::error::EngineError;
 use crate::graph::Graph;
 
-pub use lookup::Question;
+pub use lookup::{Question, Questions};
 
 /// After so long it is tried again to build an index that could not be.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);

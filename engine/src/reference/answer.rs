@@ -76,6 +76,7 @@ pub(super) struct Naive<'a> {
 
 impl Naive<'_> {
     fn columns(&self) -> Result<Vec<Row>, Failure> {
+        self.question.prepared.look_for_names(self.question.symbols);
         let plan = &self.question.prepared.plan;
         let rows = self.rows(&plan.root, &vec![Value::Null; plan.width.max(1)])?;
         Ok(rows.iter().map(|row| plan.columns.iter().map(|(_, slot)| at(row, *slot).clone()).collect()).collect())

@@ -17,6 +17,7 @@ use weir_model::lock::lock;
 
 use super::Time;
 use super::health::{Health, WAITING_EVER_MAX, WAITING_FIRST_MAX, WAITING_MAX};
+use super::maintained::TOUCHED;
 use super::results::{Answer, Outlet, RowChange};
 use super::stages::{Input, Stages};
 use crate::memory::{holds_graph, is_over_limit};
@@ -116,7 +117,7 @@ impl Aside {
 
     /// Takes over changes of complete ticks; there are no others before `frontier`.
     pub fn hand_over(self: &Arc<Self>, parts: impl IntoIterator<Item = Vec<RowChange>>, frontier: Time) {
-        let parts: Vec<Vec<RowChange>> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let mut parts: Vec<Vec<RowChange>> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         let mut mail = lock(&self.mail);
         if self.health.is_over() {
             // Another worker may have ended it at a later tick since the caller looked. What is handed over here has no answer.
@@ -124,8 +125,11 @@ impl Aside {
             parts.iter().flatten().map(|change| change.time).chain(turn).for_each(|time| self.health.ends_at(time));
             return;
         }
+        // What the graph at rest has is handed over with a frontier that may be ahead of those who apply what came meanwhile.
+        let frontier = frontier.max(mail.frontier);
         mail.frontier = frontier;
         if !mail.is_taken {
+            self.dismiss(&mut parts);
             let first = parts.iter().flatten().map(|change| change.time).chain([self.next_turn()]).min();
             let Some(first) = first.filter(|first| *first < frontier) else { return };
             self.health.behind.store(first, Ordering::SeqCst);
@@ -142,6 +146,27 @@ impl Aside {
             drop(mail);
             self.pool.push(self.clone());
         }
+    }
+
+    /// Takes out what was touched that no row has looked at: of most changes of a graph that is most queries.
+    ///
+    /// This is exact, for nobody works for it: everything handed over before is answered, and what its rows have looked at is
+    /// what they look at until something is handed over again, which happens here alone. All that there is before `frontier`
+    /// has come, also from other workers. So up to the first tick at which it is concerned nothing changes; from that tick on
+    /// its rows may look elsewhere, and it hears of everything, as it does while somebody works for it.
+    fn dismiss(&self, parts: &mut Vec<Vec<RowChange>>) {
+        // Whoever has worked for it may not have let go yet.
+        let Ok(guard) = self.work.try_lock() else { return };
+        let Some(work) = guard.as_ref() else { return };
+        let mut first = self.next_turn();
+        for change in parts.iter().flatten() {
+            if change.time < first && (change.source != TOUCHED || work.stages.hears(&change.row)) {
+                first = change.time;
+            }
+        }
+        drop(guard);
+        parts.iter_mut().for_each(|part| part.retain(|change| change.time >= first));
+        parts.retain(|part| !part.is_empty());
     }
 
     /// Whether it has to hear of `frontier`, though nothing has changed.
@@ -377,5 +402,83 @@ impl Asides {
         state.threads -= 1;
         self.changed.notify_all();
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::NodeId;
+
+    use super::*;
+    use crate::render::results::{Baseline, Gather, Reported, Rested};
+    use crate::render::stages::looks::Touch;
+    use crate::render::stages::tests::{LOOKS, found, started, touched};
+    use crate::symbols::Symbols;
+
+    /// Nobody works for it, or is about to let go.
+    fn settle(aside: &Aside) {
+        while lock(&aside.mail).is_taken || aside.work.try_lock().is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The graph at rest may be looked through before those are told who apply what came meanwhile. What they hand over then is
+    /// before the beginning, and must not make it look as if there were nothing to answer.
+    #[test]
+    fn what_is_complete_does_not_become_less() {
+        let (symbols, pool) = (Arc::new(Symbols::default()), Arc::new(Asides::new(1)));
+        let (maintained, stages) = started(LOOKS, &symbols);
+        let health = stages.health().clone();
+        let reported = Reported { cancellations_until: Time::MAX, baseline: Baseline::Known, installed: 1 };
+        let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
+        let gather = Gather::new(&maintained, health, Some((stages, pool.clone())), reported, outlet);
+        let aside = gather.aside().expect("it has stages").clone();
+        // As if somebody worked for it.
+        lock(&aside.mail).is_taken = true;
+        aside.hand_over([], 5);
+        aside.hand_over([], 2);
+        assert_eq!(lock(&aside.mail).frontier, 5);
+        lock(&aside.mail).is_taken = false;
+        drop(gather);
+        pool.stop();
+    }
+
+    #[test]
+    fn what_no_row_has_looked_at_is_not_handed_over_until_one_may() {
+        let (symbols, pool) = (Arc::new(Symbols::default()), Arc::new(Asides::new(1)));
+        let (maintained, stages) = started(LOOKS, &symbols);
+        let health = stages.health().clone();
+        let reported = Reported { cancellations_until: Time::MAX, baseline: Baseline::Known, installed: 1 };
+        let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
+        let mut gather = Gather::new(&maintained, health, Some((stages, pool.clone())), reported, outlet);
+        let aside = gather.aside().expect("it has stages").clone();
+        while gather.rested(2) != Rested::Yes {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (node, kind) = (NodeId::new(1, 1), symbols.intern("P"));
+        let stranger = |time: Time| touched(NodeId::new(time, time), &[Touch::Own, Touch::Edges(kind)], time);
+        let strangers = |ticks: std::ops::Range<Time>| ticks.flat_map(stranger).collect::<Vec<_>>();
+        let left = |changes: Vec<RowChange>| -> Vec<Time> {
+            settle(&aside);
+            let mut parts = vec![changes];
+            aside.dismiss(&mut parts);
+            parts.into_iter().flatten().map(|change| change.time).collect()
+        };
+        // Before there is a row nobody looks anywhere; from the tick of one on it may look anywhere.
+        assert!(left([touched(node, &[Touch::Edges(kind)], 2), strangers(3..9)].concat()).is_empty());
+        let row = found(&maintained, node, 3);
+        assert_eq!(left([strangers(2..5), vec![row.clone()]].concat()), [3, 3, 4, 4, 3]);
+        settle(&aside);
+        gather.push(&mut vec![row]);
+        gather.advance(4);
+        settle(&aside);
+        // It has looked at the edges of its node, and at nothing else.
+        gather.push(&mut strangers(4..1000));
+        gather.advance(1000);
+        assert_eq!((aside.behind(), aside.health.waiting(), lock(&aside.mail).frontier), (None, 0, 1000));
+        let concerned = touched(node, &[Touch::Edges(kind)], 1010);
+        assert_eq!(left([strangers(1000..1012), concerned].concat()), [1010, 1010, 1011, 1011, 1010]);
+        drop(gather);
+        pool.stop();
     }
 }

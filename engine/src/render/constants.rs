@@ -3,12 +3,13 @@
 //!     user = 'ann' AND amount > 5      =>      a program that reads user and amount, and the constants ['ann'], [5 ..]
 //!
 //! Queries that differ in constants alone so have one program, and a table of constants says whose matches a row makes. All
-//! equalities are taken out, and the ranges of one slot. A table says less than a condition (`index::key`): long texts share
-//! their places with others. So the values and conditions come along, and are tested on the few rows the table lets through.
+//! equalities are taken out, those with ids among them, and the ranges of one slot. A table says less than a condition
+//! (`index::key`): long texts share their places with others. So the values and conditions come along, and are tested on the few
+//! rows the table lets through.
 
 use smallvec::SmallVec;
 use weir_model::expression::Binary;
-use weir_model::{Expr, GraphFree, Value};
+use weir_model::{Context, Expr, GraphFree, IdScheme, NodeId, Value};
 
 use super::program::NodeView;
 use crate::index::key::{self, Place, Places};
@@ -16,7 +17,7 @@ use crate::index::key::{self, Place, Places};
 /// The slots that constants were compared with.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Node by node, the slots that equal a constant, ascending.
+    /// Node by node, the slots that equal a constant, ascending. That of the node itself is one where its id does.
     pub equal: Vec<(usize, SmallVec<[usize; 4]>)>,
     /// A node, and the slot that lies in a range.
     pub range: Option<(usize, usize)>,
@@ -29,6 +30,8 @@ pub struct Constants {
     pub equal: Key,
     /// In any of these, each once.
     pub ranges: Vec<Places>,
+    /// Nodes that can be but one, by its id.
+    pub ids: SmallVec<[(usize, NodeId); 1]>,
     /// What was taken out: slots that equal a value,
     pub values: SmallVec<[(usize, Value); 2]>,
     /// and what asks otherwise.
@@ -46,13 +49,22 @@ pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Const
         let mut equal: Vec<(usize, Place)> = Vec::new();
         let mut ranges: Option<Vec<Places>> = None;
         for condition in conditions {
+            // A second id is asked for as anything else is.
+            let id = named(&condition, node.slot, context).filter(|_| equal.iter().all(|(other, _)| *other != node.slot));
+            if let Some(id) = id {
+                equal.push((node.slot, key::node(id, context.ids())));
+                // A long id does not show all of a node's.
+                constants.ids.extend((!matches!(context.ids(), IdScheme::Long { .. })).then_some((number, id)));
+                constants.conditions.push(condition);
+                continue;
+            }
             let found = comparison(&condition, node, context);
             let asks_for_same = matches!(condition, Expr::Binary { operator: Binary::Same, .. });
             let value = found.as_ref().filter(|(_, operator, _)| *operator == Binary::Equal && !asks_for_same);
             let value = value.map(|(slot, _, value)| (*slot, value.clone()));
             let taken = match found {
                 Some((slot, Binary::Equal, value)) if equal.iter().all(|(other, _)| *other != slot) => {
-                    key::equal(&value).map(|place| equal.push((slot, place))).is_some()
+                    place_of(&value, context.ids()).map(|place| equal.push((slot, place))).is_some()
                 }
                 Some((slot, operator, value)) if compared.range.is_none_or(|range| range == (number, slot)) => {
                     key::ranges(operator, &value).is_some_and(|places| {
@@ -86,6 +98,36 @@ fn conjuncts(condition: Expr) -> Vec<Expr> {
         Expr::And(all) => all.into_iter().flat_map(conjuncts).collect(),
         other => vec![other],
     }
+}
+
+/// Where a value of a row lies, for equality: a node by its id. None if nothing equals it.
+pub fn place_of(value: &Value, ids: IdScheme) -> Option<Place> {
+    match value {
+        Value::Node(id) => Some(key::node(*id, ids)),
+        value => key::equal(value),
+    }
+}
+
+/// The node that the one in a slot must be, by its id or the text of it: all nodes for which the condition holds lie where that
+/// one does.
+fn named(condition: &Expr, own: usize, context: &GraphFree) -> Option<NodeId> {
+    let Expr::Binary { operator: Binary::Equal | Binary::Same, left, right } = condition else { return None };
+    let is_own_slot = |expr: &Expr| matches!(expr, Expr::Slot(slot) if slot.0 as usize == own);
+    let is_own = |expr: &Expr| match expr {
+        Expr::Call { function, arguments } => {
+            matches!(function.name, "id" | "strId" | "elementId") && matches!(&arguments[..], [of] if is_own_slot(of))
+        }
+        expr => is_own_slot(expr),
+    };
+    let value = match (&**left, &**right) {
+        (one, Expr::Literal(value)) | (Expr::Literal(value), one) if is_own(one) => value,
+        _ => return None,
+    };
+    let id = context.ids().node_of(value)?;
+    // `=` takes less than what names a node: the text of an id is not the id.
+    let mut row = vec![Value::Null; own + 1];
+    row[own] = Value::Node(id);
+    condition.look(&row, context).is_ok_and(|value| value.holds()).then_some(id)
 }
 
 /// `slot operator constant`, for a property of the node.

@@ -8,10 +8,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use weir_model::{Expr, Failure, GraphFree, Text, Value};
+use weir_model::{Context, Expr, Failure, GraphFree, Text, Value};
 
 use super::Time;
-use super::constants::{Constants, Key};
+use super::constants::{Constants, Key, place_of};
 use super::health::Health;
 use super::intervals::Intervals;
 use super::program::Program;
@@ -168,13 +168,20 @@ impl Family {
 
     /// Whether a condition of the program holds. One that has no value does not, which all members are told.
     pub fn passes(&self, condition: &Expr, row: &[Value]) -> bool {
-        condition.look(row, &self.program.context).map_or_else(|failure| self.tell(&failure), |value| value.holds())
+        condition.look(row, &self.program.context).map_or_else(
+            |failure| {
+                self.tell(condition, row, &failure);
+                false
+            },
+            |value| value.holds(),
+        )
     }
 
+    /// Tells all members of a row for which a condition of the program has no value.
     #[cold]
-    fn tell(&self, failure: &Failure) -> bool {
-        self.all().for_each(|member| member.health.leave_out(None, failure));
-        false
+    pub fn tell(&self, condition: &Expr, row: &[Value], failure: &Failure) {
+        let told = || self.program.told(condition, row, false);
+        self.all().for_each(|member| member.health.leave_out(told, failure));
     }
 
     /// Whether nobody wants what is found for it. Of other workers one hears by its queries alone.
@@ -197,6 +204,12 @@ impl Family {
         })
     }
 
+    /// Where the values of some slots lie; None if one of them equals nothing.
+    fn key_of(&self, slots: impl Iterator<Item = usize>, row: &[Value]) -> Option<Key> {
+        let ids = self.program.context.ids();
+        slots.map(|slot| place_of(&row[slot], ids)).collect()
+    }
+
     /// Whether constants of members are asked of a node.
     pub fn compares(&self, node: usize) -> bool {
         let compared = &self.program.compared;
@@ -211,7 +224,7 @@ impl Family {
         }
         for ((of, slots), admitted) in compared.equal.iter().zip(&self.admitted) {
             if *of == node {
-                return key_of(slots.iter().copied(), row).is_some_and(|key| admitted.contains_key(&key));
+                return self.key_of(slots.iter().copied(), row).is_some_and(|key| admitted.contains_key(&key));
             }
         }
         match compared.range {
@@ -227,14 +240,14 @@ impl Family {
             &self.alike
         } else {
             let slots = compared.equal.iter().flat_map(|(_, slots)| slots.iter().copied());
-            let Some(group) = key_of(slots, row).and_then(|key| self.members.get(&key)) else { return };
+            let Some(group) = self.key_of(slots, row).and_then(|key| self.members.get(&key)) else { return };
             group
         };
         let mut meet = |member: &Member| {
-            let (Constants { values, conditions, .. }, context) = (&*member.constants, &member.ending.context);
+            let Constants { values, conditions, .. } = &*member.constants;
             if member.since <= time
                 && values.iter().all(|(slot, value)| row[*slot].equals(value) == Some(true))
-                && conditions.iter().all(|condition| member.passes(condition, row, context))
+                && conditions.iter().all(|condition| member.passes(condition, row, &self.program))
             {
                 visit(member);
             }
@@ -252,27 +265,28 @@ impl Family {
 }
 
 impl Member {
-    /// Whether a condition of its own holds. One that has no value does not, which it is told.
-    pub fn passes(&self, condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
-        condition.look(row, context).map_or_else(
+    /// Whether a condition of its own on a complete row holds. One that has no value does not, which it is told.
+    pub fn passes(&self, condition: &Expr, row: &[Value], program: &Program) -> bool {
+        condition.look(row, &self.ending.context).map_or_else(
             |failure| {
-                self.health.leave_out(None, &failure);
+                self.tell(condition, row, program, &failure);
                 false
             },
             |value| value.holds(),
         )
     }
-}
 
-/// Where the values of some slots lie; None if one of them equals nothing.
-fn key_of(slots: impl Iterator<Item = usize>, row: &[Value]) -> Option<Key> {
-    slots.map(|slot| key::equal(&row[slot])).collect()
+    /// Tells it of a complete row for which an expression of its own has no value.
+    #[cold]
+    pub fn tell(&self, expr: &Expr, row: &[Value], program: &Program, failure: &Failure) {
+        self.health.leave_out(|| program.told(expr, row, true), failure);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use weir_cypher_compiler::{Options, StandingMode, compile_standing};
-    use weir_model::IdScheme;
+    use weir_model::{IdScheme, NodeId};
 
     use super::*;
     use crate::random::Random;
@@ -325,9 +339,9 @@ mod tests {
         family.each(1, row, |member| found.push(member.query));
         found.sort_unstable();
         let holds = |member: &&Member| {
-            let (constants, context) = (&member.constants, &member.ending.context);
+            let constants = &member.constants;
             constants.values.iter().all(|(slot, value)| row[*slot].equals(value) == Some(true))
-                && constants.conditions.iter().all(|condition| member.passes(condition, row, context))
+                && constants.conditions.iter().all(|condition| member.passes(condition, row, &family.program))
         };
         let mut wanted: Vec<u32> = kept.iter().filter(holds).map(|member| member.query).collect();
         wanted.sort_unstable();
@@ -367,5 +381,65 @@ mod tests {
             kept.into_iter().for_each(|gone| family.remove(gone.query, gone.source, &gone.constants));
             assert!(family.is_empty() && family.all().next().is_none() && family.endings.is_empty());
         }
+    }
+
+    /// Queries that differ in an id alone are one family, however they ask for it, and a row belongs to those whose id it has.
+    #[test]
+    fn ids_are_constants_in_every_mode() {
+        use StandingMode::{AnyQuery, DistinctId, MultipleValues};
+        let (symbols, health) = (Symbols::default(), Arc::new(Health::of_nobody(IdScheme::default())));
+        let long = IdScheme::Long { consecutive: false };
+        type Written = fn(u32) -> String;
+        let uuid: Written = |n: u32| format!("'00000000-0000-0000-0000-00000000000{n}'");
+        let number: Written = |n: u32| n.to_string();
+        let text: Written = |n: u32| format!("'{n}'");
+        // Whether the condition holds for two nodes that differ in what a long id does not show.
+        let cases = [
+            (IdScheme::Uuid, MultipleValues, "MATCH (n:A) WHERE id(n) = ID AND n.v = 1 RETURN n.x AS x", uuid, false),
+            (IdScheme::Uuid, MultipleValues, "MATCH (n) WHERE ID = strId(n) RETURN n.x AS x", uuid, false),
+            (IdScheme::Uuid, DistinctId, "MATCH (n:A) WHERE id(n) = ID RETURN DISTINCT id(n) AS id", uuid, false),
+            (IdScheme::Uuid, AnyQuery, "MATCH (a:A)-[:r]->(n) WHERE id(n) = ID RETURN id(a) AS a", uuid, false),
+            (IdScheme::Uuid, AnyQuery, "MATCH (a:A)-[:r]->(n) WHERE ID = strId(n) RETURN a.x AS x", uuid, false),
+            (IdScheme::Uuid, AnyQuery, "MATCH (a:A)-[:r]->(n) WHERE id(n) = quineId(ID) RETURN a.x AS x", uuid, false),
+            (long, MultipleValues, "MATCH (n:A) WHERE id(n) = ID RETURN n.x AS x", number, true),
+            (long, AnyQuery, "MATCH (a:A)-[:r]->(n) WHERE id(n) = ID RETURN a.x AS x", number, false),
+            (long, AnyQuery, "MATCH (a:A)-[:r]->(n) WHERE strId(n) = ID RETURN a.x AS x", text, false),
+        ];
+        for (ids, mode, query, written, shows_alike) in cases {
+            let source = |n: u32| {
+                let (text, options) = (query.replace("ID", &written(n)), Options { ids, ..Options::default() });
+                let compiled = compile_standing(&text, mode, &options);
+                let plan = compiled.unwrap_or_else(|problems| panic!("{text}: {}", problems[0])).plan;
+                Maintained::new(&plan, &symbols, ids).expect("it can be maintained").sources.remove(0)
+            };
+            let first = source(0);
+            let mut family = Family::new(0, first.program.clone(), Vec::new());
+            for n in 0..4 {
+                let source = source(n);
+                assert_eq!(source.name, first.name, "{query}");
+                family.insert(source.member((n, 0), 0, &health));
+            }
+            let [(node, slots)] = &family.program.compared.equal[..] else { panic!("{query}: {:?}", family.program.compared) };
+            let view = &family.program.nodes[*node];
+            assert!(slots.contains(&view.slot) && view.conditions.is_empty(), "{query}");
+            let members = |id: NodeId| {
+                let mut row = vec![Value::Null; family.program.width];
+                slots.iter().for_each(|slot| row[*slot] = Value::Integer(1));
+                row[view.slot] = Value::Node(id);
+                let mut found = Vec::new();
+                family.each(1, &row, |member| found.push(member.query));
+                (found, family.admits(*node, &row))
+            };
+            for n in 0..4u32 {
+                assert_eq!(members(NodeId::new(0, u64::from(n))), (vec![n], true), "{query}");
+                let far = if shows_alike { vec![n] } else { Vec::new() };
+                assert_eq!(members(NodeId::new(7, u64::from(n))).0, far, "{query}");
+            }
+            assert_eq!(members(NodeId::new(0, 9)), (Vec::new(), false), "{query}");
+        }
+        // What names no node, or two of them, is asked for as any other condition.
+        let program = |condition: &str| source(condition, &symbols).program;
+        assert_eq!(program("n.x = 1 AND id(n) IN [idFrom(1), idFrom(2)]").compared.equal[0].1.len(), 1);
+        assert!(program("n = 5").compared.equal.is_empty());
     }
 }

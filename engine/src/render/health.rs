@@ -3,6 +3,7 @@
 //! Workers, walks, stages and the threads beside the workers share it and write into it; those who write to the graph look here
 //! whether they should wait a little, and people what became of their query. It knows nothing of how an answer is found.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -249,13 +250,13 @@ impl Health {
         ENDED.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// `row`: where it is at hand.
-    pub fn leave_out(&self, row: Option<&Row>, failure: &Failure) {
+    /// `row` is what is told of it; few are asked for.
+    pub fn leave_out<R: Borrow<Row>>(&self, row: impl FnOnce() -> R, failure: &Failure) {
         self.leave_all_out(1, row, failure);
     }
 
     /// The same of so many rows that belong to a row.
-    pub fn leave_all_out(&self, times: u64, row: Option<&Row>, failure: &Failure) {
+    pub fn leave_all_out<R: Borrow<Row>>(&self, times: u64, row: impl FnOnce() -> R, failure: &Failure) {
         if failure.kind == FailureKind::Interrupted || !self.is_told {
             return;
         }
@@ -266,9 +267,12 @@ impl Health {
             return;
         }
         left_out.noted = Some(now);
-        left_out.last = match row {
-            Some(row) => format!("({}): {failure}", self.shown(row)),
-            None => failure.to_string(),
+        let row = row();
+        let row = Borrow::<Row>::borrow(&row);
+        // There are rows without columns, and expressions that look at nothing.
+        left_out.last = match row.0.is_empty() {
+            true => failure.to_string(),
+            false => format!("({}): {failure}", self.shown(row)),
         };
         if left_out.told.is_none_or(|told| now - told > TELL_INTERVAL) {
             left_out.told = Some(now);
@@ -305,6 +309,18 @@ mod tests {
 
     fn health() -> Health {
         Health::new(QueryId(NodeId::new(1, 2)), "MATCH (n) RETURN n".into(), IdScheme::Uuid)
+    }
+
+    #[test]
+    fn a_row_that_is_left_out_is_told_where_it_has_values() {
+        let failure = Failure { kind: FailureKind::Arithmetic, message: "there is none".to_owned() };
+        let last = |values: &[Value]| {
+            let health = health();
+            health.leave_out(|| Row::from_slice(values), &failure);
+            health.left_out().map(|left_out| (left_out.rows, left_out.last))
+        };
+        assert_eq!(last(&[Value::Integer(7), Value::text("a")]), Some((1, "(7, \"a\"): there is none".to_owned())));
+        assert_eq!(last(&[]), Some((1, "there is none".to_owned())), "a stage may have no columns");
     }
 
     #[test]

@@ -156,14 +156,14 @@ pub fn asks_clock(operator: &Operator) -> bool {
 }
 
 /// The facts whose changes can change what a query looks up row by row.
-#[derive(Default)]
+#[derive(Default, PartialEq, Eq)]
 pub struct Interest {
     everything: bool,
     labels: FxHashSet<Symbol>,
     properties: FxHashSet<Symbol>,
     any_edge: bool,
     kinds: FxHashSet<Symbol>,
-    /// In which there are nodes, and nothing else.
+    /// In which there are nodes, and nothing else. Gone once it is made: queries that ask for the same may have other slots.
     nodes: FxHashSet<Slot>,
 }
 
@@ -179,6 +179,7 @@ impl Interest {
             looks = true;
             interest.operator(part, prepared);
         });
+        interest.nodes = FxHashSet::default();
         looks.then_some(interest)
     }
 

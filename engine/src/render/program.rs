@@ -21,6 +21,7 @@ use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 use super::Time;
 use super::constants::{self, Compared, Constants};
 use super::orders;
+use super::results::Row;
 use super::walk::holds;
 use crate::symbols::Symbols;
 use crate::view::Direction;
@@ -393,6 +394,32 @@ impl Program {
         format!(
             "{width} {nodes:?} {edges:?} {compared:?} {context:?} {conditions:?} {distinct_edges:?} {distinct_nodes:?} {delta:?}"
         )
+    }
+}
+
+impl Program {
+    /// Which row it is that an expression has no value for, as people are told it: the nodes that it looks at, be it by their
+    /// edges, and the values. What is not found yet may hold what was found before, so only of a row that is complete it is all
+    /// nodes.
+    pub fn told(&self, expr: &Expr, row: &[Value], is_complete: bool) -> Row {
+        let looked_at: Vec<usize> = expr.slots().into_iter().map(place).collect();
+        let looks_at = |slot: usize| looked_at.contains(&slot);
+        let reads = |reads: &[(Symbol, usize)]| reads.iter().any(|(_, slot)| looks_at(*slot));
+        let of_edges = self.edges.iter().filter(|edge| edge.slot.is_some_and(looks_at) || reads(&edge.reads));
+        let ends: Vec<usize> = of_edges.flat_map(|edge| [edge.source, edge.target]).collect();
+        let is_told = |node: &&NodeView| {
+            let of_node = looks_at(node.slot) || node.reads_all.is_some_and(looks_at) || reads(&node.reads);
+            is_complete || of_node || ends.contains(&node.slot)
+        };
+        let mut slots: Vec<usize> = self.nodes.iter().filter(is_told).map(|node| node.slot).collect();
+        for slot in looked_at {
+            if !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        }
+        // Nothing stands where the expression names something itself, as elements of a list.
+        let values = slots.into_iter().filter_map(|slot| row.get(slot)).filter(|value| **value != Value::Null);
+        Row(values.cloned().collect())
     }
 }
 

@@ -37,8 +37,8 @@ pub struct Queries {
     pub sieves_gone: u64,
     pub sieves: Vec<Sieves>,
     pub routes: Routes,
-    /// Queries whose stages hear of nodes that change: their numbers, since when, of which changes.
-    pub interests: Vec<(u32, Time, Arc<Interest>)>,
+    /// Queries whose stages hear of nodes that change.
+    pub listeners: Vec<Listeners>,
     installed: FxHashMap<u32, Installed>,
     /// The number the next query has, at least.
     next: u32,
@@ -58,6 +58,13 @@ pub struct Queries {
     pub walks: Option<Activator>,
     /// Keeps apart the ticks at which the graph may still be looked at. There while any query looks at it.
     pub held: Option<TraceAgent<Layers>>,
+}
+
+/// Queries that hear of the same changes: those that ask alike, mostly.
+pub struct Listeners {
+    pub interest: Arc<Interest>,
+    /// Their numbers, and since when they hear.
+    pub queries: Vec<(u32, Time)>,
 }
 
 struct Installed {
@@ -82,7 +89,10 @@ impl Queries {
             }
         }
         if let Some(interest) = &maintained.interest {
-            self.interests.push((query, since, interest.clone()));
+            match self.listeners.iter_mut().find(|listeners| *listeners.interest == **interest) {
+                Some(listeners) => listeners.queries.push((query, since)),
+                None => self.listeners.push(Listeners { interest: interest.clone(), queries: vec![(query, since)] }),
+            }
         }
         if maintained.clocked {
             self.clocked.push(query);
@@ -146,10 +156,7 @@ impl Queries {
                 self.sieves.retain(|sieves| !sieves.each.is_empty());
             }
         }
-        self.interests.retain(|(of, ..)| *of != query);
-        if self.interests.is_empty() {
-            self.held = None;
-        }
+        self.listen_no_more(|of| of == query);
         self.changed.retain(|changed| *changed != query);
         self.clocked.retain(|clocked| *clocked != query);
         self.aside.remove(&query);
@@ -240,11 +247,19 @@ impl Queries {
     fn let_go(&mut self, frontier: Time) {
         let over = self.installed.iter_mut().filter_map(|(query, one)| one.gather.hears_until(frontier).then_some(*query));
         let over: FxHashSet<u32> = over.collect();
-        self.interests.retain(|(query, ..)| !over.contains(query));
-        if self.interests.is_empty() {
+        self.listen_no_more(|query| over.contains(&query));
+        self.clocked.retain(|query| !over.contains(query));
+    }
+
+    /// Some queries hear of no node any more. Without any that do, no tick has to be kept apart.
+    fn listen_no_more(&mut self, is_among: impl Fn(u32) -> bool) {
+        self.listeners.retain_mut(|listeners| {
+            listeners.queries.retain(|(query, _)| !is_among(*query));
+            !listeners.queries.is_empty()
+        });
+        if self.listeners.is_empty() {
             self.held = None;
         }
-        self.clocked.retain(|query| !over.contains(query));
     }
 
     /// Matches of the graph at rest.
@@ -455,7 +470,7 @@ mod tests {
             sieve_numbers,
             sieves,
             routes,
-            interests,
+            listeners,
             installed,
             early,
             changed,
@@ -470,7 +485,7 @@ mod tests {
             && sieves.is_empty()
             && routes.by_tag.is_empty()
             && routes.by_kind.is_empty()
-            && interests.is_empty()
+            && listeners.is_empty()
             && installed.is_empty()
             && early.is_empty()
             && changed.is_empty()
@@ -551,10 +566,12 @@ mod tests {
         queries.advance(5, &published, 0);
         assert!(queries.is_current(5) && !queries.is_rested() && !queries.is_current(6));
         healths[0].fail("it costs too much");
-        assert_eq!(queries.interests.len(), 2);
+        let hear = |queries: &Queries| -> Vec<Vec<(u32, Time)>> {
+            queries.listeners.iter().map(|listeners| listeners.queries.clone()).collect()
+        };
+        assert_eq!(hear(&queries), [[(0, 1), (1, 1)]], "they hear of the same");
         queries.advance(6, &published, 0);
-        let hear: Vec<u32> = queries.interests.iter().map(|(query, ..)| *query).collect();
-        assert_eq!(hear, [1]);
+        assert_eq!(hear(&queries), [[(1, 1)]]);
         assert!(!queries.clocked.contains(&0));
         assert!((0..2).all(|query| queries.rested(query) == Rested::Yes) && queries.is_rested());
     }

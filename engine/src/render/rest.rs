@@ -6,7 +6,8 @@
 //!
 //! Each installation has a dataflow for this of its own, so that no other query waits for it. It works for a moment at a time,
 //! and they take turns on each worker, one in each round of it: the graph and the other queries get theirs in between, however
-//! many installations there are. Those that wait together look through the graph together first (`survey`).
+//! many installations there are. Those that wait together look through the graph together first (`survey`), but for those that
+//! begin at a node they name.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -33,7 +34,7 @@ use super::health::Health;
 use super::maintained::{Maintained, Source};
 use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
-use super::survey::{Beginnings, Pattern, Survey};
+use super::survey::{Beginnings, Pattern, Survey, first_of};
 use super::walk::{Change, Here, Steps, Waiting, Walk, read_node};
 use super::{Time, before};
 use crate::arrangement::locate::{Found, Locator, Through, by_node, parts};
@@ -99,7 +100,7 @@ enum Stage {
     },
     /// Where each of its patterns may begin.
     Begins(Vec<Beginnings>),
-    /// At what was noted, or everywhere.
+    /// At what was noted, or everywhere, or at a node that is named.
     Works {
         noted: bool,
     },
@@ -200,6 +201,14 @@ impl Queue {
                 self.noted -= 1;
                 self.work_through(turn);
             }
+            return Some(beginnings);
+        }
+        if matches!(ticket.stage, Stage::Waits)
+            && let Some(beginnings) = at_ids(&ticket.patterns, &ticket.snapshot, shard)
+        {
+            ticket.stage = Stage::Works { noted: false };
+            let nodes: usize = ticket.snapshot.shard(shard).iter().map(|batch| batch.ids.len()).sum();
+            ticket.backfill.look_at((nodes * ticket.patterns.len()) as u64);
             return Some(beginnings);
         }
         if matches!(ticket.stage, Stage::Waits) && self.survey.is_none() && self.noted == 0 {
@@ -490,6 +499,18 @@ impl Nodes {
     }
 }
 
+/// Where patterns begin on a shard that ask for the node they begin at by its id: nobody has to look for it. None where any of
+/// them does not.
+fn at_ids(patterns: &[Pattern], snapshot: &Snapshot, shard: usize) -> Option<Vec<Beginnings>> {
+    let at_id = |(_, family): &Pattern| {
+        let (first, constants) = (first_of(&family.program)?, &family.all().next()?.constants);
+        let (_, id) = constants.ids.iter().find(|(node, _)| *node == first)?;
+        let here = if snapshot.shard_of(*id) == shard { vec![*id] } else { Vec::new() };
+        Some(Some([Rc::new(here), Rc::default()]))
+    };
+    patterns.iter().map(at_id).collect()
+}
+
 /// Whether their query has ended by itself.
 fn are_over(patterns: &[Pattern]) -> bool {
     patterns.iter().any(|(_, family)| family.is_over())
@@ -527,8 +548,37 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, here: Here<'_, 'a>, time: u64, row: &m
 mod tests {
     use std::cell::Cell;
 
+    use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+    use weir_model::IdScheme;
+
     use super::*;
     use crate::arrangement::Published;
+
+    /// A pattern that asks for the node it begins at by its id begins there, on the shard of it alone.
+    #[test]
+    fn a_node_that_is_named_is_not_looked_for() {
+        let (symbols, ids, snapshot) = (Symbols::default(), IdScheme::default(), Published::new(2).snapshot());
+        let health = Arc::new(Health::of_nobody(ids));
+        let id = NodeId::new(0, 7);
+        let begins = |text: &str| -> Option<Vec<NodeId>> {
+            let text = text.replace("ID", &format!("'{id}'"));
+            let compiled = compile_standing(&text, StandingMode::MultipleValues, &Options::default()).expect("it compiles");
+            let maintained = Maintained::new(&compiled.plan, &symbols, ids).expect("it can be maintained");
+            let patterns = Installation::patterns(0, &maintained, &health);
+            let shard = snapshot.shard_of(id);
+            let [own, other] = [shard, 1 - shard].map(|shard| at_ids(&patterns, &snapshot, shard));
+            let nodes = |beginnings: Option<Vec<Beginnings>>| -> Option<Vec<NodeId>> {
+                let lists = beginnings?.into_iter().map(|lists| lists.expect("they are known"));
+                Some(lists.flatten().flat_map(|list| list.to_vec()).collect())
+            };
+            assert!(nodes(other).is_none_or(|nodes| nodes.is_empty()), "{text}");
+            nodes(own)
+        };
+        assert_eq!(begins("MATCH (n:A) WHERE id(n) = ID AND n.v = 1 RETURN n.x AS x"), Some(vec![id]));
+        assert_eq!(begins("MATCH (n)-[:r]->(m) WHERE strId(n) = ID RETURN m.x AS x"), Some(vec![id]));
+        assert_eq!(begins("MATCH (n)-[:r]->(m) WHERE id(m) = ID RETURN n.x AS x"), None);
+        assert_eq!(begins("MATCH (n:A) WHERE n.id = ID RETURN n.x AS x"), None);
+    }
 
     const WORKING: u64 = 5;
     const ROUNDS: u64 = 20;

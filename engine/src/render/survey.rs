@@ -159,6 +159,17 @@ impl Survey {
     }
 }
 
+/// The node of a pattern that is looked for first in a graph at rest, where that is known.
+pub fn first_of(program: &super::Program) -> Option<usize> {
+    match program.paths[program.last].atom {
+        Atom::Node(node) => Some(node),
+        Atom::Edge(edge) => {
+            let view = &program.edges[edge];
+            program.nodes.iter().position(|node| view.directed && node.slot == view.source)
+        }
+    }
+}
+
 /// Whether what a batch knows of a node may be newer than a tick.
 fn may_have_changed(part: &Part<'_>, since: u64) -> bool {
     part.last > since
@@ -185,13 +196,7 @@ impl Routes {
 
 impl Program {
     fn new(program: Arc<super::Program>, constants: &[Arc<Constants>]) -> Program {
-        let first = match program.paths[program.last].atom {
-            Atom::Node(node) => Some(node),
-            Atom::Edge(edge) => {
-                let view = &program.edges[edge];
-                program.nodes.iter().position(|node| view.directed && node.slot == view.source)
-            }
-        };
+        let first = first_of(&program);
         Program { family: Family::admitting(program, constants), first, nodes: Some(Vec::new()) }
     }
 

@@ -575,8 +575,18 @@ impl<'a> Walk<'a, '_> {
             }
             if let (Some(value), Some(sieve)) = (value, &view.sieve) {
                 row[sieve.slot] = value;
-                let passes = |condition: &Expr| self.family.passes(condition, row);
-                if !sieve.conditions.iter().all(passes) || !facts.has_half(half, tick) {
+                for condition in &sieve.conditions {
+                    match condition.look(row, &program.context).map(|value| value.holds()) {
+                        Ok(true) => {}
+                        Ok(false) => return,
+                        Err(failure) => {
+                            // Otherwise the other end is put there when the edge is crossed.
+                            row[expansion.to] = Value::Node(half.other);
+                            return self.family.tell(condition, row, &failure);
+                        }
+                    }
+                }
+                if !facts.has_half(half, tick) {
                     return;
                 }
             }
@@ -621,10 +631,10 @@ impl<'a> Walk<'a, '_> {
 
     /// Every move is made: the row is a result of each member whose constants and filters it meets.
     fn finish(&mut self, change: Change, row: &mut [Value]) {
-        let results = &mut *self.results;
+        let (results, program) = (&mut *self.results, self.program);
         self.family.each(change.time, row, |member| {
             let Ending { filters, columns, context, .. } = &*member.ending;
-            if !filters.iter().all(|filter| member.passes(filter, row, context)) {
+            if !filters.iter().all(|filter| member.passes(filter, row, program)) {
                 return;
             }
             let mut values = SmallVec::new();
@@ -632,7 +642,7 @@ impl<'a> Walk<'a, '_> {
                 // A row whose expression fails is no result, as in a filter.
                 match expr.evaluate(row, context) {
                     Ok(value) => values.push(value),
-                    Err(failure) => return member.health.leave_out(None, &failure),
+                    Err(failure) => return member.tell(expr, row, program, &failure),
                 }
             }
             let (query, source) = (member.query, member.source);

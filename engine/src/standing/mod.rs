@@ -324,7 +324,7 @@ impl Graph {
 
     /// Forgets what the store knows of the delivery of queries that are not installed, and of outputs that they do not have:
     /// those were on the way to be made or deleted when the process was killed, and each start would replay the log from where
-    /// they stood. For when all queries have been installed again.
+    /// they stood. For when all queries have been installed again; until then the log is kept for them.
     pub fn forget_delivery_to_nobody(&self) {
         let installed = self.standing_now();
         let outputs =
@@ -334,6 +334,7 @@ impl Graph {
         let is_there = |key: &(QueryId, Text)| outputs.contains(key) || (is_reserved(key.1.as_str()) && queries.contains(&key.0));
         let gone = self.all_recovered().filter(|key| !is_there(key));
         gone.for_each(|(query, output)| self.committer().note_delivered(Delivered::gone(*query, output.clone())));
+        self.awaited().clear();
     }
 
     /// How often a thread looks for progress.
@@ -341,10 +342,22 @@ impl Graph {
         PROGRESS_LOOK + PROGRESS_LOOK_BY_QUERY * self.standing_count()
     }
 
+    /// Takes a standing query away that could not be brought back, as if it had not been tried: a later start finds it where it
+    /// stood, and the log is kept for it until `forget_delivery_to_nobody`.
+    pub fn put_standing_off(&self, query: QueryId) {
+        self.take_standing(query);
+    }
+
+    fn take_standing(&self, query: QueryId) -> Option<Arc<StandingState>> {
+        self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
+        self.remove_standing(query)
+    }
+
     /// Takes a standing query away. Matches it had reported are not cancelled.
     pub fn drop_standing(&self, query: QueryId) {
-        self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
-        if let Some(state) = self.remove_standing(query) {
+        let taken = self.take_standing(query);
+        self.awaited().remove(&query);
+        if let Some(state) = taken {
             let outputs: Vec<Text> = lock(&state.delivered).keys().cloned().collect();
             let pauses = state.pauses().is_recorded().then(|| Text::new(PAUSED));
             let held = state.held().is_recorded().then(|| Text::new(HELD));

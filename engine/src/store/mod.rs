@@ -177,8 +177,8 @@ pub struct Sizes {
 
 /// What every store does. A method that returned has happened for good, in the sense of the store's durability level:
 /// it survives the end of the process, and of power if the store or the call says `sync`. A method that failed has
-/// either not happened or will be seen whole. Methods may be called from any thread at any time; writes to the log come
-/// from one thread.
+/// either not happened or will be seen whole; which of the two, only the next opening of the store tells. Methods may be
+/// called from any thread at any time; writes to the log come from one thread.
 pub trait Store: Send + Sync {
     /// The value of `store.type` that chooses it.
     fn kind(&self) -> &'static str;

@@ -60,6 +60,13 @@ impl View for Looked<'_> {
         count
     }
 
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.base.edges_to(node, other, direction, kinds, &mut |half| {
+            self.listed.set(self.listed.get() + 1);
+            each(half);
+        });
+    }
+
     fn has_edge(&self, edge: EdgeRef) -> bool {
         self.base.has_edge(edge)
     }

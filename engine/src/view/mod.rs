@@ -172,6 +172,14 @@ pub trait View {
     /// Nodes that may be the answer, in no order: all that are, and some that are not or come again.
     fn index_answer(&self, _: &Question, _: &mut dyn FnMut(NodeId)) {}
 
+    /// Where it is noted what is asked: about what that takes.
+    fn noted_bytes(&self) -> usize {
+        0
+    }
+
+    /// Whatever there is counts as asked for from here on, where that is noted; what was noted one by one is let go.
+    fn note_everything(&self) {}
+
     /// Where it is noted what is asked: the same without that.
     fn untracked(&self) -> Option<&dyn View> {
         None

@@ -9,17 +9,24 @@ use rustc_hash::FxHashSet;
 use weir_model::{NodeId, Symbol, Value};
 
 use crate::commit::ReadSet;
-use crate::index::Question;
+use crate::index::{Question, Questions};
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
+/// What a node takes that is noted, about.
+const NOTED_BYTES: usize = 32;
+
 /// What is kept of what was read.
-pub trait Notes {
+pub trait Notes: Default {
     /// Labels or properties of a node.
     fn own(&mut self, node: NodeId);
     /// Its edges of these types; of all where none are named.
     fn edges(&mut self, node: NodeId, kinds: &[Symbol]);
     /// Those that lead to one other node, or come from it.
     fn edges_to(&mut self, node: NodeId, other: NodeId, kinds: &[Symbol]);
+    /// What that takes, about; nothing where somebody else sees to it that it stays small.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 /// The nodes of which anything was read. An edge is read at its source.
@@ -35,13 +42,22 @@ impl Notes for FxHashSet<NodeId> {
     fn edges_to(&mut self, node: NodeId, _: NodeId, _: &[Symbol]) {
         self.insert(node);
     }
+
+    fn bytes(&self) -> usize {
+        self.len() * NOTED_BYTES
+    }
 }
 
 pub struct Tracked<'a, N = FxHashSet<NodeId>> {
     base: &'a dyn View,
     notes: RefCell<N>,
-    scanned: Cell<bool>,
-    questions: RefCell<Vec<Question>>,
+    /// The labels by which nodes were listed or counted; and whether all of them were listed. Of a node in such a list nothing is
+    /// read yet but that it is there, or has the label.
+    labels: RefCell<Vec<Symbol>>,
+    listed: Cell<bool>,
+    /// Anything may have been read, so nothing is noted any more.
+    everything: Cell<bool>,
+    questions: RefCell<Questions>,
 }
 
 impl<'a> Tracked<'a> {
@@ -50,19 +66,31 @@ impl<'a> Tracked<'a> {
     }
 
     pub fn into_reads(self) -> ReadSet {
-        let scanned = self.scanned();
-        ReadSet { scanned, questions: self.questions.into_inner(), nodes: self.notes.into_inner() }
+        ReadSet {
+            nodes: self.notes.into_inner(),
+            labels: self.labels.into_inner(),
+            listed: self.listed.get(),
+            everything: self.everything.get(),
+            questions: self.questions.into_inner().asked(),
+        }
     }
 }
 
 impl<'a, N: Notes> Tracked<'a, N> {
     pub fn noting(base: &'a dyn View, notes: N) -> Tracked<'a, N> {
-        Tracked { base, notes: RefCell::new(notes), scanned: Cell::new(false), questions: RefCell::default() }
+        Tracked {
+            base,
+            notes: RefCell::new(notes),
+            labels: RefCell::default(),
+            listed: Cell::new(false),
+            everything: Cell::new(false),
+            questions: RefCell::default(),
+        }
     }
 
-    /// All nodes were listed: every commit is a conflict.
+    /// Nodes were listed, or anything may have been read.
     pub fn scanned(&self) -> bool {
-        self.scanned.get()
+        self.listed.get() || self.everything.get() || !self.labels.borrow().is_empty()
     }
 
     /// What was noted; nothing where that does not say all: nodes were listed, or an index was asked.
@@ -71,12 +99,25 @@ impl<'a, N: Notes> Tracked<'a, N> {
         all.then(|| self.notes.into_inner())
     }
 
+    fn note(&self, note: impl FnOnce(&mut N)) {
+        if !self.everything.get() {
+            note(&mut self.notes.borrow_mut());
+        }
+    }
+
     fn own(&self, node: NodeId) {
-        self.notes.borrow_mut().own(node);
+        self.note(|notes| notes.own(node));
     }
 
     fn edge(&self, edge: EdgeRef) {
-        self.notes.borrow_mut().edges_to(edge.source, edge.target, &[edge.kind]);
+        self.note(|notes| notes.edges_to(edge.source, edge.target, &[edge.kind]));
+    }
+
+    fn label(&self, label: Symbol) {
+        let mut labels = self.labels.borrow_mut();
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
     }
 }
 
@@ -102,23 +143,23 @@ impl<N: Notes> View for Tracked<'_, N> {
     }
 
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
-        self.notes.borrow_mut().edges(node, kinds);
+        self.note(|notes| notes.edges(node, kinds));
         self.base.edges(node, direction, kinds, each)
     }
 
     /// However few of them were wanted: one that comes or goes may be among those.
     fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
-        self.notes.borrow_mut().edges(node, kinds);
+        self.note(|notes| notes.edges(node, kinds));
         self.base.edges_while(node, direction, kinds, each)
     }
 
     fn some_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
-        self.notes.borrow_mut().edges(node, kinds);
+        self.note(|notes| notes.edges(node, kinds));
         self.base.some_edges(node, direction, kinds, each)
     }
 
     fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
-        self.notes.borrow_mut().edges(node, kinds);
+        self.note(|notes| notes.edges(node, kinds));
         self.base.count_edges(node, direction, kinds)
     }
 
@@ -127,7 +168,7 @@ impl<N: Notes> View for Tracked<'_, N> {
     }
 
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
-        self.notes.borrow_mut().edges_to(node, other, kinds);
+        self.note(|notes| notes.edges_to(node, other, kinds));
         self.base.edges_to(node, other, direction, kinds, each)
     }
 
@@ -151,17 +192,18 @@ impl<N: Notes> View for Tracked<'_, N> {
     }
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
-        self.scanned.set(true);
+        self.listed.set(true);
         self.base.nodes(each)
     }
 
+    /// Whatever is written is among the last.
     fn recent(&self, count: usize) -> Vec<NodeId> {
-        self.scanned.set(true);
+        self.note_everything();
         self.base.recent(count)
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
-        self.scanned.set(true);
+        self.label(label);
         self.base.labelled(label, each)
     }
 
@@ -170,7 +212,7 @@ impl<N: Notes> View for Tracked<'_, N> {
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {
-        self.scanned.set(true);
+        self.label(label);
         self.base.count_labelled(label)
     }
 
@@ -187,11 +229,23 @@ impl<N: Notes> View for Tracked<'_, N> {
     }
 
     fn index_answer(&self, question: &Question, each: &mut dyn FnMut(NodeId)) {
-        self.questions.borrow_mut().push(question.clone());
+        if !self.everything.get() {
+            self.questions.borrow_mut().note(question);
+        }
         // Whether one of these still is an answer is a question about it.
         self.base.index_answer(question, &mut |node| {
             self.own(node);
             each(node);
         })
+    }
+
+    fn noted_bytes(&self) -> usize {
+        self.notes.borrow().bytes() + self.questions.borrow().bytes()
+    }
+
+    fn note_everything(&self) {
+        self.everything.set(true);
+        drop(self.notes.take());
+        drop(self.questions.take());
     }
 }

@@ -117,7 +117,21 @@ fn patterns<'p>(operator: &'p Operator, known: Known, found: &mut Vec<(&'p Patte
             patterns(left, known.clone(), found);
             patterns(right, known, found);
         }
-        Operator::Join { left, right, .. } => {
+        // Of the right no more is left out than of the left: a row would seem to have no other half.
+        Operator::Join { left, right, keys, nulls: Some(nulls) } => {
+            let same = |(of_left, of_right): &(Expr, Expr)| node_of(of_left).filter(|slot| Some(*slot) == node_of(of_right));
+            // What one of them below filled does not narrow what its rows come of.
+            let mut filled: Vec<Slot> = Vec::new();
+            left.each_below(&mut |operator| {
+                if let Operator::Join { nulls: Some(nulls), .. } = operator {
+                    filled.extend(nulls);
+                }
+            });
+            let same: Vec<Slot> = keys.iter().filter_map(same).filter(|slot| !filled.contains(slot)).collect();
+            patterns(left, known.of(&|slot| !nulls.contains(slot)), found);
+            patterns(right, known.merged(&same), found);
+        }
+        Operator::Join { left, right, nulls: None, .. } => {
             let filled = right.filled();
             patterns(left, known.of(&|slot| !filled.contains(slot)), found);
             patterns(right, known.of(&|slot| filled.contains(slot)), found);

@@ -315,10 +315,11 @@ impl<'s> Worked<'s> {
                 .find_map(|(place, at)| Some((place, meant_at(*at))).filter(|(_, rows)| !rows.is_empty()));
             let all = || (0, (0..self.levels[leaf].rows.len() as u32).collect::<Vec<u32>>());
             // Where nothing is said that could be looked for, any row tells why there are none.
-            let start = start.or_else(|| (no_leaf_says && self.rows().is_empty()).then(all)).filter(|(_, rows)| !rows.is_empty());
+            let is_any = no_leaf_says && self.rows().is_empty() && !self.is_optional(&way);
+            let start = start.or_else(|| is_any.then(all)).filter(|(_, rows)| !rows.is_empty());
             let Some((place, rows)) = start else {
                 if let What::Pattern(source) = self.levels[leaf].what
-                    && (says(&leaf) || self.levels[leaf].rows.is_empty())
+                    && (says(&leaf) || (self.levels[leaf].rows.is_empty() && !self.is_optional(&way)))
                 {
                     found.missing.push(source);
                 }
@@ -446,6 +447,14 @@ impl<'s> Worked<'s> {
         Ok(rows)
     }
 
+    /// Whether there may be rows of the answer where the first of these levels has none.
+    fn is_optional(&self, way: &[usize]) -> bool {
+        way.windows(2).any(|pair| {
+            let above = &self.levels[pair[1]];
+            matches!(above.what, What::Join { stays: true, .. }) && above.inputs.get(1) == Some(&pair[0])
+        })
+    }
+
     /// Joins of which rows of both sides are meant, and none of the one goes together with one of the other.
     fn apart(&self, says: &dyn Fn(&usize) -> bool, meant_at: &dyn Fn(usize) -> Vec<u32>) -> Vec<Stop> {
         let mut stops = Vec::new();
@@ -482,7 +491,21 @@ impl<'s> Worked<'s> {
     /// By level, where nodes are given below it: which of its rows come of them.
     fn with_nodes(&self, meant: &Meant<'_>) -> Vec<Option<Vec<bool>>> {
         let mut all: Vec<Option<Vec<bool>>> = Vec::with_capacity(self.levels.len());
+        // Which are given below each.
+        let mut given_below: Vec<Vec<NodeId>> = Vec::with_capacity(self.levels.len());
         for (at, level) in self.levels.iter().enumerate() {
+            let given = match level.what {
+                What::Pattern(source) => meant.nodes.get(source).into_iter().flatten().map(|(_, id)| *id).collect(),
+                _ => level.inputs.iter().flat_map(|input| given_below[*input].clone()).collect(),
+            };
+            given_below.push(given);
+            // A row without the other half is none with a node that only the other half has.
+            let is_alone_meant = match (&level.what, level.inputs.as_slice()) {
+                (What::Join { stays: true, .. }, [left, right]) => {
+                    given_below[*right].iter().all(|id| given_below[*left].contains(id))
+                }
+                _ => true,
+            };
             let mut here: Option<Vec<bool>> = match level.what {
                 What::Pattern(source) => {
                     let given = meant.nodes.get(source).filter(|given| !given.is_empty());
@@ -496,7 +519,7 @@ impl<'s> Worked<'s> {
                     };
                     let comes = |of: &Of| match of {
                         Of::Match(_) | Of::Nothing => false,
-                        Of::One(row) => side(0, *row) == Some(true),
+                        Of::One(row) => is_alone_meant && side(0, *row) == Some(true),
                         Of::Right(row) => side(1, *row) == Some(true),
                         Of::Two(left, right) => side(0, *left) != Some(false) && side(1, *right) != Some(false),
                         Of::Many(rows) => rows.iter().any(|row| side(0, *row) == Some(true)),

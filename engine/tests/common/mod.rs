@@ -26,6 +26,13 @@ pub const QUERIES: &[(StandingMode, &str)] = &[
     (StandingMode::DistinctId, "MATCH (a)<-[:r]-(n)-[:r]->(b) WHERE n.y IS NULL RETURN DISTINCT id(n) AS id"),
     (StandingMode::MultipleValues, "MATCH (n) WHERE n.x > 1 RETURN id(n) AS id, n.x AS x, n.y AS y"),
     (StandingMode::MultipleValues, "MATCH (n) RETURN properties(n) AS all"),
+    // Those that differ in an id alone.
+    (StandingMode::DistinctId, "MATCH (n) WHERE id(n) = '9e3779b9-7f4a-7c15-0000-000000000000' RETURN DISTINCT id(n) AS id"),
+    (StandingMode::DistinctId, "MATCH (n) WHERE id(n) = '3c6ef372-fe94-f82a-0000-000000000001' RETURN DISTINCT id(n) AS id"),
+    (StandingMode::MultipleValues, "MATCH (n:A) WHERE id(n) = '9e3779b9-7f4a-7c15-0000-000000000000' AND n.x = 1 RETURN n.y"),
+    (StandingMode::MultipleValues, "MATCH (n:A) WHERE id(n) = '3c6ef372-fe94-f82a-0000-000000000001' AND n.x = 1 RETURN n.y"),
+    (StandingMode::MultipleValues, "MATCH ()-[:r]->(m) WHERE strId(m) = '9e3779b9-7f4a-7c15-0000-000000000000' RETURN m.x"),
+    (StandingMode::MultipleValues, "MATCH ()-[:r]->(m) WHERE strId(m) = '3c6ef372-fe94-f82a-0000-000000000001' RETURN m.x"),
     // Any id will do, so it is being there that makes a match.
     (StandingMode::MultipleValues, "MATCH (n) WHERE id(n) = id(n) RETURN id(n) AS id, 1 + 1 AS two"),
     (StandingMode::MultipleValues, "MATCH (n:A)-[:r]->(m) WHERE n.x < m.x RETURN id(n) AS n, id(m) AS m, m.y AS y"),
@@ -88,6 +95,16 @@ fn random_record(random: &mut Random, graph: &Graph, out: &mut Mutations) {
             _ => out.set_edge(target, symbol("r"), target, 0, random.below(2) == 0),
         }
     }
+}
+
+/// How long the thread that asks has run by now: of what it does itself, whatever else the machine has to do.
+#[expect(unsafe_code, reason = "neither the standard library nor rustix as it is built here tells of it")]
+pub fn own_time() -> Duration {
+    let mut told = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it is written to, and lives longer than the call.
+    let said = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut told) };
+    assert_eq!(said, 0, "the system knows no such clock");
+    Duration::new(told.tv_sec as u64, told.tv_nsec as u32)
 }
 
 /// All that a graph holds, in the order of its ids.

@@ -144,7 +144,8 @@ pub struct StandingPause {
 pub struct LeftOut {
     /// How often a row was left out, since the query runs here: each time it is looked at.
     pub rows: u64,
-    /// The values of one of the last, and why.
+    /// One of the last, and why: in brackets the ids of its nodes and the values that were looked at, or the values of a row of a
+    /// stage.
     pub last: String,
 }
 
@@ -180,8 +181,9 @@ pub struct OutputRetries {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputState {
-    /// `Running`; `Retrying`: what failed is tried again; `Failed`: it has ended by itself; `Parked`: it could not be opened, or
-    /// too much has come since it ended. In v2 in capitals.
+    /// `Running`: nothing is known to be wrong, and most servers are asked with the first result; `Retrying`: what failed is
+    /// tried again; `Failed`: it has ended by itself; `Parked`: it could not be opened, or too much has come since it ended. In
+    /// v2 in capitals.
     pub state: String,
     /// Why it is parked or has failed.
     pub reason: Option<String>,

@@ -192,6 +192,10 @@ impl SourceConfig for KinesisKclIngest {
         self.decoder(context).map(|_| ())
     }
 
+    fn shown_position(&self, position: &[u8]) -> Option<Json> {
+        Places::shown(position)
+    }
+
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let place = format!("Kinesis stream {} of application {}", self.kinesis_stream_name, self.application_name);
         let mut places = Places::read(&place, from)?;

@@ -75,11 +75,10 @@ fn texts<'v>(procedure: &Procedure, arguments: &'v [Value], at: usize) -> Result
 pub fn filtered_edges(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
     let here = node(run, procedure, arguments)?;
     let types = texts(procedure, arguments, 1)?;
-    // A type nobody ever used has no symbol and no edges; a list of nothing but those lets nothing pass.
-    let kinds: Vec<Symbol> = types.iter().filter_map(|kind| run.reader.names.find(kind)).collect();
-    if kinds.is_empty() && !types.is_empty() {
-        return Ok(());
-    }
+    let mut kinds: Vec<Symbol> = types.iter().filter_map(|kind| run.reader.names.find(kind)).collect();
+    let all_known = kinds.len() == types.len();
+    kinds.sort_unstable();
+    kinds.dedup();
     let (mut outgoing, mut incoming) = (false, false);
     let directions = texts(procedure, arguments, 2)?;
     for direction in &directions {
@@ -103,6 +102,13 @@ pub fn filtered_edges(run: &Run, procedure: &Procedure, arguments: &[Value], eac
     let Value::List(allowed) = &arguments[3] else { return Err(procedure.refused(arguments)) };
     let allowed = allowed.iter().map(|value| node_of(value, run.environment.ids).ok_or_else(|| procedure.refused(arguments)));
     let allowed: Vec<NodeId> = allowed.collect::<Result<_, _>>()?;
+    if !all_known {
+        // A type nobody ever used has no symbol and no edges yet. That there are none is noted of all types, for want of it.
+        run.reader.view.edges_while(here, direction, &[], &mut |_| false);
+        if kinds.is_empty() {
+            return Ok(());
+        }
+    }
     for half in half_edges(run, here, direction, &kinds)? {
         // A self loop has two halves and is one edge.
         let twice = half.other == here && !half.outgoing && direction == Direction::Both;

@@ -17,8 +17,7 @@ pub fn set_labels(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each
     // A query cannot write a label without a character either.
     let labels =
         labels.filter(|labels| labels.iter().all(|label| !label.is_empty())).ok_or_else(|| procedure.refused(arguments))?;
-    run.replace_labels(node, &labels);
-    Ok(())
+    run.replace_labels(node, &labels)
 }
 
 pub fn create_relationship(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {

@@ -44,7 +44,7 @@ use super::dense::Dense;
 use super::hubs::{Around, HubBounds, Hubs};
 use super::maintained::{Interest, TOUCHED};
 use super::queries::Queries;
-use super::results::RowChange;
+use super::results::{Row, RowChange};
 use super::stages::looks::Touch;
 use super::walk::{Errand, Parcel, Steps, Waiting, Walk};
 use super::{Time, before};
@@ -155,6 +155,7 @@ fn changes<'scope>(
         let mut leaving: Vec<Parcel> = Vec::new();
         let mut waiting = Waiting::default();
         let mut view: Vec<SharedBatch> = Vec::new();
+        let mut touched: Vec<(Time, Row)> = Vec::new();
         let mut dense = Dense::default();
         let spent = Spent::new();
         // As many as there were the last time.
@@ -194,8 +195,19 @@ fn changes<'scope>(
                     spent.end(&queries);
                     dense.settle(&queries, &view, before(batch.upper.elements()));
                     hubs.settle(&queries, &common.symbols, &batch, located);
-                    for (query, since, interest) in &queries.interests {
-                        touches(&batch, *query, *since, interest, &mut found);
+                    for listeners in &queries.listeners {
+                        touched.clear();
+                        touches(&batch, &listeners.interest, &mut touched);
+                        for (query, since) in &listeners.queries {
+                            let heard = touched.iter().filter(|(time, _)| time >= since);
+                            found.extend(heard.map(|(time, row)| RowChange {
+                                row: row.clone(),
+                                time: *time,
+                                diff: 1,
+                                query: *query,
+                                source: TOUCHED,
+                            }));
+                        }
                     }
                 }
                 view.clear();
@@ -234,19 +246,19 @@ fn tend(hubs: &mut Hubs, queries: &Queries, common: &Common, trace: &Trace, fron
 }
 
 /// What changes of the nodes of this shard, as far as somebody who looked at them may see it.
-fn touches(batch: &Batch, query: u32, since: Time, interest: &Interest, found: &mut Vec<RowChange>) {
+fn touches(batch: &Batch, interest: &Interest, found: &mut Vec<(Time, Row)>) {
     let mut touches: SmallVec<[(Time, Touch); 4]> = SmallVec::new();
     for (index, id) in batch.ids.iter().enumerate() {
         touches.clear();
         let (segment, facts) = batch.node(index);
-        let concerning = segment.tags(facts).filter(|(tag, _)| interest.concerns(*tag));
-        let timed = concerning.map(|(_, fact)| (segment.time(fact), fact)).filter(|(time, _)| *time >= since);
-        timed.for_each(|(time, fact)| Touch::each(segment, fact, &mut |touch| touches.push((time, touch))));
+        for (_, fact) in segment.tags(facts).filter(|(tag, _)| interest.concerns(*tag)) {
+            let time = segment.time(fact);
+            Touch::each(segment, fact, &mut |touch| touches.push((time, touch)));
+        }
         touches.sort_unstable();
         touches.dedup();
         for at_once in touches.chunk_by(|(one, _), (other, _)| one == other) {
-            let mut found = |row| found.push(RowChange { row, time: at_once[0].0, diff: 1, query, source: TOUCHED });
-            Touch::rows(*id, at_once.iter().map(|(_, touch)| *touch), &mut found);
+            Touch::rows(*id, at_once.iter().map(|(_, touch)| *touch), &mut |row| found.push((at_once[0].0, row)));
         }
     }
 }

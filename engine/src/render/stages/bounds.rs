@@ -145,7 +145,7 @@ impl<'a> Bounded<'a> {
         if diff > 0
             && let Some(failure) = self.failed.take().or_else(|| self.spend(0).err())
         {
-            self.health.leave_out(Some(row), &failure);
+            self.health.leave_out(|| row, &failure);
         }
     }
 }

@@ -121,13 +121,14 @@ impl Build<'_> {
                 let (input, layout) = self.input(input, argument(input, inner, &needed))?;
                 Stage::Each(Box::new(Each::new(*input, layout, (**inner).clone(), out.clone(), false)))
             }
-            Operator::Join { left, right, keys } => {
-                let filled = right.filled();
-                let of_left = &(&needed - &filled) | &slots_of(keys.iter().map(|(key, _)| key));
-                let of_right = &(&needed & &filled) | &slots_of(keys.iter().map(|(_, key)| key));
+            Operator::Join { left, right, keys, nulls } => {
+                let given: Slots = nulls.as_ref().map_or_else(|| right.filled(), |nulls| nulls.iter().copied().collect());
+                let of_left = &(&needed - &given) | &slots_of(keys.iter().map(|(key, _)| key));
+                let of_right = &(&needed & &given) | &slots_of(keys.iter().map(|(_, key)| key));
                 let (left, left_layout) = self.input(left, of_left)?;
                 let (right, right_layout) = self.input(right, of_right)?;
-                Stage::Join(Box::new(Join::new((left, left_layout), (right, right_layout), keys, out.clone())))
+                let sides = ((left, left_layout), (right, right_layout));
+                Stage::Join(Box::new(Join::new(sides, keys, nulls.is_some(), out.clone())))
             }
             other => {
                 let name = format!("{other:?}");

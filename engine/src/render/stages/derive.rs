@@ -64,10 +64,11 @@ pub enum What<'l> {
         skip: usize,
         limit: Option<usize>,
     },
-    /// What must be equal, of the left and of the right.
+    /// What must be equal, of the left and of the right; and whether a row of the left stays where nothing is.
     Join {
         left: &'l [Expr],
         right: &'l [Expr],
+        stays: bool,
     },
 }
 
@@ -286,8 +287,7 @@ impl<'l> Deriving<'l, '_, '_, '_> {
             }
             Stage::Join(join) => {
                 let second = input(1);
-                let found = join.derive(first.iter().map(|(row, _)| row), second.iter().map(|(row, _)| row), turn, self.left);
-                found.into_iter().map(|(row, left, right)| (row, Of::Two(left, right))).collect()
+                join.derive(first.iter().map(|(row, _)| row), second.iter().map(|(row, _)| row), turn, self.left)
             }
         }
     }

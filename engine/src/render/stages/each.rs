@@ -127,6 +127,11 @@ impl Each {
         self.turns.first().map_or(Clock::NEVER, |(turn, _)| *turn)
     }
 
+    /// Whether a row has looked where something was touched. Those who looked for nodes by a value are told by what is watched.
+    pub fn looked(&self, mark: Mark) -> bool {
+        !self.scanners.is_empty() || self.lookers.contains_key(&mark)
+    }
+
     pub fn step(&mut self, turn: &mut Turn) -> Changes {
         let mut changes = self.input.step(turn);
         consolidate(&mut changes);
@@ -209,12 +214,12 @@ impl Each {
         let mut asked = watched.map(Watched::take_asked).unwrap_or_default();
         let left_out = evaluator.take_left_out();
         if let Err(failure) = ran {
-            turn.health.leave_out(Some(row), &failure);
+            turn.health.leave_out(|| row, &failure);
             found.clear();
         }
         // Of those that would come of the row.
         if let Some((times, failure)) = left_out {
-            turn.health.leave_all_out(times, Some(row), &failure);
+            turn.health.leave_all_out(times, || row, &failure);
         }
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.

@@ -281,7 +281,7 @@ impl State {
 
 /// The row of a group. None where an aggregate has no value, which is told.
 fn made(group: &mut Values, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>], turn: &Turn) -> Option<Row> {
-    group.row(key, aggregates, out).map_err(|failure| turn.health.leave_out(Some(key), &failure)).ok()
+    group.row(key, aggregates, out).map_err(|failure| turn.health.leave_out(|| key, &failure)).ok()
 }
 
 /// Adds to the count of a value, and says what it was before and is after.

@@ -125,19 +125,25 @@ pub struct Touched {
     pub own: Vec<NodeId>,
 }
 
+/// The node whose labels or properties were touched, where that is what a row says.
+pub fn own_of(row: &Row) -> Option<NodeId> {
+    if let [Value::Node(node)] = &*row.0 { Some(*node) } else { None }
+}
+
+/// The looks that see something else where a row says what was touched.
+pub fn marks_of(row: &Row) -> impl Iterator<Item = Mark> + '_ {
+    let (own, others): (Option<Mark>, &[[u8; size_of::<Mark>()]]) = match &*row.0 {
+        [Value::Node(node)] => (Some(Look::Own(*node).mark()), &[]),
+        [Value::Bytes(marks)] => (None, marks.as_chunks().0),
+        _ => (None, &[]),
+    };
+    own.into_iter().chain(others.iter().map(|mark| Mark::from_le_bytes(*mark)))
+}
+
 impl Touched {
     pub fn add(&mut self, row: &Row) {
-        match &*row.0 {
-            [Value::Node(node)] => {
-                self.own.push(*node);
-                self.marks.push(Look::Own(*node).mark());
-            }
-            [Value::Bytes(marks)] => {
-                let (marks, _) = marks.as_chunks();
-                self.marks.extend(marks.iter().map(|mark| Mark::from_le_bytes(*mark)));
-            }
-            _ => {}
-        }
+        self.own.extend(own_of(row));
+        self.marks.extend(marks_of(row));
     }
 
     pub fn settle(&mut self) {
@@ -163,6 +169,12 @@ mod tests {
             touched
         };
         let sees = |touched: &Touched, look: Look| touched.marks.binary_search(&look.mark()).is_ok();
+        let mut rows = Vec::new();
+        Touch::rows(node, [Touch::Own, Touch::Edges(kind), Touch::EdgesTo(other)].into_iter(), &mut |row| rows.push(row));
+        let marks: Vec<Vec<Mark>> = rows.iter().map(|row| marks_of(row).collect()).collect();
+        let edges = [Look::Edges(node, None), Look::Edges(node, Some(kind)), Look::EdgesTo(node, other)];
+        assert_eq!(marks, [vec![Look::Own(node).mark()], edges.map(Look::mark).to_vec()], "each row by itself");
+        assert_eq!(rows.iter().map(own_of).collect::<Vec<_>>(), [Some(node), None]);
         let own = touched(&[Touch::Own]);
         assert_eq!((&own.own[..], own.marks.len()), (&[node][..], 1));
         assert!(sees(&own, Look::Own(node)) && !sees(&own, Look::Own(other)));

@@ -29,7 +29,7 @@ use weir_model::clock::At;
 use weir_model::{Clock, Context, Expr, Failure, GraphFree, IdScheme, Tick, Value};
 
 use self::bounds::{Bounded, Made};
-use self::looks::Touched;
+use self::looks::{Mark, Touched, marks_of, own_of};
 use self::timed::Timed;
 use super::Time;
 use super::health::Health;
@@ -70,6 +70,9 @@ pub struct Stages {
     /// The tick before the installation, until it has been looked at.
     first: Option<Time>,
     watched: Watched,
+    /// Those at which the graph was looked at.
+    #[cfg(test)]
+    ticks: Vec<Time>,
 }
 
 /// Where the values of a row of some stage lie in the row of the plan.
@@ -163,6 +166,8 @@ impl Staged {
             context: GraphFree::rows(self.ids, &self.prepared.plan.names),
             first: Some(installed.saturating_sub(1)),
             watched: Watched::default(),
+            #[cfg(test)]
+            ticks: Vec::new(),
         })
     }
 }
@@ -194,6 +199,12 @@ impl Stages {
         turned
     }
 
+    /// Whether anything may follow from what is touched, so far as ticks have been answered. Where nothing does, and there is
+    /// nothing else at a tick and none of its rows turns for time, its answer is the one before.
+    pub fn hears(&self, touched: &Row) -> bool {
+        hears(&self.root, &self.watched, touched)
+    }
+
     fn answer(
         &mut self,
         input: &mut Input,
@@ -209,14 +220,40 @@ impl Stages {
         loop {
             let next = input.first().into_iter().chain(self.first).chain(self.next_turn()).min();
             let Some(time) = next.filter(|time| *time < frontier) else { return Ok(turned) };
+            let first = self.first.take_if(|first| *first == time).is_some();
+            let (mut sources, mut touched) = (Vec::<Changes>::new(), Touched::default());
+            let mut is_new = first || self.next_turn().is_some_and(|turn| turn <= time);
+            while let Some(change) = input.next_of(time) {
+                turned.taken += 1;
+                if change.source == TOUCHED {
+                    is_new = is_new || hears(&self.root, watched, &change.row);
+                    touched.add(&change.row);
+                    continue;
+                }
+                is_new = true;
+                sources.resize_with(self.sources, Vec::new);
+                sources[change.source as usize].push((change.row, i64::from(change.diff)));
+            }
+            if !is_new {
+                // Most changes concern other queries: the graph need not be looked at.
+                if enough() {
+                    turned.upper = time + 1;
+                    return Ok(turned);
+                }
+                continue;
+            }
+            sources.resize_with(self.sources, Vec::new);
+            touched.settle();
             made.begin();
             let snapshot = self.outside.published.at(time);
             evaluator.share_scans();
+            #[cfg(test)]
+            self.ticks.push(time);
             let mut turn = Turn {
-                first: self.first.take_if(|first| *first == time).is_some(),
+                first,
                 now: Tick(time).millis() as i64,
-                sources: vec![Vec::new(); self.sources],
-                touched: Touched::default(),
+                sources,
+                touched,
                 moved: Moved::default(),
                 looking: each::Looking {
                     view: &snapshot,
@@ -230,14 +267,6 @@ impl Stages {
                 health: &health,
                 row: vec![Value::Null; prepared.plan.width.max(1)],
             };
-            while let Some(change) = input.next_of(time) {
-                turned.taken += 1;
-                match change.source {
-                    TOUCHED => turn.touched.add(&change.row),
-                    source => turn.sources[source as usize].push((change.row, i64::from(change.diff))),
-                }
-            }
-            turn.touched.settle();
             turn.moved = turn.looking.follow(&turn.touched.own, turn.now, turn.health);
             turn.sources.iter_mut().for_each(consolidate);
             let mut rows = self.root.step(&mut turn);
@@ -300,22 +329,43 @@ impl Input {
     }
 }
 
+/// Whether anything of these stages may be another for what was touched.
+fn hears(root: &Stage, watched: &Watched, touched: &Row) -> bool {
+    own_of(touched).is_some() && !watched.is_empty() || marks_of(touched).any(|mark| root.looked(mark))
+}
+
 impl Stage {
+    fn inputs(&self) -> impl Iterator<Item = &Stage> {
+        let (first, second) = match self {
+            Stage::Source(_) | Stage::Unit(_) => (None, None),
+            Stage::Filter { input, .. }
+            | Stage::Project { input, .. }
+            | Stage::Unwind { input, .. }
+            | Stage::Distinct { input, .. } => (Some(input), None),
+            Stage::Union(left, right) => (Some(left), Some(right)),
+            Stage::Each(stage) => (Some(&stage.input), None),
+            Stage::Group(stage) => (Some(&stage.input), None),
+            Stage::Top(stage) => (Some(&stage.input), None),
+            Stage::Join(stage) => (Some(&stage.left.input), Some(&stage.right.input)),
+        };
+        first.into_iter().chain(second).map(|input| &**input)
+    }
+
     /// The first millisecond at which time alone changes something.
     fn next_turn(&self) -> i64 {
-        let (own, inputs): (i64, &[&Stage]) = match self {
-            Stage::Source(_) | Stage::Unit(_) => return Clock::NEVER,
-            Stage::Filter { input, timed, .. } | Stage::Project { input, timed, .. } | Stage::Unwind { input, timed, .. } => {
-                (timed.as_ref().map_or(Clock::NEVER, Timed::next_turn), &[input])
+        let own = match self {
+            Stage::Filter { timed, .. } | Stage::Project { timed, .. } | Stage::Unwind { timed, .. } => {
+                timed.as_ref().map_or(Clock::NEVER, Timed::next_turn)
             }
-            Stage::Distinct { input, .. } => (Clock::NEVER, &[input]),
-            Stage::Union(left, right) => (Clock::NEVER, &[left, right]),
-            Stage::Each(stage) => (stage.next_turn(), &[&stage.input]),
-            Stage::Group(stage) => (Clock::NEVER, &[&stage.input]),
-            Stage::Top(stage) => (Clock::NEVER, &[&stage.input]),
-            Stage::Join(stage) => (Clock::NEVER, &[&stage.left.input, &stage.right.input]),
+            Stage::Each(stage) => stage.next_turn(),
+            _ => Clock::NEVER,
         };
-        inputs.iter().map(|input| input.next_turn()).fold(own, i64::min)
+        self.inputs().map(Stage::next_turn).fold(own, i64::min)
+    }
+
+    /// Whether a row of any of them has looked there.
+    fn looked(&self, mark: Mark) -> bool {
+        matches!(self, Stage::Each(stage) if stage.looked(mark)) || self.inputs().any(|input| input.looked(mark))
     }
 
     fn step(&mut self, turn: &mut Turn) -> Changes {
@@ -462,4 +512,86 @@ fn constant(expr: &Expr, ids: IdScheme) -> Option<Value> {
         return None;
     }
     expr.evaluate(&[], &GraphFree::constants(ids)).ok()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+    use weir_model::NodeId;
+
+    use super::looks::Touch;
+    use super::*;
+    use crate::render::maintained::Maintained;
+    use crate::store::GraphId;
+
+    /// Its rows are asked of the graph, and look at the edges of one node.
+    pub const LOOKS: &str = "MATCH (n:U) WHERE n.uid = 1 AND NOT EXISTS { (n)-[:P]->({z: 1}) } RETURN n.uid AS uid";
+
+    /// Stages over a graph in which there is nothing.
+    pub fn started(text: &str, symbols: &Arc<Symbols>) -> (Maintained, Stages) {
+        let ids = IdScheme::default();
+        let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).expect("it compiles").plan;
+        let maintained = Maintained::new(&plan, symbols, ids).expect("it can be maintained");
+        let outside = Outside {
+            published: Arc::new(Published::new(1)),
+            symbols: symbols.clone(),
+            open_cypher: false,
+            alarm: Alarm::new(Arc::default(), GraphId(0), 0),
+            health: Arc::new(Health::of_nobody(ids)),
+        };
+        let staged = maintained.staged.as_ref().expect("it has stages");
+        let stages = staged.start(outside, 1).expect("they are built");
+        (maintained, stages)
+    }
+
+    fn change(row: Row, time: Time, source: u32) -> RowChange {
+        RowChange { row, time, diff: 1, query: 0, source }
+    }
+
+    /// A row of the first pattern of a query, in which all that is read is 1.
+    pub fn found(maintained: &Maintained, node: NodeId, time: Time) -> RowChange {
+        let source = &maintained.sources[0];
+        let own = source.program.nodes[0].slot;
+        let value = |expr: &Expr| match expr {
+            Expr::Slot(slot) if slot.0 as usize == own => Value::Node(node),
+            _ => Value::Integer(1),
+        };
+        change(Row(source.ending.columns.iter().map(|(_, expr)| value(expr)).collect()), time, 0)
+    }
+
+    /// A node that changes.
+    pub fn touched(node: NodeId, touches: &[Touch], time: Time) -> Vec<RowChange> {
+        let mut changes = Vec::new();
+        Touch::rows(node, touches.iter().copied(), &mut |row| changes.push(change(row, time, TOUCHED)));
+        changes
+    }
+
+    /// A change that no row has looked at costs a look whether one has, and none at the graph.
+    #[test]
+    fn the_graph_is_looked_at_when_something_changes_that_was_looked_at() {
+        const LAST: Time = 1000;
+        let by_value = "MATCH (n:U) WHERE n.uid = 1 AND NOT EXISTS { MATCH (m:V) WHERE m.uid = 7 AND m <> n } RETURN n.uid AS u";
+        for (text, hears_of_values) in [(LOOKS, false), (by_value, true)] {
+            let symbols = Arc::new(Symbols::default());
+            let (maintained, mut stages) = started(text, &symbols);
+            let (node, kind, another) = (NodeId::new(1, 1), symbols.intern("P"), symbols.intern("Q"));
+            let mut changes = vec![found(&maintained, node, 1)];
+            for n in 2..LAST {
+                changes.extend(touched(NodeId::new(n, n), &[Touch::Edges(kind), Touch::EdgesTo(node)], n));
+                changes.extend(touched(node, &[Touch::Edges(another)], n));
+            }
+            let own = touched(NodeId::new(9, 9), &[Touch::Own], LAST);
+            changes.extend(own.clone());
+            let edges = touched(node, &[Touch::Edges(kind)], LAST + 1);
+            changes.extend(edges.clone());
+            let (count, mut input) = (changes.len(), Input::default());
+            input.extend(&mut vec![changes]);
+            let turned = stages.turn(&mut input, LAST + 2, &mut || false).expect("an answer");
+            // That of the installation, and that of the row.
+            let later: &[Time] = if hears_of_values { &[LAST] } else { &[LAST + 1] };
+            assert_eq!(stages.ticks, [&[0, 1][..], later].concat(), "{text}");
+            assert_eq!((turned.changes.len(), turned.upper, turned.taken), (1, LAST + 2, count), "{text}");
+            assert_eq!((stages.hears(&own[0].row), stages.hears(&edges[0].row)), (hears_of_values, !hears_of_values), "{text}");
+        }
+    }
 }

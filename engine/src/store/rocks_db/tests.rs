@@ -263,7 +263,7 @@ fn a_graph_that_is_dropped_takes_no_disk_however_its_pages_lie() {
     store.drop_graph(goes).unwrap();
     let dropped = Instant::now();
     while bytes() >= 200_000 {
-        assert!(dropped.elapsed() < Duration::from_secs(10), "{} of {before}", bytes());
+        assert!(dropped.elapsed() < Duration::from_secs(60), "{} of {before}", bytes());
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(store.runs(stays).unwrap().len(), 6);
