@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_engine::view::View;
 use weir_engine::why::{
-    Answered, AskedOf, Asks, FactOf, Found, Level, Made, Matched, Meant, Of, Origin, Patience, Staged, Stop, Wanted, What, Worked,
+    Answered, AskedOf, Asks, FactOf, Found, Level, Looked, Made, Matched, Meant, Of, Origin, Patience, Staged, Stop, Wanted,
+    What, Worked,
 };
 use weir_engine::{EngineError, Moment, Row};
 use weir_model::plan::Slot;
@@ -163,18 +164,11 @@ impl Telling<'_> {
             let given = meant.nodes.get(*source).map_or(&[][..], Vec::as_slice);
             // That others match says nothing of what is asked for.
             let wanted = self.worked.wanted_of(meant, *source);
-            let look = |wanted: &[Wanted<'_>]| {
-                let mut go_on = |_: &Made| ControlFlow::Break(());
-                let bounds = (Patience::Tries, self.staged.deadline());
-                let looked = question.graph.why(origin, given, wanted, bounds, Some(self.worked.at), &mut go_on)?;
-                self.gave_up.set(self.gave_up.get() || looked.gave_up);
-                Ok::<_, EngineError>(looked)
-            };
-            let mut looked = look(&wanted)?;
+            let mut looked = self.how_far(origin, given, &wanted)?;
             // Rows that show some of it are told instead.
             let is_near = found.near.contains(source);
             if looked.reached.is_empty() && !wanted.is_empty() && !is_near {
-                looked = look(&[])?;
+                looked = self.how_far(origin, given, &[])?;
             }
             if looked.reached.is_empty() && !is_near {
                 let fails = "no match of the pattern has these values";
@@ -196,6 +190,15 @@ impl Telling<'_> {
         answer["otherResults"] = question.shown(&shown);
         answer["gaveUp"] = self.gave_up.get().into();
         Ok(answer)
+    }
+
+    /// How far a pattern gets with these of its nodes.
+    fn how_far(&self, origin: &Origin<'_>, given: &[(usize, NodeId)], wanted: &[Wanted<'_>]) -> Result<Looked, EngineError> {
+        let mut go_on = |_: &Made| ControlFlow::Break(());
+        let bounds = (Patience::Tries, self.staged.deadline());
+        let looked = self.question.graph.why(origin, given, wanted, bounds, Some(self.worked.at), &mut go_on)?;
+        self.gave_up.set(self.gave_up.get() || looked.gave_up);
+        Ok(looked)
     }
 
     /// Whether there is no time to tell more of a row than its values; the answer says so then.
@@ -310,10 +313,7 @@ impl Telling<'_> {
             let node = origin.pattern.nodes.iter().position(|node| node.slot == *slot)?;
             if let Value::Node(id) = values[slot.0 as usize] { Some((node, id)) } else { None }
         });
-        let (given, bounds) = (given.collect::<Vec<_>>(), (Patience::Tries, self.staged.deadline()));
-        let mut go_on = |_: &Made| ControlFlow::Break(());
-        let looked = question.graph.why(origin, &given, &[], bounds, Some(worked.at), &mut go_on)?;
-        self.gave_up.set(self.gave_up.get() || looked.gave_up);
+        let looked = self.how_far(origin, &given.collect::<Vec<_>>(), &[])?;
         let reached = looked.reached.iter().map(|reached| question.reached(origin, *source, reached));
         told["whyNot"] = reached.collect::<Vec<Json>>().into();
         Ok(())
