@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use weir_connectors::{FilePolicy, FileResolution, HostPolicy, SecretPolicy, SourceContext, secret};
+use weir_connectors::{ConnectorError, FilePolicy, FileResolution, HostPolicy, SecretPolicy, SourceContext, secret};
 use weir_engine::store::{InMemory, Store, StoreError};
 use weir_engine::{DEFAULT_GRAPH, Engine, EngineError, Graph, GraphOptions, Options, QueryLimits};
 
 use crate::config::{Settings, StoreSettings};
-use crate::error::{ApiError, chain};
+use crate::error::ApiError;
 use crate::ingest::Ingests;
 use crate::live::LiveState;
 use crate::metrics::{StoreTimers, TimedStore};
@@ -27,7 +28,7 @@ use crate::startup::Startup;
 /// The other name of the default namespace.
 const DEFAULT_GRAPH_ALIAS: &str = "default";
 
-/// Why it takes no requests at its end.
+/// Why weir takes no requests as it ends.
 pub const STOPPING: &str = "weir is stopping";
 
 /// How long a request that has begun may take to come once weir, or the server of its start, stops. A connection that has asked
@@ -36,6 +37,33 @@ pub const LATE_REQUEST_MAX: Duration = Duration::from_secs(1);
 
 /// How long the results found before the end may take to reach their destinations.
 const DELIVERY_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Why weir does not start, or not end in good order, and why a tool cannot work with the store. Whoever tells it tells what
+/// caused it, too: see `chain`.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// What the configuration allows cannot be allowed.
+    #[error(transparent)]
+    Configuration(#[from] ConnectorError),
+    /// As `Configuration`, for the directories that this key names.
+    #[error("{key}")]
+    Directories { key: &'static str, source: ConnectorError },
+    #[error("cannot open the store in {place}")]
+    Store { place: String, source: StoreError },
+    #[error("there is no store in {0}: store.filepath, or a configuration file, says where it is")]
+    NoStore(String),
+    /// It is gone when weir ends: it holds nothing for a tool, and would keep nothing of what that puts there.
+    #[error(
+        "the store that is configured holds nothing before weir runs, and nothing afterwards: set store.type and store.filepath"
+    )]
+    NothingStays,
+    #[error("cannot {doing}")]
+    Engine { doing: &'static str, source: EngineError },
+    #[error("cannot {doing}")]
+    Restore { doing: &'static str, source: ApiError },
+    #[error("the store could not be closed cleanly")]
+    Close(#[source] EngineError),
+}
 
 pub struct App {
     pub settings: Settings,
@@ -56,11 +84,11 @@ pub struct App {
 impl App {
     /// Opens the store and brings back the graph and the standing queries that were there. From here on reads are answered;
     /// `start` does the rest. `recipe_directories` may be read besides those of the configuration.
-    pub fn open(settings: Settings, recipe_directories: &[PathBuf], startup: &Arc<Startup>) -> Result<Arc<App>, String> {
-        let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
+    pub fn open(settings: Settings, recipe_directories: &[PathBuf], startup: &Arc<Startup>) -> Result<Arc<App>, StartError> {
+        let hosts = HostPolicy::new(&settings.allowed_hosts)?;
         let files = file_policy(&settings, recipe_directories)?;
         let secrets = SecretPolicy::new(settings.secrets.directories.clone(), settings.secrets.environment.clone());
-        secret::allow(secrets.map_err(|error| chain(&error))?);
+        secret::allow(secrets?);
         let procedures = Procedures::new(files.clone(), hosts.clone(), settings.query.text_bytes_max);
         let context =
             SourceContext { files, hosts, runtime: Handle::current(), stream: String::new(), wanted: None, tells: false };
@@ -83,7 +111,7 @@ impl App {
             ..Options::default()
         };
         startup.at("the graph is being read");
-        let engine = Engine::open_watched(store, options, startup.loading()).map_err(|error| cannot("open the graph", &error))?;
+        let engine = Engine::open_watched(store, options, startup.loading()).map_err(cannot("open the graph"))?;
         let live = Arc::new(LiveState::default());
         let app = App {
             ingests: Ingests::new(engine.clone(), context, procedures.clone()),
@@ -100,8 +128,8 @@ impl App {
             stop: watch::channel(false).0,
         };
         startup.at("standing queries are being restored");
-        app.standing.restore().map_err(|error| cannot("restore the standing queries", &error))?;
-        app.engine.open_reads().map_err(|error| cannot("read the log", &error))?;
+        app.standing.restore().map_err(cannot_bring_back("restore the standing queries"))?;
+        app.engine.open_reads().map_err(cannot("read the log"))?;
         let app = Arc::new(app);
         app.procedures.connect(&app);
         startup.answer_reads(&app);
@@ -109,11 +137,12 @@ impl App {
     }
 
     /// Leads the standing queries to where the graph is, so that nothing passes them by, then begins streams anew.
-    pub fn start(self: &Arc<App>) -> Result<(), String> {
+    pub fn start(self: &Arc<App>) -> Result<(), StartError> {
         self.startup.at("reads are answered, and what the log holds is being replayed");
-        self.engine.start().map_err(|error| cannot("replay the log", &error))?;
+        self.engine.start().map_err(cannot("replay the log"))?;
         self.startup.at("streams are being restored");
-        self.ingests.restore(self.settings.should_resume_ingest).map_err(|error| cannot("restore the ingest streams", &error))?;
+        let restored = self.ingests.restore(self.settings.should_resume_ingest);
+        restored.map_err(cannot_bring_back("restore the ingest streams"))?;
         tokio::spawn(parked::look_after(Arc::downgrade(self), self.standing.parked()));
         Ok(())
     }
@@ -156,7 +185,7 @@ impl App {
         let _ = self.stopping().wait_for(|stop| *stop).await;
     }
 
-    /// The same, and so long after.
+    /// Waits until weir is asked to stop, and for `time` after that.
     pub async fn stopped_for(&self, time: Duration) {
         self.stopped().await;
         tokio::time::sleep(time).await;
@@ -232,7 +261,7 @@ impl App {
 
     /// The end: sources stop and hand in what they have read, results found so far are delivered, queries that run get a moment
     /// more, the store is closed.
-    pub fn shut_down(&self) -> Result<(), String> {
+    pub fn shut_down(&self) -> Result<(), StartError> {
         self.live.broadcast.close();
         self.engine.close_ingest();
         let queries = || self.queries.shut_down();
@@ -244,12 +273,18 @@ impl App {
                 queries();
             }
         });
-        self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
+        self.engine.shutdown().map_err(StartError::Close)
     }
 }
 
-fn cannot(what: &str, error: &dyn std::error::Error) -> String {
-    format!("cannot {what}: {}", chain(error))
+/// `doing` completes "cannot …".
+fn cannot(doing: &'static str) -> impl FnOnce(EngineError) -> StartError {
+    move |source| StartError::Engine { doing, source }
+}
+
+/// As `cannot`, for what a restart brings back.
+fn cannot_bring_back(doing: &'static str) -> impl FnOnce(ApiError) -> StartError {
+    move |source| StartError::Restore { doing, source }
 }
 
 /// The name as it is kept.
@@ -264,54 +299,52 @@ fn valid_namespace(name: &str) -> Result<String, ApiError> {
     Err(ApiError::bad(format!("Invalid namespace '{name}': a namespace has 1 to 16 letters and digits and begins with a letter")))
 }
 
-fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<FilePolicy, String> {
+fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<FilePolicy, StartError> {
     let files = &settings.file_ingest;
     let resolution = if files.only_present_at_start { FileResolution::Static } else { FileResolution::Dynamic };
     let directories: Vec<_> = files.allowed_directories.iter().chain(recipe_directories).cloned().collect();
-    let policy = FilePolicy::new(&directories, resolution);
-    let policy = policy.map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))?;
+    let within = |key| move |source| StartError::Directories { key, source };
+    let policy = FilePolicy::new(&directories, resolution).map_err(within("file-ingest.allowed-directories"))?;
     let policy = policy.except(settings.store.path());
     match &settings.file_output {
         None => Ok(policy),
-        Some(directories) => {
-            let policy = policy.writing_in(directories);
-            policy.map_err(|error| format!("file-output.allowed-directories: {}", chain(&error)))
-        }
+        Some(directories) => policy.writing_in(directories).map_err(within("file-output.allowed-directories")),
     }
 }
 
 /// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be
 /// written to, on a disk that is full or mounted read-only. Says why it cannot be.
-pub(crate) fn open_to_read(settings: &StoreSettings) -> Result<(Arc<dyn Store>, Option<String>), String> {
+pub(crate) fn open_to_read(settings: &StoreSettings) -> Result<(Arc<dyn Store>, Option<StartError>), StartError> {
     must_be_there(settings)?;
     let reason = match open(settings) {
         Ok(store) => return Ok((store, None)),
-        Err(reason) => cannot_open(settings, &reason),
+        Err(error) => cannot_open(settings, error),
     };
     match settings {
         #[cfg(feature = "rocks-db")]
         StoreSettings::RocksDb { path, .. } => {
-            let store = weir_engine::store::RocksDb::open_to_read(weir_engine::store::RocksDbOptions::new(path));
-            store.map(|store| (Arc::new(store) as Arc<dyn Store>, Some(reason.clone()))).map_err(|_| reason)
+            match weir_engine::store::RocksDb::open_to_read(weir_engine::store::RocksDbOptions::new(path)) {
+                Ok(store) => Ok((Arc::new(store) as Arc<dyn Store>, Some(reason))),
+                Err(_) => Err(reason),
+            }
         }
         #[cfg(feature = "map-db")]
         StoreSettings::MapDb { path: Some(path), .. } => {
-            let store = weir_engine::store::MapDb::open_to_read(weir_engine::store::MapDbOptions::new(path));
-            store.map(|store| (Arc::new(store) as Arc<dyn Store>, Some(reason.clone()))).map_err(|_| reason)
+            match weir_engine::store::MapDb::open_to_read(weir_engine::store::MapDbOptions::new(path)) {
+                Ok(store) => Ok((Arc::new(store) as Arc<dyn Store>, Some(reason))),
+                Err(_) => Err(reason),
+            }
         }
         _ => Err(reason),
     }
 }
 
-/// For tools. A store that is gone when weir ends holds nothing for them, and would keep nothing of what they put there.
-pub(crate) fn must_stay(settings: &StoreSettings) -> Result<&Path, String> {
-    settings.path().ok_or_else(|| {
-        "the store that is configured holds nothing before weir runs, and nothing afterwards: set store.type and store.filepath"
-            .to_owned()
-    })
+/// For tools: where the store is, which is to be there before weir runs and afterwards.
+pub(crate) fn must_stay(settings: &StoreSettings) -> Result<&Path, StartError> {
+    settings.path().ok_or(StartError::NothingStays)
 }
 
-fn must_be_there(settings: &StoreSettings) -> Result<(), String> {
+fn must_be_there(settings: &StoreSettings) -> Result<(), StartError> {
     let path = must_stay(settings)?;
     let is_there = |path: &Path| match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_some()),
@@ -319,19 +352,15 @@ fn must_be_there(settings: &StoreSettings) -> Result<(), String> {
         // Whatever is wrong with it is said when it is opened.
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     };
-    if is_there(path) {
-        return Ok(());
-    }
-    Err(format!("there is no store in {}: store.filepath, or a configuration file, says where it is", shown(path)))
+    if is_there(path) { Ok(()) } else { Err(StartError::NoStore(shown(path))) }
 }
 
-pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
-    open(settings).map_err(|error| cannot_open(settings, &error))
+pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, StartError> {
+    open(settings).map_err(|error| cannot_open(settings, error))
 }
 
-fn cannot_open(settings: &StoreSettings, error: &StoreError) -> String {
-    let place = settings.path().map(shown).unwrap_or_default();
-    format!("cannot open the store in {place}: {}", chain(error))
+fn cannot_open(settings: &StoreSettings, source: StoreError) -> StartError {
+    StartError::Store { place: settings.path().map(shown).unwrap_or_default(), source }
 }
 
 fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {

@@ -18,7 +18,7 @@ use crate::terminal::{Table, Terminal};
 
 /// The query is wrong, or failed while it ran.
 pub const REFUSED: u8 = 1;
-/// Of the command line. Its parser uses the same.
+/// The command line is wrong. Its parser uses the same code.
 pub const USAGE: u8 = 2;
 /// weir could not be asked.
 const UNREACHABLE: u8 = 3;
@@ -210,7 +210,7 @@ fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     for (index, (start, statement)) in statements.into_iter().enumerate() {
-        let written = write(&client, (statement, &parameters), (format, index > 0), &mut out);
+        let written = write(&client, statement, &parameters, format, index > 0, &mut out);
         let written = until_interrupted(&runtime, written).unwrap_or(Err(End::Interrupted));
         out.flush()?;
         written.map_err(|end| match end {
@@ -224,8 +224,10 @@ fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
 /// Writes the answer to one query, in a form; others may stand before it.
 async fn write(
     client: &Client,
-    (text, parameters): (&str, &Parameters),
-    (format, apart): (Format, bool),
+    text: &str,
+    parameters: &Parameters,
+    format: Format,
+    apart: bool,
     out: &mut impl Write,
 ) -> Result<(), End> {
     if format == Format::Json {

@@ -279,7 +279,17 @@ impl Arguments {
             Some(Command::Config { file }) => file.clone(),
             _ => None,
         };
-        Sources { file: self.config.clone().or(behind).or(named), overrides }
+        Sources { file: self.config.clone().or(behind).or(named), overrides, has_own_store: self.has_own_store() }
+    }
+
+    /// Whether what is run, a recipe or the demonstration, is to have a store of its own.
+    pub fn has_own_store(&self) -> bool {
+        let is_run = match self.command {
+            None => self.recipe.is_some(),
+            Some(Command::Demo { .. }) => true,
+            Some(_) => false,
+        };
+        is_run && !self.force_config
     }
 }
 

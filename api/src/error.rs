@@ -66,7 +66,7 @@ pub enum ApiError {
     TimeLimit(u128),
     #[error("weir is not ready: {0}")]
     NotReady(String),
-    /// Not now; the same request may be taken in so many seconds.
+    /// Not now; the same request may be taken in `seconds`.
     #[error("{reason}")]
     Busy { reason: String, seconds: u32 },
     /// The world or weir failed; the text says what.
@@ -360,7 +360,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// An answer whose client may ask again after so long.
+/// An answer whose client may ask again after `seconds`.
 pub fn again_in(seconds: u32, mut reply: Response) -> Response {
     reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     reply

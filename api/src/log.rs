@@ -20,15 +20,15 @@ use weir_model::visible::visible;
 
 use crate::config::LogSettings;
 
-/// Of what is said about levels.
+/// The longest text about levels.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// Says nothing unless it is named.
+/// Modules that say nothing unless the levels name them.
 const QUIET: &[&str] = &["aws_config"];
 
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
-/// Over the configuration.
+/// The variable for levels, over the configuration.
 const VARIABLE: &str = "WEIR_LOG";
 
 /// The target of the lines that say who changed what: information, which stays where less is asked for.
@@ -76,12 +76,12 @@ pub fn is_objects_alone() -> bool {
     CONTROL.get().is_some_and(|control| control.objects_alone)
 }
 
-/// The same words as an event, where the log is objects alone.
+/// As `say`, but as an event where the log is objects alone.
 pub fn tell(words: impl Display) {
     if is_objects_alone() { tracing::info!("{words}") } else { say(words) }
 }
 
-/// The same, of what is wrong. Why weir ends is said whatever the level.
+/// As `tell`, of what is wrong. Why weir ends is said whatever the level.
 pub fn tell_error(words: impl Display) {
     if is_objects_alone() && tracing::enabled!(tracing::Level::ERROR) {
         tracing::error!("{words}");
@@ -148,7 +148,7 @@ pub fn check_level(text: &str) -> Result<(), String> {
     filter(text).map(drop)
 }
 
-/// From now on.
+/// Sets the levels from now on.
 pub fn set_level(text: &str) -> Result<(), String> {
     let filter = filter(text)?;
     let control = CONTROL.get().ok_or("nothing is logged by this process")?;

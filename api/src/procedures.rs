@@ -27,8 +27,9 @@ use crate::standing::News;
 /// How long a query that waits for results sleeps before it is looked whether anybody still wants it.
 const NAP: Duration = Duration::from_millis(5);
 
-/// These read a schema, which is mostly kept: also with the graph locked they answer where it is.
+/// Reads a schema, which is mostly kept: also with the graph locked it answers where it is.
 const PARSE: &str = "parseProtobuf";
+/// Reads a schema as `PARSE` does.
 const WRITE: &str = "toProtobuf";
 
 /// What `query.running` gives, by their names over HTTP.
@@ -76,7 +77,8 @@ impl Procedures {
         Arc::new(Procedures { files, hosts, text_bytes_max, app: OnceLock::new() })
     }
 
-    /// Of a standing query, an output or a stream that somebody sends. What is stored is not asked: the limit may be a later one.
+    /// Checks the text of a standing query, an output or a stream that somebody sends. What is stored is not checked: the limit
+    /// may be a later one.
     pub fn check_text(&self, text: &str) -> Result<(), ApiError> {
         check_text(text, self.text_bytes_max)
     }
@@ -162,7 +164,7 @@ impl Procedures {
 
     fn parse_protobuf(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
         let [bytes, Value::Text(url), Value::Text(name)] = arguments else { return Ok(()) };
-        let message = self.message(caller, PARSE, (url, name))?;
+        let message = self.message(caller, PARSE, url, name)?;
         let map = match bytes {
             Value::Bytes(bytes) => message.decode(bytes, &Wanted::All).ok(),
             _ => None,
@@ -172,7 +174,7 @@ impl Procedures {
 
     fn to_protobuf(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
         let [value, Value::Text(url), Value::Text(name)] = arguments else { return Ok(()) };
-        let (message, mut bytes) = (self.message(caller, WRITE, (url, name))?, Vec::new());
+        let (message, mut bytes) = (self.message(caller, WRITE, url, name)?, Vec::new());
         let encoded = match value {
             Value::Map(map) => message.encode(map, caller.ids(), &mut bytes).is_ok(),
             _ => false,
@@ -180,7 +182,7 @@ impl Procedures {
         each(&[if encoded { Value::Bytes(bytes.into()) } else { Value::Null }]).map(|_| ())
     }
 
-    fn message(&self, caller: &dyn Caller, procedure: &str, (url, name): (&str, &str)) -> Result<MessageType, Failure> {
+    fn message(&self, caller: &dyn Caller, procedure: &str, url: &str, name: &str) -> Result<MessageType, Failure> {
         let known = match caller.may_fetch() {
             true => schema::message(url, name, &self.files, &self.hosts).map(Some),
             false => schema::message_at_hand(url, name, &self.files),

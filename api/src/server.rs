@@ -46,6 +46,9 @@ const HOST_ADDRESS: &str = "<getHostAddress>";
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
 const UNREAD_MAX: Duration = Duration::from_secs(1);
 
+/// How long what follows of such a body is dropped where the connection ends, as long as the client goes on sending.
+const DROPPED_MAX: Duration = Duration::from_secs(5);
+
 /// To browsers that have come by TLS once, so that for two years they come in no other way. As the reference has it, but for
 /// `preload`: that asks for a place in the list that comes with browsers, and is for the owner of a domain to decide.
 const ONLY_TLS: &str = "max-age=63072000; includeSubDomains";
@@ -92,8 +95,7 @@ impl Answers {
     /// Whoever asks.
     async fn answer_any(&self, remote: SocketAddr, mut request: Request<Incoming>) -> Response {
         let version = request.version();
-        // It has not sent its body yet, and only does when somebody reads.
-        let waits = request.headers().contains_key(header::EXPECT);
+        let expects = request.headers().contains_key(header::EXPECT);
         let response = match self {
             Answers::All(app) if app.is_stopping() => closing(startup::answer_stopping(&request), version),
             Answers::All(app) => routed(app.clone(), remote, &mut request).await,
@@ -106,13 +108,20 @@ impl Answers {
             },
             Answers::StartingHealth(startup) => return closing(startup.answer(&request), version),
         };
+        // It has not sent its body yet, and only does when somebody reads.
+        let waits = expects && request.extensions().get::<routes::BodyAsked>().is_none();
         if request.body().is_end_stream() || (!waits && read_rest(request.body_mut()).await) {
             return response;
+        }
+        // The end of weir does not wait for what nobody takes any more.
+        let stops = matches!(self, Answers::All(app) | Answers::Health(app) if app.is_stopping());
+        if !waits && !stops && version <= Version::HTTP_11 {
+            tokio::spawn(drop_rest(request.into_body()));
         }
         closing(response, version)
     }
 
-    /// How long it waits for clients that take nothing. Before the graph can be read none stays for so long.
+    /// How long it waits for clients that take nothing. None before the graph can be read: no client stays that long then.
     fn patience(&self) -> Option<Duration> {
         match self {
             Answers::All(app) | Answers::Health(app) => Some(app.queries.settings.client_patience),
@@ -129,7 +138,7 @@ async fn routed(app: Arc<App>, remote: SocketAddr, request: &mut Request<Incomin
     routes::answer(app, remote, request).await
 }
 
-/// Reads what is left of a body. False when it is too much: then hyper closes the connection after the answer.
+/// Reads what is left of a body. False when it is too much: then the connection ends after the answer.
 async fn read_rest(body: &mut Incoming) -> bool {
     if body.size_hint().lower() > UNREAD_BYTES_MAX {
         return false;
@@ -146,6 +155,14 @@ async fn read_rest(body: &mut Incoming) -> bool {
         true
     };
     tokio::time::timeout(UNREAD_MAX, rest).await.unwrap_or(false)
+}
+
+/// Reads on beside an answer after which the connection ends: hyper ends it when the body does, or is dropped. Many clients, such
+/// as those of Python, read an answer only when they have sent everything; cut off in the middle, they see a broken pipe instead.
+async fn drop_rest(mut body: Incoming) {
+    let rest = async { while let Ok(Some(Ok(_))) = tokio::time::timeout(UNREAD_MAX, body.frame()).await {} };
+    // Whoever goes on for longer is cut off.
+    let _ = tokio::time::timeout(DROPPED_MAX, rest).await;
 }
 
 /// Says that this connection ends. HTTP/2 has another way to say so.
@@ -408,7 +425,7 @@ async fn wait_for<T>(word: impl Future<Output = T>, limit: Duration, mut left: w
     }
 }
 
-/// Waits until it is clear whether the client speaks HTTP/1 or HTTP/2: so long hyper would wait for ever.
+/// Waits until it is clear whether the client speaks HTTP/1 or HTTP/2: hyper would wait for that for ever.
 async fn begins(stream: &TcpStream) -> io::Result<()> {
     const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let mut first = [0; HTTP_2.len()];

@@ -17,10 +17,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_engine::memory;
 
-use crate::app::App;
+use crate::app::{App, StartError};
 use crate::cli::{Arguments, Command};
 use crate::client::Problem;
 use crate::config::{self, ConfigError, MemorySettings, Settings, StoreSettings, Webserver};
+use crate::error::chain;
 use crate::log::{say, tell};
 use crate::metrics::memory_bytes_total;
 use crate::queries::QuerySettings;
@@ -35,7 +36,7 @@ use crate::{ask, cli, demo, live, log, metrics, open_files, server, shell, tools
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// How long the last answers may take to leave where that has passed.
+/// How long the last answers may take to leave once `STOP_MAX` has passed.
 const LAST_ANSWERS_MAX: Duration = Duration::from_secs(1);
 
 /// The exit code of a weir that was asked to end and could not do so in good order. What starts weir again when it fails is to
@@ -67,6 +68,12 @@ impl From<NoRecipe> for Trouble {
             NoRecipe::Mistaken(_) => Trouble::Mistaken(why.to_string()),
             NoRecipe::Failed(reason) => Trouble::Failed(reason),
         }
+    }
+}
+
+impl From<StartError> for Trouble {
+    fn from(error: StartError) -> Trouble {
+        Trouble::Failed(chain(&error))
     }
 }
 
@@ -229,7 +236,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
         (None, Some(_)) => Some("the demonstration"),
         (None, None) => None,
     };
-    if let Some(what) = borrows.filter(|_| !arguments.force_config && settings.store != StoreSettings::InMemory) {
+    if let Some(what) = borrows.filter(|_| arguments.has_own_store() && settings.store != StoreSettings::InMemory) {
         let place = Temporary::new(arguments.no_delete)?;
         let store = place.path.join("graph.weir-data");
         if arguments.no_delete {
@@ -367,7 +374,7 @@ async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>, close: &watch::Sender<bo
             }
             return Ok(());
         }
-        Ok(Ok(Err(reason))) => reason,
+        Ok(Ok(Err(error))) => chain(&error),
         Ok(Err(error)) => format!("the end failed: {error}"),
         Err(_) => format!("not everything ended within {} s; what was acknowledged is safe", STOP_MAX.as_secs()),
     };

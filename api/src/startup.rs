@@ -19,8 +19,9 @@ use crate::routes;
 use crate::transfer::progress::bar;
 use crate::wire::family::Family;
 
-/// How often the bar on a terminal moves, and how often a line of the log says the same.
+/// How often the bar on a terminal moves.
 const BETWEEN: Duration = Duration::from_millis(100);
+/// How often a line of the log says how far the start is.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 /// When those come back who follow results.

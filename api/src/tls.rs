@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 use weir_connectors::password_problem;
 use weir_model::lock::lock;
 
-/// Between two looks whether the files have changed.
+/// The time between two looks whether the files have changed.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Where the files are.

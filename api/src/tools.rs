@@ -75,9 +75,9 @@ pub fn check_store(store: &StoreSettings) -> Result<ExitCode, ToolError> {
 
 /// A store to be read. Where it cannot be written to, says why.
 pub(crate) fn open_and_tell(store: &StoreSettings) -> Result<Arc<dyn Store>, String> {
-    let (opened, reason) = open_to_read(store)?;
+    let (opened, reason) = open_to_read(store).map_err(|error| chain(&error))?;
     if let Some(reason) = reason {
-        say(format_args!("weir: {reason}\nweir: what is there is read all the same; nothing is written"));
+        say(format_args!("weir: {}\nweir: what is there is read all the same; nothing is written", chain(&reason)));
     }
     Ok(opened)
 }
@@ -191,7 +191,7 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
         if unfinished.exists() {
             remove().map_err(|error| failed(&error))?;
         }
-        let opened = open_store(&store.at(unfinished.clone()))?;
+        let opened = open_store(&store.at(unfinished.clone())).map_err(|error| chain(&error))?;
         let copied = restore(&*opened, &mut from).map_err(unfit)?;
         if given_bytes > copied.bytes { Err(format!("cannot restore {named}: {BEHIND}")) } else { Ok(copied) }
     };

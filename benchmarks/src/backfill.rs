@@ -37,7 +37,7 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     Ok(Run { settings: format!("mutations, in memory, {}", run.settings), ..run })
 }
 
-/// The same beside ingest as it is: lines of JSON into a store.
+/// As `run`, beside ingest as it is: lines of JSON into a store.
 pub fn beside_ingest(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let whole = Settings { events: 2 * settings.events, ..settings.clone() };
     let mut file = BufReader::with_capacity(1 << 20, File::open(whole.events_file()?)?);

@@ -9,26 +9,28 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_engine::evaluate::Evaluator;
 use weir_engine::store::InMemory;
 use weir_engine::{Graph, Ingester, Start};
-use weir_model::{Mutations, NodeId, Position, Tick, Value, json};
+use weir_model::{Mutations, NodeId, Tick, Value};
 
 use crate::data::{Processes, mix};
 use crate::measure::{Clock, Run};
 use crate::passes::{Mode, Settings};
 use crate::weir::{self, Batch, Counted, Counter, Scratch};
 
-/// Of a hundred events.
+/// Of a hundred events, those that give an earlier process another file name, or none.
 const CHANGES: u64 = 10;
+/// Of a hundred events, those that move an earlier process to another parent.
 const MOVES: u64 = 2;
+/// Of a hundred events, those that end an earlier process.
 const ENDS: u64 = 2;
 
-/// Whom they concern: one of so many processes before.
+/// A change, a move or an end concerns one of this many processes before it.
 const WITHIN: u64 = 3_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -294,7 +296,7 @@ fn events_file(settings: &Settings) -> Result<(PathBuf, Expected), Box<dyn Error
 
 pub fn ingest(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let (path, expected) = events_file(settings)?;
-    let mut file = BufReader::with_capacity(1 << 20, File::open(&path)?);
+    let file = BufReader::with_capacity(1 << 20, File::open(&path)?);
     // Nobody else reads it.
     fs::remove_file(&path)?;
     let scratch = Scratch::new(settings, "churn")?;
@@ -303,26 +305,7 @@ pub fn ingest(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let counter = Counter::start(weir::install_chain(&graph, settings.mode, Start::Now)?, |_| ())?;
     let mut ingester = Ingester::new(graph.clone(), weir::prepare_any(&graph, INGEST)?);
     let clock = Clock::start()?;
-    let (mut line, mut records, mut upper, mut bytes) = (Vec::new(), Vec::new(), Tick::ZERO, 0u64);
-    loop {
-        line.clear();
-        let read = file.read_until(b'\n', &mut line)?;
-        bytes += read as u64;
-        if read > 0 {
-            records.push(json::parse(&line)?);
-        }
-        if records.len() as u64 == settings.batch || (read == 0 && !records.is_empty()) {
-            let ingested = ingester.ingest(&records, Some(("churn", Position(bytes.to_le_bytes().to_vec()))))?;
-            if let Some((index, failure)) = ingested.failures.first() {
-                return Err(format!("record {index} of a batch failed: {failure}").into());
-            }
-            upper = ingested.upper;
-            records.clear();
-        }
-        if read == 0 {
-            break;
-        }
-    }
+    let upper = weir::ingest_lines(file, &mut ingester, "churn", settings.batch)?;
     let counted = counter.finish(upper)?;
     graph.wait_durable(upper)?;
     let run = clock.stop("procs-churn-ingest", settings.events)?;
@@ -342,7 +325,7 @@ mod tests {
             let run = run(&settings).expect("it runs");
             assert!(run.count_is_right() && run.matches > Some(6_000), "{run:?}");
             assert!(!run.settings.contains(" 0 cancellations"), "{run:?}");
-            // The same events as lines give the same.
+            // As lines of JSON, these events give the same matches.
             let ingested = ingest(&settings).expect("it runs");
             std::fs::remove_dir_all(&settings.directory).expect("the directory was made");
             assert_eq!((ingested.matches, ingested.expected), (run.matches, run.expected));

@@ -85,7 +85,7 @@ impl Processes {
     }
 }
 
-/// The same number always gives the same, and neighbours nothing alike.
+/// Mixes a number: the same number always gives the same result, and neighbours give nothing alike.
 pub fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

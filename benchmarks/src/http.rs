@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
+use weir_model::random::STEP;
 
 use crate::measure::{Clock, Durations, Run};
 use crate::passes::{Settings, StoreKind};
@@ -35,7 +36,7 @@ pub fn read(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let server = Server::start(settings, "http")?;
     server.fill(NODES)?;
     let requests = |i: u64| {
-        let key = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % NODES;
+        let key = i.wrapping_mul(STEP) % NODES;
         query("MATCH (n) WHERE id(n) = idFrom('k', $k) RETURN n.x", &format!("{{\"k\":{key}}}"))
     };
     server.measure("http", settings.events, CONNECTIONS, &requests, b"{\"columns\":[\"n.x\"],\"results\":[[")

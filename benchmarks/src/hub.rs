@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_engine::store::InMemory;
 use weir_engine::{Engine, StandingQuery, Start};
+use weir_model::random::STEP;
 use weir_model::{Mutations, NodeId, Symbol, Value};
 
 use crate::data::mix;
@@ -47,10 +48,10 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     star.finish(run)
 }
 
-/// So often an edge leaves a node that grows.
+/// How often an edge leaves the node that grows.
 const LEAVING: u64 = 100;
 
-/// The same node while it grows to `--events` edges: now and then one leaves it, and is timed.
+/// A node that grows to `--events` edges that come in: now and then an edge leaves it, and is timed.
 pub fn growing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let mut star = Star::new(settings)?;
     star.watch()?;
@@ -77,7 +78,7 @@ fn shown(durations: &Durations) -> String {
     durations.latency().map_or(String::new(), of)
 }
 
-const HUB: NodeId = NodeId { high: 0x9E37_79B9_7F4A_7C15, low: 0 };
+const HUB: NodeId = NodeId::new(STEP, 0);
 const PROGRAM: &str = "/usr/bin/prog";
 
 /// A graph with one node that edges come in at.
@@ -90,7 +91,7 @@ struct Star {
     last: u64,
     edges: u64,
     query: Option<StandingQuery>,
-    /// Of the change that is made.
+    /// The mutations of the change that is made.
     mutations: Mutations,
     changes: u64,
     matches: u64,
@@ -111,7 +112,7 @@ impl Star {
         node(self.last)
     }
 
-    /// To so many edges.
+    /// Lets the node grow to this many edges.
     fn grow(&mut self, edges: u64) -> Result<(), Box<dyn Error>> {
         let graph = self.engine.default_graph();
         while self.edges < edges {

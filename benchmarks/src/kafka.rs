@@ -27,7 +27,7 @@ use crate::weir::INGEST;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Paced events flow for so long.
+/// Paced events flow this long, or until `--events` of them have come.
 const SECONDS: f64 = 10.0;
 
 type Outcome = Result<Run, Box<dyn Error>>;

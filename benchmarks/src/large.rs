@@ -23,7 +23,7 @@ const NODES_AT_ONCE: u64 = 5_000;
 
 const PATTERN: &str = "MATCH (a:Person)-[:knows]->(b:Person) WHERE a.flagged = true RETURN id(a) AS a, id(b) AS b";
 
-/// In memory, a graph counts as at rest when it has taken the same for so long.
+/// A graph in memory counts as at rest when what it takes has stayed the same for this long.
 const AT_REST: Duration = Duration::from_secs(3);
 
 /// Edges from each node.

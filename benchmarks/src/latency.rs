@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_engine::render::results::ResultRow;
-use weir_engine::{Ingester, Start, wait_for_more};
+use weir_engine::{Ingester, Latency as Stages, Stage, Start, wait_for_more};
 use weir_model::{Tick, Value, json};
 
 use crate::measure::{Clock, Durations, Latency, Run};
@@ -20,7 +20,7 @@ use crate::weir::{self, Counter, Scratch};
 /// The clock of the system wakes a sleeper about this late; nothing is gained by sleeping less.
 const SLEEP_MIN: Duration = Duration::from_micros(50);
 
-/// Paced records flow for at least so long.
+/// Paced records flow this long, or until `--events` of them have come.
 const SECONDS: f64 = 10.0;
 
 /// Records handed over at a fraction of the rate reached, until their durable results are received.
@@ -42,10 +42,10 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let scratch = Scratch::new(settings, "latency")?;
     let engine = weir::started(weir::open_store(settings.store, &scratch.path())?, settings.workers)?;
     let graph = engine.default_graph();
-    let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
+    let query = Arc::new(weir::install_chain(&graph, settings.mode, Start::Now)?);
     let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
     let arrivals = Arrivals::expecting(settings.events);
-    let counter = Counter::start(query, arrivals.noted())?;
+    let counter = Counter::start(query.clone(), arrivals.noted())?;
 
     let clock = Clock::start()?;
     let mut records: Vec<Value> = Vec::new();
@@ -69,13 +69,20 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     run.matches = Some(counted.matches);
     run.expected = Some(crate::data::Processes { count: events, ..processes }.expected_chains(4));
     run.settings = format!(
-        "paced at {rate:.0} events/s, record due to durable result received, {:?}, {:?}, {} workers, {:.1} events a batch",
+        "paced at {rate:.0} events/s, record due to durable result received, {:?}, {:?}, {} workers, {:.1} events a batch; {}",
         settings.store,
         settings.mode,
         settings.workers,
-        pace.average()
+        pace.average(),
+        of_stages(query.latency())
     );
     Ok(run)
+}
+
+/// Where the time of the slowest went: the p99 of each stage.
+fn of_stages(latency: &Stages) -> String {
+    let of = |stage: Stage| format!("{} {:.1} ms", stage.name(), latency.of(stage).percentile(0.99).as_secs_f64() * 1e3);
+    format!("p99 of the stages: {}", Stage::ALL.map(of).join(", "))
 }
 
 /// When the results of each tick were received; which event a tick belongs to is known later.
@@ -83,7 +90,7 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
 pub struct Arrivals(Arc<Mutex<Vec<(Tick, Instant)>>>);
 
 impl Arrivals {
-    /// With room for so many, so that none of them waits for it.
+    /// With room for `count` results, so that none of them waits for more.
     pub fn expecting(count: u64) -> Arrivals {
         Arrivals(Arc::new(Mutex::new(Vec::with_capacity(count as usize))))
     }
@@ -106,12 +113,12 @@ pub struct Pace {
     events: u64,
     /// The tick of the first event of each batch, and its number.
     batches: Vec<(Tick, u64)>,
-    /// After the last.
+    /// The tick after the last event.
     pub upper: Tick,
 }
 
 impl Pace {
-    /// Hands over all that are due, at most so many at once; `hand_over` gives the tick after them.
+    /// Hands over all events that are due, at most `batch` at once; `hand_over` gives the tick after them.
     pub fn keep(
         rate: f64,
         events: u64,

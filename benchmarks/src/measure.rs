@@ -135,7 +135,7 @@ fn cpu_seconds() -> io::Result<f64> {
     Ok(name_and_cpu("/proc/self/stat")?.1)
 }
 
-/// Of all threads that live, those of one name together; a number at the end of a name does not count.
+/// Processor time of all threads that live, those of one name together; a number at the end of a name does not count.
 fn thread_seconds() -> io::Result<BTreeMap<String, f64>> {
     let mut threads = BTreeMap::new();
     for task in fs::read_dir("/proc/self/task")? {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use weir_engine::store::Store;
 use weir_engine::{Engine, Options, QueryOptions};
+use weir_model::random::STEP;
 use weir_model::{NodeId, Tick, Value};
 
 use crate::measure::{Clock, Durations, Run, bytes_on_disk};
@@ -26,7 +27,7 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     engine.start()?;
     let graph = engine.default_graph();
     let number = graph.symbols().intern("number");
-    let node = |n: u64| NodeId::new((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+    let node = |n: u64| NodeId::new((n + 1).wrapping_mul(STEP), n);
     let batch = settings.events.div_ceil(VERSIONS).max(1);
     let events = weir::batches(&graph, &settings.processes(), 0..settings.events, batch)?;
     let mut moments: Vec<Tick> = Vec::new();
@@ -39,7 +40,7 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     graph.wait_visible()?;
     let query = reads::prepare(&graph, NUMBER)?;
     let read = |i: u64| -> Result<bool, Box<dyn Error>> {
-        let mixed = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+        let mixed = i.wrapping_mul(STEP) >> 20;
         let version = (mixed / NODES) as usize % moments.len();
         let options = QueryOptions { at: Some(moments[version]), ..QueryOptions::default() };
         let mut found = Value::Null;

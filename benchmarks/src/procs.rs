@@ -4,17 +4,16 @@
 
 use std::error::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 
 use weir_engine::{Ingester, Start};
-use weir_model::{Position, Tick, Value, json};
 
 use crate::measure::{Clock, Run, bytes_on_disk, resident_bytes};
 use crate::passes::{Settings, StoreKind};
 use crate::weir::{self, Counter, Scratch};
 
 pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
-    let mut file = BufReader::with_capacity(1 << 20, File::open(settings.events_file()?)?);
+    let file = BufReader::with_capacity(1 << 20, File::open(settings.events_file()?)?);
     let scratch = Scratch::new(settings, "procs")?;
     let memory_before = resident_bytes()?;
     let engine = weir::started(weir::open_store(settings.store, &scratch.path())?, settings.workers)?;
@@ -24,33 +23,10 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let counter = Counter::start(query, |_| ())?;
 
     let clock = Clock::start()?;
-    let mut upper = Tick::ZERO;
-    let mut records: Vec<Value> = Vec::with_capacity(settings.batch as usize);
-    let mut line = Vec::new();
-    let mut bytes = 0u64;
-    loop {
-        line.clear();
-        let read = file.read_until(b'\n', &mut line)?;
-        bytes += read as u64;
-        if read > 0 {
-            records.push(json::parse(&line)?);
-        }
-        if records.len() as u64 == settings.batch || (read == 0 && !records.is_empty()) {
-            let ingested = ingester.ingest(&records, Some(("procs", Position(bytes.to_le_bytes().to_vec()))))?;
-            if let Some((index, failure)) = ingested.failures.first() {
-                return Err(format!("record {index} of a batch failed: {failure}").into());
-            }
-            upper = ingested.upper;
-            records.clear();
-        }
-        if read == 0 {
-            break;
-        }
-    }
+    let upper = weir::ingest_lines(file, &mut ingester, "procs", settings.batch)?;
     let counted = counter.finish(upper)?;
     graph.wait_durable(upper)?;
     let mut run = clock.stop("procs", settings.events)?;
-    drop((records, line, file));
     run.memory_per_event = Some(resident_bytes()?.saturating_sub(memory_before) as f64 / settings.events as f64);
     if settings.store == StoreKind::RocksDb {
         run.disk_bytes = bytes_on_disk(&scratch.path())?;

@@ -11,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use weir_cypher_compiler::compile;
 use weir_engine::store::InMemory;
 use weir_engine::{Graph, Ingester, Prepared, QueryOptions};
+use weir_model::random::STEP;
 use weir_model::{IdScheme, Mutations, NodeId, Value};
 
 use crate::measure::{Clock, Durations, Run};
@@ -69,7 +70,7 @@ pub fn points(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         let begun = Instant::now();
         while begun.elapsed() < READING {
             // Far apart in memory, as ids are.
-            let wanted = reads.wrapping_mul(0x9E37_79B9_7F4A_7C15) % events;
+            let wanted = reads.wrapping_mul(STEP) % events;
             let began = Instant::now();
             let (_, value) = ask(&graph, &query, Value::Integer(wanted as i64)).map_err(|error| error.to_string())?;
             durations.record(began.elapsed());
@@ -225,7 +226,7 @@ pub fn plans(_: &Settings) -> Result<Run, Box<dyn Error>> {
 
 /// Ids that lie as hashes do.
 fn spread(n: u64) -> NodeId {
-    let mixed = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (n + 1).wrapping_mul(STEP);
     NodeId::new(mixed ^ mixed >> 29, n)
 }
 

@@ -107,7 +107,7 @@ impl Counting {
         self.out.get(&from).is_some_and(|out| out.contains(&to))
     }
 
-    /// Those that close a path of two to a cycle of three.
+    /// The nodes that close an edge to a cycle of three.
     fn thirds(&self, (from, to): Edge) -> Vec<u32> {
         let thirds = self.out.get(&to).into_iter().flatten().filter(|third| self.has((**third, from)));
         thirds.copied().collect()

@@ -28,7 +28,7 @@ const KEEPING_HOUSE: Duration = Duration::from_secs(12);
 /// How often the memory of the server is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A query that goes on for so long after its client has left is not counted: it is an error.
+/// A query that goes on for longer than this after its client has left is not counted: it is an error.
 const ABORT_MAX: Duration = Duration::from_secs(10);
 
 /// From the process being started to its saying that it is ready, with a store that is empty.
@@ -186,7 +186,7 @@ impl Server {
         Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
     }
 
-    /// Of all threads that live.
+    /// Processor time of all threads that live.
     fn cpu_nanoseconds(&self) -> Result<u64, Box<dyn Error>> {
         let mut sum = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.process()))? {

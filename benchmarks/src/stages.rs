@@ -12,13 +12,14 @@ use weir_engine::log::{Log, LogOptions};
 use weir_engine::store::{Entry, InMemory};
 use weir_engine::symbols::Symbols;
 use weir_engine::{Ingester, Start};
+use weir_model::random::STEP;
 use weir_model::{Mutations, NodeId, Tick, Value};
 
 use crate::measure::{Clock, Run, bytes_on_disk, resident_bytes};
 use crate::passes::{Settings, StoreKind};
 use crate::weir::{self, Counter, Scratch};
 
-/// So many records are made once and evaluated again and again: more than any cache holds.
+/// At most this many records are made once and evaluated again and again: more than any cache holds.
 const RECORDS_KEPT: u64 = 100_000;
 
 /// Records to mutations.
@@ -136,18 +137,18 @@ pub fn window(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     )
 }
 
-/// So many records change something, a batch of `--batch` at a time.
+/// Records that change something, `--batch` of them at a time.
 const CHANGES: u64 = 20_000;
 
-/// No longer than this: what costs as much as all rows has done few then.
+/// A stage runs no longer than this: one where each change costs as much as all rows has done few by then.
 const STAGE_TIME: Duration = Duration::from_secs(20);
 
 fn above_patterns(settings: &Settings, name: &str, text: &str) -> Result<Run, Box<dyn Error>> {
     let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
     let graph = engine.default_graph();
     let [label, group, value] = ["Thing", "group", "value"].map(|name| graph.symbols().intern(name));
-    let node = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
-    let number = |n: u64| Value::Float((n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) as f64 * 1e-7);
+    let node = NodeId::spread;
+    let number = |n: u64| Value::Float((n.wrapping_mul(STEP) >> 20) as f64 * 1e-7);
     let mut mutations = Mutations::default();
     for n in 0..settings.events {
         mutations.set_label(node(n), label, true);

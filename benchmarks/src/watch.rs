@@ -35,7 +35,7 @@ fn chain(k: u64) -> String {
 pub fn install(graph: &Graph, number: u64, text: &str, start: Start) -> Result<StandingQuery, Box<dyn Error>> {
     let options = weir_cypher_compiler::Options { parameters: Vec::new(), ids: graph.ids(), ..Default::default() };
     let standing = compile_standing(text, StandingMode::DistinctId, &options).map_err(|problems| problems[0].to_string())?;
-    let id = QueryId(NodeId::new(number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number));
+    let id = QueryId(NodeId::spread(number));
     Ok(graph.install(Standing { id, plan: standing.plan, cancellations: true, start, outputs: Vec::new() })?)
 }
 
@@ -129,14 +129,14 @@ impl Watchers {
 
 struct Counting {
     queries: Vec<StandingQuery>,
-    /// Which of them have something.
+    /// The numbers of queries that have something.
     calls: SyncSender<usize>,
     counted: Counted,
     uppers: Vec<u64>,
 }
 
 impl Counting {
-    /// What a query has found; from then on it calls when there is more.
+    /// Takes what a query has found; from then on the query calls when there is more.
     fn take(&mut self, number: usize) -> Result<(), EngineError> {
         let query = &self.queries[number];
         loop {
@@ -174,7 +174,7 @@ pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
 const ROW_BY_ROW: &str =
     "MATCH (n:Process) OPTIONAL MATCH (n)-[:parent*1..1]->(p) RETURN n.filename AS program, count(p) AS parents";
 
-/// The same, where what is installed is worked out row by row.
+/// As `installing`, where what is installed is worked out row by row.
 pub fn installing_any(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     while_installing(settings, "installing-any", |graph, number| weir::install_any(graph, number, ROW_BY_ROW, Start::Now))
 }

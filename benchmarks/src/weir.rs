@@ -9,6 +9,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::io::BufRead;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,7 +23,7 @@ use weir_engine::evaluate::{Environment, Evaluator, Limits};
 use weir_engine::render::results::ResultRow;
 use weir_engine::store::{InMemory, Store};
 use weir_engine::view::Empty;
-use weir_engine::{Engine, EngineError, Graph, Options, Prepared, Retention, Standing, StandingQuery, Start};
+use weir_engine::{Engine, EngineError, Graph, Ingester, Options, Prepared, Retention, Standing, StandingQuery, Start};
 use weir_model::{Mutations, NodeId, Position, QueryId, Tick, Value, json};
 
 use crate::data::Processes;
@@ -106,7 +107,7 @@ pub fn fill_apart(settings: &Settings, pass: &str) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
-/// The end of that process.
+/// Ends a process that has filled a store.
 pub fn end(engine: &Engine, end: End) -> Result<(), EngineError> {
     match end {
         End::Shutdown => engine.shutdown(),
@@ -134,8 +135,34 @@ pub fn filled(settings: &Settings) -> Result<Engine, Box<dyn Error>> {
 pub fn install_any(graph: &Graph, number: u64, text: &str, start: Start) -> Result<StandingQuery, Box<dyn Error>> {
     let options = weir_cypher_compiler::Options { parameters: Vec::new(), ids: graph.ids(), ..Default::default() };
     let standing = compile_standing(text, StandingMode::AnyQuery, &options).map_err(|problems| problems[0].to_string())?;
-    let id = QueryId(NodeId::new(number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number));
+    let id = QueryId(NodeId::spread(number));
     Ok(graph.install(Standing { id, plan: standing.plan, cancellations: true, start, outputs: Vec::new() })?)
+}
+
+/// Ingests each line of JSON, `batch` of them at a time, with how far it has come as the position of its source. Gives the tick
+/// after the last of them.
+pub fn ingest_lines(mut lines: impl BufRead, ingester: &mut Ingester, source: &str, batch: u64) -> Result<Tick, Box<dyn Error>> {
+    let mut records: Vec<Value> = Vec::with_capacity(batch as usize);
+    let (mut line, mut upper, mut bytes) = (Vec::new(), Tick::ZERO, 0u64);
+    loop {
+        line.clear();
+        let read = lines.read_until(b'\n', &mut line)?;
+        bytes += read as u64;
+        if read > 0 {
+            records.push(json::parse(&line)?);
+        }
+        if records.len() as u64 == batch || (read == 0 && !records.is_empty()) {
+            let ingested = ingester.ingest(&records, Some((source, Position(bytes.to_le_bytes().to_vec()))))?;
+            if let Some((index, failure)) = ingested.failures.first() {
+                return Err(format!("record {index} of a batch failed: {failure}").into());
+            }
+            upper = ingested.upper;
+            records.clear();
+        }
+        if read == 0 {
+            return Ok(upper);
+        }
+    }
 }
 
 /// Compiles an ingest query.
@@ -145,7 +172,7 @@ pub fn prepare_any(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn E
     Ok(graph.prepare(plan))
 }
 
-/// The same. One that reads the graph is an error: the figures would be those of another path.
+/// As `prepare_any`. A query that reads the graph is an error: the figures would be those of another path.
 pub fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
     let prepared = prepare_any(graph, text)?;
     if prepared.reads(graph.open_cypher()) {

@@ -40,7 +40,7 @@ const ALSO: &[(&str, Cut)] = &[
 ];
 
 impl Cut {
-    /// That of a content type without its parameters, in lower case.
+    /// The cut of a content type, which is without its parameters and in lower case.
     pub fn of(content_type: &str) -> Option<Cut> {
         let known = CONTENT_TYPES.iter().chain(ALSO).find(|(name, _)| *name == content_type);
         known.map(|(_, cut)| *cut).or_else(|| content_type.ends_with("+json").then_some(Cut::Json))
@@ -172,7 +172,7 @@ fn lines(body: &[u8]) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Of a list of JSON. Only brackets and strings are looked at.
+/// The elements of a list of JSON. Only brackets and strings are looked at.
 fn elements(body: &[u8]) -> Result<Vec<Range<usize>>, String> {
     let mut ranges = Vec::new();
     let mut depth = 0_usize;

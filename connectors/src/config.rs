@@ -12,7 +12,7 @@ pub use crate::secret::{MASKED, Secret, with_secrets};
 /// `Deserialize` has only a message to hand on.
 const NESTED: char = '\u{0}';
 
-/// The same of one that does not know which option it stands in.
+/// As `NESTED`, for a definition that does not know which option it stands in.
 const INSIDE: char = '\u{1}';
 
 /// Reads a definition. Unknown fields are ignored and null means absent, as in v1.
@@ -107,8 +107,8 @@ pub fn nested<E: serde::de::Error>(error: ConnectorError) -> E {
     marked(error, NESTED)
 }
 
-/// The same with the option that it stands in before its own. Formats of records and `keepAlive` are told without: so does the
-/// reference service.
+/// As `nested`, with the option that it stands in before its own. Formats of records and `keepAlive` are told without: so does
+/// the reference service.
 pub fn inside<E: serde::de::Error>(error: ConnectorError) -> E {
     marked(error, INSIDE)
 }
@@ -184,9 +184,18 @@ pub fn integer<'de, D: Deserializer<'de>>(input: D) -> Result<i64, D::Error> {
 
 /// `deserialize_with` for how many of something there are at once, or may be: at least 1.
 pub fn positive<'de, D: Deserializer<'de>>(input: D) -> Result<u32, D::Error> {
+    at_least(1, input)
+}
+
+/// `deserialize_with` for how often something may happen, which may be never.
+pub fn times<'de, D: Deserializer<'de>>(input: D) -> Result<u32, D::Error> {
+    at_least(0, input)
+}
+
+fn at_least<'de, D: Deserializer<'de>>(least: u32, input: D) -> Result<u32, D::Error> {
     let n = whole(&Json::deserialize(input)?).ok_or_else(|| D::Error::custom("Int"))?;
-    let n = u32::try_from(n).ok().filter(|n| (1..=i32::MAX as u32).contains(n));
-    n.ok_or_else(|| D::Error::custom("the number must be at least 1 and fit 31 bits"))
+    let n = u32::try_from(n).ok().filter(|n| (least..=i32::MAX as u32).contains(n));
+    n.ok_or_else(|| D::Error::custom(format!("the number must be at least {least} and fit 31 bits")))
 }
 
 /// `deserialize_with` for an optional number of at least 1.

@@ -15,7 +15,7 @@ use crate::*;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Of sources that need the network.
+/// Runs the sources that need the network.
 static NETWORK: LazyLock<Runtime> = LazyLock::new(runtime);
 
 pub(crate) fn anything() -> SourceContext {
@@ -66,7 +66,7 @@ pub(crate) fn run(config: &dyn SourceConfig, from: Option<&Position>, limits: &L
     run_within(config, from, limits, PATIENCE)
 }
 
-/// Runs to the end, or until nothing has come for so long: a server may take its time.
+/// Runs to the end, or until nothing has come for `patience`: a server may take its time.
 pub(crate) fn run_within(
     config: &dyn SourceConfig,
     from: Option<&Position>,
@@ -208,6 +208,10 @@ fn bad_definitions_name_the_option_and_what_is_expected() {
     check(json!({"type": "PostToEndpoint", "url": "nowhere"}), "url");
     check(json!({"type": "PostToEndpoint", "url": "ftp://h/"}), "url");
     check(json!({"type": "PostToEndpoint", "url": "http://h/", "headers": {"a b": "c"}}), "headers.a b");
+    let policy = json!({"minBackoffMillis": 500, "maxBackoffMillis": 499});
+    check(json!({"type": "PostToEndpoint", "url": "http://h/", "retryPolicy": policy}), "retryPolicy.maxBackoffMillis");
+    let policy = json!({"minBackoffMillis": 9});
+    check(json!({"type": "PostToEndpoint", "url": "http://h/", "retryPolicy": policy}), "retryPolicy.minBackoffMillis");
     check(json!({"type": "PrintToStandardOut", "logLevel": "Loud"}), "logLevel");
     check(json!({"type": "PostToSlack", "hookUrl": "x"}), "hookUrl");
 }
@@ -311,7 +315,7 @@ fn files_that_are_not_there_are_refused() {
     ));
 }
 
-/// The same records, failures aside, from each position that was given out, whatever the batches.
+/// Each position that was given out leads to the records behind it, failures aside, whatever the batches.
 fn check_resume(config: &dyn SourceConfig, expected: &[&str]) {
     let whole = run(config, None, &Limits::default()).unwrap();
     assert_eq!(whole.records, expected);
@@ -458,7 +462,7 @@ fn a_quote_that_is_not_closed_ends_the_stream_where_it_stands() {
     assert!(run(&*file_source(&path, format.clone(), json!({})), None, &Limits::default()).unwrap().finished);
 }
 
-/// Reads on until so many records have come, and says where that is.
+/// Reads on until `count` records have come, and says where that is.
 fn more(stream: &mut RecordStream, count: usize) -> (Vec<String>, Position) {
     let (mut batch, mut seen, begun) = (Frames::default(), Vec::new(), Instant::now());
     while seen.len() < count && begun.elapsed() < PATIENCE {

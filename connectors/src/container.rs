@@ -27,14 +27,15 @@ const SYNC_BYTES: usize = 16;
 /// Longer headers are none.
 const HEADER_BYTES_MAX: usize = 16 << 20;
 
-/// Of a block in the file. What it is undone to is bounded by whoever undoes it.
+/// Bytes of a block in the file, at most. What it is undone to is bounded by whoever undoes it.
 const BLOCK_BYTES_MAX: usize = 128 << 20;
 
 /// Records of a block that take no bytes at all.
 const EMPTY_RECORDS_MAX: u64 = 1 << 16;
 
-/// Read at once: at first, and at most where so much is there.
+/// Bytes read at once, at first.
 const READ_BYTES_MIN: usize = 16 << 10;
+/// Bytes read at once, at most, where as much is there.
 const READ_BYTES_MAX: usize = 1 << 18;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

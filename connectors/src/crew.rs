@@ -9,12 +9,12 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 use weir_model::lock::lock;
 
-/// So long a thread waits for work.
+/// A thread waits this long for work.
 const STAYS: Duration = Duration::from_secs(2);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Those that wait, the one that came last on top: the others go.
+/// The threads that wait, the one that came last on top: the others go.
 static WAITING: Mutex<Vec<Arc<Member>>> = Mutex::new(Vec::new());
 
 struct Member {

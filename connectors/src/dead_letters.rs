@@ -18,7 +18,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
 /// How soon whoever waits sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
-/// So many times can something be sent in a millisecond, as bits, before marks of one life reach those of the next.
+/// How often something can be sent in a millisecond, as bits, before marks of one life reach those of the next.
 const MARKS_PER_MILLI_BITS: u32 = 16;
 
 /// What of a letter is sent.
@@ -28,14 +28,15 @@ pub enum LetterForm {
     Bytes,
     /// As JSON; with an envelope, beside the reason.
     Json { envelope: bool },
-    /// The same by the schema that the destination is told.
+    /// As `Json`, by the schema that the destination is told.
     Message { envelope: bool },
 }
 
 /// The destinations, at work.
 pub struct DeadLetters {
     boxes: Vec<LetterBox>,
-    /// That of the next letters. Grows with what is sent, also from one life of the process to the next as far as the clock does.
+    /// The mark of the next letters. Grows with what is sent, also from one life of the process to the next as far as the clock
+    /// does.
     mark: u64,
 }
 
@@ -78,8 +79,8 @@ impl DeadLetters {
         self.boxes.push(LetterBox { delivery, form, schema, retries: 0, reached });
     }
 
-    /// Sends so many to every destination and waits until all have them. False: stopped before. An error: one will not take them,
-    /// ever. `late` is told why a destination has not taken them yet.
+    /// Sends `number` letters to every destination and waits until all have them. False: stopped before. An error: one will not
+    /// take them, ever. `late` is told why a destination has not taken them yet.
     pub fn send(
         &mut self,
         number: usize,

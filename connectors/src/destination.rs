@@ -29,7 +29,7 @@ pub trait Destination: Send {
     /// counts as written: they come again, unless the output ends.
     fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError>;
 
-    /// So many results come with one `write`, about, where more of them wait.
+    /// About how many results come with one `write` where more of them wait.
     fn results_max(&self) -> usize {
         RESULTS_MAX
     }
@@ -72,7 +72,7 @@ pub trait Destination: Send {
         upper
     }
 
-    /// So many results are taken and do not count as written yet.
+    /// How many results are taken and do not count as written yet.
     fn held(&self) -> u64 {
         0
     }
@@ -100,9 +100,9 @@ pub struct Written {
     pub left: Vec<usize>,
     /// Why, for the first of them.
     pub left_reason: Option<String>,
-    /// So long at least the other side wants to be left alone before they are.
+    /// How long, at least, the other side wants to be left alone before they are tried again.
     pub pause_min: Duration,
-    /// Those of them that nobody was asked to take: they wait behind another.
+    /// Those of `left` that nobody was asked to take: they wait behind another.
     pub untried: Vec<usize>,
     /// Results the other side refused for good, by index, with the reason.
     pub refused: Vec<(usize, String)>,
@@ -255,7 +255,7 @@ pub trait DestinationConfig: Send + Sync {
     /// The definition with its defaults filled in, secrets masked, in the notation it came in.
     fn settings(&self) -> serde_json::Value;
 
-    /// The same with its secrets, to be stored and parsed again.
+    /// As `settings`, with its secrets, to be stored and parsed again.
     fn stored(&self) -> serde_json::Value {
         config::with_secrets(|| self.settings())
     }
@@ -339,7 +339,7 @@ pub(crate) mod tests {
         (address, taken)
     }
 
-    /// So many bytes, as another side reads them.
+    /// Reads `count` bytes, as another side does.
     pub(crate) fn read(connection: &mut TcpStream, count: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; count];
         connection.read_exact(&mut bytes).ok().map(|()| bytes)
@@ -350,7 +350,7 @@ pub(crate) mod tests {
         write_up_to(destination, results, u64::MAX)
     }
 
-    /// The same of those before a mark.
+    /// As `write`, with the mark `upper`.
     pub(crate) fn write_up_to(destination: &mut dyn Destination, results: &[Outgoing], upper: u64) -> Written {
         let since = Instant::now();
         loop {

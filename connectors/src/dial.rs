@@ -96,7 +96,7 @@ impl Server {
         Ok((Server { host, port, tls }, parsed))
     }
 
-    /// As it is told.
+    /// The address of the server, as it is told.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -225,7 +225,7 @@ fn authorities(pem: &str) -> Result<RootCertStore, ConnectorError> {
     Ok(roots)
 }
 
-/// One at least.
+/// The certificates in a text, at least one.
 fn certificates(field: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, ConnectorError> {
     let wrong = |problem: String| ConnectorError::config(field, problem);
     let read: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())

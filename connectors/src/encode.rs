@@ -36,7 +36,7 @@ pub enum Generation {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meta {
     pub positive: bool,
-    /// The same for a match and its cancellation.
+    /// One id for a match and its cancellation.
     pub id: Option<NodeId>,
     pub place: Place,
 }

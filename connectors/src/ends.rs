@@ -16,7 +16,7 @@ use crate::http::refusal;
 /// For an answer that needs no waiting for anything else.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Received bytes that are taken apart lie before those that are not, up to so many.
+/// Received bytes that are taken apart lie before those that are not, up to this many.
 const SPENT_BYTES_MAX: usize = 1 << 20;
 
 /// Why there is no connection any more.
@@ -62,8 +62,9 @@ pub fn ends(wire: Box<dyn Wire>, other: &'static str) -> (Incoming, Writer) {
 pub struct Incoming {
     reader: ReadHalf<Box<dyn Wire>>,
     other: &'static str,
-    /// Received, and so much of it taken apart.
+    /// What has been received.
     received: Vec<u8>,
+    /// How many bytes of `received` are taken apart.
     spent: usize,
     /// When something came.
     heard: Instant,
@@ -108,7 +109,7 @@ impl Incoming {
         }
     }
 
-    /// An error if nothing has come for so long. Something long that comes slowly is no silence, however long it takes.
+    /// An error if nothing has come for `silence_max`. Something long that comes slowly is no silence, however long it takes.
     pub fn heard_within(&self, silence_max: Duration) -> Result<(), String> {
         if self.heard.elapsed() < silence_max { Ok(()) } else { Err(format!("{} says nothing any more", self.other)) }
     }

@@ -47,7 +47,7 @@ impl ConnectorError {
         ConnectorError::World { place: place.to_owned(), problem, fault: Fault::World, retryable: true, source: None }
     }
 
-    /// The same of a definition that is part of another one.
+    /// The error of a definition as that of the one it is part of, at the option `outer`.
     pub fn within(self, outer: &str) -> ConnectorError {
         match self {
             ConnectorError::Config { field, problem } => {

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-/// Of a line, as the reference service has it.
+/// Bytes of a line, at most, as the reference service has it.
 pub const LINE_BYTES_MAX: usize = 5 << 20;
-/// Of the data of one event.
+/// Bytes of the data of one event, at most.
 pub const EVENT_BYTES_MAX: usize = LINE_BYTES_MAX + 1;
 
 /// Reads one connection.
@@ -22,9 +22,9 @@ pub struct EventParser {
     has_data: bool,
     /// The type of the event that is being read.
     kind: String,
-    /// Of the newest event, also one of an earlier connection.
+    /// The id of the newest event, also one of an earlier connection.
     id: String,
-    /// The same of the newest that has ended, also of one without data: what the next connection goes on behind.
+    /// The id of the newest event that has ended, also of one without data: what the next connection goes on behind.
     pub ended_id: String,
     /// How long the server wants to be left alone after a connection.
     pub retry: Option<Duration>,

@@ -5,6 +5,7 @@
 //! What every source of this kind needs is here once: the bound that holds back the other side while the graph is behind,
 //! the trouble that is shown while the task tries to come back, and an end that takes no longer than a moment.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,18 +25,19 @@ use crate::error::{ConnectorError, Fault};
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
 
-/// Received and not asked for yet; then the other side has to wait. Passed by one record that is larger.
+/// Bytes received and not asked for yet, at most; then the other side has to wait. Passed by one record that is larger.
 const BYTES_WAITING_MAX: usize = 8 << 20;
 
-/// The same of records without many bytes.
+/// Records received and not asked for yet, at most: they may have few bytes.
 const RECORDS_WAITING_MAX: usize = 10_000;
 
-/// Between two tries to reach the other side, at first and at most.
+/// The pause between two tries to reach the other side, at first.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// The pause between two tries to reach the other side, at most.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// A connection that has lasted for so long works, also when nothing has come over it.
-const LASTS_MIN: Duration = Duration::from_secs(5);
+/// A connection that has lasted this long works, also when nothing has come over it.
+pub const LASTS_MIN: Duration = Duration::from_secs(5);
 
 struct Item {
     /// None where there is only a position.
@@ -75,7 +77,7 @@ enum Known {
     Nothing,
     /// It stands, and what is left is to see it last.
     Stands(#[expect(dead_code, reason = "it is there to be dropped")] Lasting),
-    /// The same of one whose records say nothing of that.
+    /// As `Stands`, for a connection whose records do not say that it works.
     Begun(#[expect(dead_code, reason = "it is there to be dropped")] Lasting),
     Works,
 }
@@ -127,7 +129,7 @@ impl Inlet {
         self.record_from(bytes, position, Vec::new()).await;
     }
 
-    /// The same of a record of which more is known than its bytes.
+    /// As `record`, with what is known of the record besides its bytes.
     pub async fn record_from(&self, bytes: Vec<u8>, position: Vec<u8>, origin: Vec<u8>) {
         if !matches!(*self.known(), Known::Works | Known::Begun(_)) {
             self.works();
@@ -140,7 +142,7 @@ impl Inlet {
         self.bell.ring();
     }
 
-    /// The same of a record that is acknowledged by its number.
+    /// As `record`, for one that is acknowledged by its number.
     pub async fn numbered(&self, bytes: Vec<u8>, number: u64) {
         self.record(bytes, number.to_le_bytes().to_vec()).await;
     }
@@ -225,7 +227,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// The same of what may work later; waits as long as the other side has asked for, or longer.
+    /// As `again`, for what may work later; waits as long as the other side has asked for (`least`), or longer.
     pub async fn again_after(&self, problem: &str, least: Duration, pauses: &mut Pauses) {
         let worked = self.ended();
         self.trouble(problem);
@@ -369,38 +371,48 @@ impl Pauses {
 #[derive(Clone)]
 pub struct Trouble {
     place: String,
-    reason: Arc<Mutex<Option<String>>>,
+    /// By place: that of the whole, which comes first, and those of its parts.
+    reasons: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Trouble {
     pub fn new(place: &str) -> Trouble {
-        Trouble { place: place.to_owned(), reason: Arc::default() }
+        Trouble { place: place.to_owned(), reasons: Arc::default() }
+    }
+
+    /// The trouble of a part, which works or does not by itself: what one part can do says nothing of the others. Whoever asks
+    /// what is wrong with the whole is told.
+    pub fn of(&self, part: &str) -> Trouble {
+        Trouble { place: format!("{}, {part}", self.place), reasons: self.reasons.clone() }
     }
 
     pub fn note(&self, reason: &str) {
-        let mut trouble = self.lock();
-        if trouble.is_none() {
+        if self.lock().insert(self.place.clone(), reason.to_owned()).is_none() {
             tracing::warn!("{}: {reason}; it is tried again", self.place);
         }
-        *trouble = Some(reason.to_owned());
     }
 
     /// Whether there was any.
     pub fn clear(&self) -> bool {
-        let cleared = self.lock().take().is_some();
+        let cleared = self.forget();
         if cleared {
             tracing::info!("{}: it works again", self.place);
         }
         cleared
     }
 
-    /// With the server, which the reason need not name.
-    pub fn get(&self) -> Option<String> {
-        self.lock().as_ref().map(|reason| format!("{}: {reason}", self.place))
+    /// As `clear`, without a word in the log: the trouble is nobody's any more.
+    pub fn forget(&self) -> bool {
+        self.lock().remove(&self.place).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        lock(&self.reason)
+    /// The first there is, with its place, which the reason need not name.
+    pub fn get(&self) -> Option<String> {
+        self.lock().first_key_value().map(|(place, reason)| format!("{place}: {reason}"))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        lock(&self.reasons)
     }
 }
 
@@ -452,6 +464,19 @@ mod tests {
     fn inlet(items: Sender<Item>, trouble: Trouble, lasts_min: Duration) -> Inlet {
         let (room, bell) = (Arc::new(Semaphore::new(BYTES_WAITING_MAX)), Bell::default());
         Inlet { items, room, trouble, bell: bell.clone(), known: Arc::default(), lasts_min, _end: Knell(bell) }
+    }
+
+    #[test]
+    fn each_part_has_troubles_of_its_own_and_the_whole_has_all_of_them() {
+        let whole = Trouble::new("here");
+        let (one, other) = (whole.of("one"), whole.of("other"));
+        other.note("a word");
+        assert!(!one.clear() && !whole.clear());
+        assert_eq!(whole.get().as_deref(), Some("here, other: a word"));
+        whole.note("all of it");
+        assert_eq!(whole.get().as_deref(), Some("here: all of it"));
+        assert!(whole.clear() && other.forget());
+        assert_eq!(whole.get(), None);
     }
 
     #[test]

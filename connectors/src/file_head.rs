@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// Of a longer file no more is looked at.
+/// Of a longer file no more bytes are looked at.
 const BYTES_MAX: u64 = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,7 +45,7 @@ impl Head {
         self.length == 0 || Head::up_to(file, self.length.into()).is_ok_and(|found| found == *self)
     }
 
-    /// A file that was short, and now has so many bytes, is known by more of them.
+    /// A file that was short, and now has `length` bytes, is known by more of them.
     pub fn grow(&mut self, file: &File, length: u64) {
         if u64::from(self.length) < length.min(BYTES_MAX)
             && let Ok(found) = Head::up_to(file, length)

@@ -16,7 +16,7 @@ pub enum FileResolution {
     Static,
 }
 
-/// So many links in a row lead anywhere; the system follows no more, either.
+/// Links in a row that are followed, at most; the system follows no more, either.
 const LINKS_MAX: usize = 40;
 
 /// Files that lie directly in an allowed directory, sub-directories not included. Symbolic links are followed on both

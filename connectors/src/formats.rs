@@ -275,7 +275,7 @@ impl FileFormat {
         RecordQuery { text, parameter }
     }
 
-    /// Of bytes that come one after the other.
+    /// Checks the format of bytes that come one after the other.
     pub fn check(&self) -> Result<(), ConnectorError> {
         match self {
             FileFormat::CypherParquet(_) => Err(parquet_elsewhere()),
@@ -283,8 +283,8 @@ impl FileFormat {
         }
     }
 
-    /// Of what is read at any place once it is whole. Of Parquet, which says itself how it is written, nothing is undone to the
-    /// whole.
+    /// Checks the format of what is read at any place once it is whole. Of Parquet, which says itself how it is written, nothing
+    /// is undone to the whole.
     pub fn check_of_file(&self, charset: Charset, decoders: &[RecordDecoder]) -> Result<(), ConnectorError> {
         if matches!(self, FileFormat::CypherParquet(_)) {
             let refused = |field: &str| {
@@ -310,7 +310,7 @@ impl FileFormat {
         Ok(())
     }
 
-    /// What cuts a stream into records, from a position it gave. `open` starts the stream behind so many of its bytes.
+    /// What cuts a stream into records, from a position it gave. `open` starts the stream behind as many bytes as it is given.
     pub fn reader(
         &self,
         place: &str,
@@ -417,7 +417,7 @@ impl StreamFormat {
         })
     }
 
-    /// The same behind what is undone to each record.
+    /// As `decoder`, behind what is undone to each record.
     pub fn recoded(&self, decoders: &[RecordDecoder], context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
         if self.registry().is_some() && !decoders.is_empty() {
             let problem = "records that name a schema of a registry are read as they are; leave it out";

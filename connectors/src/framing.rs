@@ -18,12 +18,12 @@ use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
 
-/// Read at once: at first, and at most where so much is there. Room is filled with zeros before it is read into, and most streams
-/// are short.
+/// Bytes read at once, at first. Room is filled with zeros before it is read into, and most streams are short.
 const READ_BYTES_MIN: usize = 16 << 10;
+/// Bytes read at once, at most, where as much is there.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// Of a row that is told of.
+/// Bytes shown of a row that is told of, at most.
 const SHOWN_BYTES_MAX: usize = 80;
 
 /// Something that gives bytes in order.
@@ -39,7 +39,7 @@ pub trait ByteStream: Send {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk {
-    /// So many bytes, at least one.
+    /// This many bytes, at least one.
     Bytes(usize),
     /// Nothing yet.
     Nothing,
@@ -118,7 +118,7 @@ pub struct FrameReader {
 }
 
 enum Cut {
-    /// So many bytes from the start have no newline.
+    /// The first `scanned` bytes have no newline.
     Lines {
         scanned: usize,
     },

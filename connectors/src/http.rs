@@ -50,7 +50,7 @@ pub(crate) fn fetching_client(hosts: &HostPolicy) -> Result<Client, ConnectorErr
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 
-/// The same for who signs what is asked: a signature holds for one server, so a redirect is an answer like others.
+/// As `fetching_client`, for who signs what is asked: a signature holds for one server, so a redirect is an answer like others.
 pub(crate) fn download_client() -> Result<Client, ConnectorError> {
     install_tls();
     let builder = || sharing_trust(&[H2, HTTP_1]).read_timeout(REQUEST_TIME_MAX).redirect(Policy::none());
@@ -156,7 +156,7 @@ pub(crate) fn holds_mask(text: &str) -> bool {
 /// How a request that should stay open went.
 pub(crate) enum Asked {
     Answered(Response),
-    /// It may work later, so much later at least.
+    /// It may work later, after this long at the earliest.
     Failed(String, Duration),
     /// It will not.
     Refused(ConnectorError),
@@ -209,7 +209,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Duration {
     given.and_then(|text| away_time(text.trim(), SystemTime::now())).unwrap_or_default().min(AWAY_TIME_MAX)
 }
 
-/// In seconds, or until a date.
+/// How long to stay away: seconds, or until a date.
 fn away_time(text: &str, now: SystemTime) -> Option<Duration> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         // Those that do not fit are many, too.
@@ -244,7 +244,7 @@ pub fn patient_client() -> Result<Client, ConnectorError> {
     patient_client_showing(None)
 }
 
-/// The same with a certificate for servers that ask for one; PEM, its key and what leads to it included.
+/// As `patient_client`, with a certificate for servers that ask for one; PEM, its key and what leads to it included.
 pub fn patient_client_showing(certificate: Option<&[u8]>) -> Result<Client, ConnectorError> {
     install_tls();
     let identity = certificate.map(Identity::from_pem).transpose().map_err(unusable)?;

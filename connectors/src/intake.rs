@@ -27,13 +27,13 @@ use crate::source::Source;
 /// Requests that wait for the source; then clients have to.
 const REQUESTS_WAITING_MAX: usize = 1_000;
 
-/// Bytes in them. Passed by one request that is larger.
+/// Bytes of the requests that wait, at most. Passed by one request that is larger.
 const BYTES_WAITING_MAX: usize = 8 << 20;
 
-/// For so long a request waits for room, then it is told to come again.
+/// A request waits this long for room, then it is told to come again.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// For so long it waits for its records to be durable.
+/// A request waits this long for its records to be durable.
 const DURABLE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// How soon the source comes back while somebody waits for an answer.
@@ -158,8 +158,8 @@ struct Stood {
     requests: u64,
     /// The newest of those that have keys, with their numbers.
     keys: VecDeque<(Key, u64)>,
-    /// Of requests that are not all handed on: so many records are. One is under way; the others were when weir was killed, and
-    /// have not come again.
+    /// Requests that are not all handed on, with how many of their records are. One is under way; the others were when weir was
+    /// killed, and have not come again.
     parts: VecDeque<(Key, u64)>,
 }
 

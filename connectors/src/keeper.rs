@@ -21,14 +21,14 @@ const END_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Messages that have been handed on and are not acknowledged.
 pub trait Messages: Default + Send + 'static {
-    /// That somebody is there is said so often.
+    /// How often it is said that somebody is there.
     const ALIVE: Duration;
 
     /// The words that acknowledge some messages whose records are durable, which all are up to this number. None where there are
     /// none left.
     fn acknowledge(&mut self, durable: u64) -> Vec<u8>;
 
-    /// Those words were sent.
+    /// The words of `acknowledge` were sent.
     fn acknowledged(&mut self) {}
 
     fn alive(&self) -> Vec<u8>;
@@ -95,7 +95,7 @@ impl<M: Messages> Keeper<M> {
     pub async fn keep(self: Arc<Keeper<M>>) {
         let mut said = Instant::now();
         loop {
-            // An error says that nothing has changed for so long.
+            // An error says that nothing has changed until then.
             let _ = timeout(M::ALIVE.saturating_sub(said.elapsed()), self.changed.notified()).await;
             if self.lock().ended {
                 break;
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A new connection that holds so many bytes; its other end.
+    /// A new connection that holds `bytes` bytes; its other end.
     fn connected(keeper: &Keeper<Numbers>, bytes: usize) -> DuplexStream {
         let (wire, other) = tokio::io::duplex(bytes);
         keeper.connected(ends(Box::new(wire), "the server").1, |_| {});

@@ -18,7 +18,7 @@ use crate::crew::{self, Shift};
 /// How soon a thread that waits sees that it shall stop, and looks after what is under way.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Where nothing comes and nothing is under way it looks less and less often, and so often at least.
+/// Where nothing comes and nothing is under way it looks less and less often, but at least this often.
 const LOOK_MAX: Duration = Duration::from_millis(500);
 
 /// What works through a queue, one item after another.
@@ -169,11 +169,14 @@ impl<W: Work> Desk<W> {
     /// Gives back what nobody is there for.
     fn take_quickly(&self, item: W::Item) -> Option<W::Item> {
         let mut place = self.place();
-        let Place { resting: Some((work, receiver)), shift: None } = &mut *place else { return Some(item) };
-        if !receiver.is_empty() || !work.is_quick(&item) {
+        if place.shift.is_some() {
             return Some(item);
         }
-        work.take(item, receiver);
+        let quick = place.resting.take_if(|(work, receiver)| receiver.is_empty() && work.is_quick(&item));
+        let Some((mut work, receiver)) = quick else { return Some(item) };
+        // Should it panic, it is gone, and has told why, as where a thread of its own is at it.
+        work.take(item, &receiver);
+        place.resting = Some((work, receiver));
         None
     }
 
@@ -228,6 +231,7 @@ impl<W: Work> Desk<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::AtomicU64;
     use std::time::Instant;
 
@@ -246,6 +250,7 @@ mod tests {
         type Item = u64;
 
         fn take(&mut self, item: u64, _: &Receiver<u64>) -> bool {
+            assert_ne!(item, 98, "on purpose");
             self.sum.fetch_add(item, Ordering::SeqCst);
             item != 99
         }
@@ -316,6 +321,14 @@ mod tests {
         work.post(99, || false).unwrap();
         assert!(happens(PATIENCE, || ended.load(Ordering::SeqCst)));
         assert!(happens(PATIENCE, || matches!(work.post(1, || false), Err(Refusal::Ended))));
+    }
+
+    #[test]
+    fn what_panics_where_it_is_posted_takes_no_more() {
+        let (work, sum, _) = sum(Care::None);
+        assert!(catch_unwind(AssertUnwindSafe(|| work.post(98, || false))).is_err());
+        assert!(matches!(work.post(2, || false), Err(Refusal::Ended)));
+        assert_eq!(sum.load(Ordering::SeqCst), 0);
     }
 
     /// Whoever posts and a thread that goes to rest meet at any moment: nothing may be left behind.

@@ -70,7 +70,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// The same of a record that waits by itself.
+/// What is told of a record that waits by itself.
 pub fn packed(tell: impl FnOnce(&mut Origin<'_>)) -> Vec<u8> {
     let mut packed = Vec::new();
     tell(&mut Origin(&mut packed));

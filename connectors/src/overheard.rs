@@ -37,7 +37,8 @@ pub enum Speaker {
     ReactiveStream,
 }
 
-/// Listens to the end of the bytes, which come in pieces of so many; how many messages meant something, and why no more did.
+/// Listens to the end of the bytes, which come in pieces of `piece_bytes`; how many messages meant something, and why no more
+/// did.
 pub async fn listen(speaker: Speaker, bytes: &[u8], piece_bytes: usize) -> (u64, String) {
     let mut heard = 0;
     let wire = Said { bytes: bytes.to_vec(), at: 0, piece_bytes: piece_bytes.max(1) };

@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Refuses the first of all it is given, so many times.
+    /// Refuses the first of all it is given, `refusals` times.
     struct Picky {
         refusals: u32,
         asked: Vec<Vec<String>>,

@@ -35,7 +35,7 @@ pub(crate) fn allow_secrets_in(directory: &Path) {
     secret::allow(SecretPolicy::new(all.clone(), vec![secret::USUAL_VARIABLES.to_owned()]).unwrap());
 }
 
-/// The first of so many in a row.
+/// The first of `count` free ports in a row.
 fn free_ports(count: u16) -> u16 {
     loop {
         let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -48,12 +48,12 @@ fn free_ports(count: u16) -> u16 {
 }
 
 impl RealServer {
-    /// `script` as `redis.sh`; it may take so many ports.
+    /// `script` as `redis.sh`; it may take this many ports.
     pub(crate) fn start(script: &'static str, ports: u16, left_out: &str) -> Option<RealServer> {
         RealServer::start_with(&[], script, ports, left_out)
     }
 
-    /// The same with variables that the script looks at.
+    /// As `start`, with variables that the script looks at.
     pub(crate) fn start_with(variables: &[(&str, &str)], script: &'static str, ports: u16, left_out: &str) -> Option<RealServer> {
         let directory = tempfile::Builder::new().prefix("weir-server-").tempdir().unwrap();
         let server = RealServer { script, directory, port: free_ports(ports) };
@@ -79,7 +79,7 @@ impl RealServer {
         self.directory.path()
     }
 
-    /// Of the port that is so many behind the first.
+    /// The address of the port that is this many behind the first.
     pub(crate) fn address(&self, index: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port + index))
     }
@@ -163,7 +163,7 @@ pub(crate) fn open(definition: &Json, from: Option<&Position>) -> RecordStream {
     parse_source_v1(definition).unwrap().open(&anything(), from).unwrap()
 }
 
-/// Reads until so many records are there; each batch with the position behind it.
+/// Reads until `count` records are there; each batch with the position behind it.
 pub(crate) fn read(stream: &mut RecordStream, count: usize, durable: bool) -> Vec<(Vec<String>, Position)> {
     let (mut batches, mut batch, mut seen, since) = (Vec::new(), Frames::default(), 0, Instant::now());
     let limits = Limits { records_max: 97, ..Limits::default() };

@@ -21,7 +21,7 @@ use crate::recoding::{BASE64, RecordDecoder, SNAPPY_FRAMES, ZSTD_WINDOW_LOG_MAX}
 const PIECE_BYTES: usize = 1 << 10;
 const READ_BYTES: usize = 1 << 16;
 
-/// Of lz4: what is longer is no block.
+/// Bytes of a block of lz4, at most: what is longer is no block.
 const LZ4_BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// A stream behind a chain of steps, which are undone from left to right.
@@ -80,7 +80,7 @@ struct Lz4 {
     /// What makes no whole part yet.
     raw: Vec<u8>,
     frame: Option<Lz4Frame>,
-    /// Of a frame that says to skip it.
+    /// Bytes to come of a frame that says to skip it.
     skip: u64,
 }
 
@@ -324,7 +324,7 @@ struct Recoded {
     raw: Vec<u8>,
     raw_start: usize,
     raw_end: usize,
-    /// Of what is undone, handed out before.
+    /// How much of what is undone was handed out before.
     out_start: usize,
     ended: bool,
     /// What comes after all that was undone before it.

@@ -14,7 +14,7 @@ pub struct Ids {
     mark: u64,
     /// Equal results at that mark so far, by their digests.
     equal: HashMap<[u8; 16], u32>,
-    /// Of results that come first, once more.
+    /// Ids of results that come first, once more.
     again: Vec<String>,
     /// What is refused is among them.
     refused_comes_again: bool,
@@ -30,7 +30,7 @@ impl Ids {
         self.refused_comes_again = true;
     }
 
-    /// Of results as they are to be written. Those that are told to come again come first.
+    /// The ids of results as they are to be written. Those that are told to come again come first.
     pub fn of(&mut self, results: &[Outgoing]) -> Vec<String> {
         let mut ids = std::mem::take(&mut self.again);
         ids.truncate(results.len());

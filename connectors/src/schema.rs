@@ -24,7 +24,7 @@ const KEPT_MAX: usize = 5;
 /// For how long what a web server gave is taken for what it has.
 const FRESH_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Of a file: it is read again when that has changed.
+/// The state of a file: it is read again when that has changed.
 type State = Option<(SystemTime, u64)>;
 
 struct Kept<T> {
@@ -56,7 +56,7 @@ pub fn message(url: &str, name: &str, files: &FilePolicy, hosts: &HostPolicy) ->
     known_or(&DESCRIPTORS, url, files, hosts, read)?.message(name).map_err(|error| wrong(url, "typeName", error))
 }
 
-/// The same without anything being fetched; None where it would have to be.
+/// As `message`, without anything being fetched; None where it would have to be.
 pub fn message_at_hand(url: &str, name: &str, files: &FilePolicy) -> Result<Option<MessageType>, ConnectorError> {
     let (_, Some((true, schema))) = known(&DESCRIPTORS, url, files)? else { return Ok(None) };
     schema.message(name).map(Some).map_err(|error| wrong(url, "typeName", error))
@@ -95,7 +95,7 @@ fn known_or<T>(
 /// What is kept, and whether it is still taken for what is there.
 type Known<T> = Option<(bool, Arc<T>)>;
 
-/// Of a file, how it is now; and what is kept of it.
+/// The state of a file as it is now, and what is kept of the location.
 fn known<T>(cache: &Cache<T>, location: &str, files: &FilePolicy) -> Result<(State, Known<T>), ConnectorError> {
     // Of files it is asked each time whether they may be read.
     let state = if fetch::is_file(location) { Some(state(location, files)?) } else { None };

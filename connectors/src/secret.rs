@@ -67,7 +67,7 @@ impl Secret {
         }
     }
 
-    /// The same for who makes something of it that may be made later.
+    /// As `get`, for who makes something of it that may be made later.
     pub fn value(&self) -> Result<Cow<'_, str>, ConnectorError> {
         self.get().map_err(|problem| ConnectorError::Secret { problem })
     }

@@ -87,7 +87,7 @@ pub trait SourceConfig: Send + Sync {
     /// The definition with its defaults filled in, secrets masked, in the notation it came in.
     fn settings(&self) -> serde_json::Value;
 
-    /// The same with its secrets, to be stored and parsed again.
+    /// As `settings`, with its secrets, to be stored and parsed again.
     fn stored(&self) -> serde_json::Value {
         config::with_secrets(|| self.settings())
     }
@@ -173,12 +173,12 @@ enum Format<'a> {
 }
 
 impl<'a> RecordOptions<'a> {
-    /// Of a source that is cut into records. The header of the bounds is what the format says.
+    /// The options of a source that is cut into records. The header of the bounds is what the format says.
     pub fn file(format: &'a FileFormat, bounds: Bounds) -> RecordOptions<'a> {
         RecordOptions { format: Format::File(format), bounds: Bounds { header: format.header(), ..bounds } }
     }
 
-    /// Of a source whose records come one by one.
+    /// The options of a source whose records come one by one.
     pub fn single(format: &'a StreamFormat, decoders: &'a [RecordDecoder], per_second: Option<u32>) -> RecordOptions<'a> {
         RecordOptions { format: Format::Single(format, decoders), bounds: Bounds { per_second, ..Bounds::default() } }
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::TcpStream;
 
-/// Nothing has come for so long: the other side is asked for a sign of life, and again as often.
+/// When nothing has come for this long, the other side is asked for a sign of life, and again after as long.
 pub const LIFE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Asked so often without an answer, the other side is gone.
+/// Asked this often without an answer, the other side is gone.
 pub const LIFE_TRIES_MAX: u32 = 2;
 
 /// A connection whose other side has gone without a word is over in half a minute.

@@ -105,7 +105,7 @@ struct Lexer<'a> {
     text: &'a str,
     at: usize,
     tokens: Vec<Token>,
-    /// Those after which reading goes on as if nothing were.
+    /// Errors after which reading goes on as if nothing were wrong.
     errors: Vec<Diagnostic>,
 }
 

@@ -185,4 +185,21 @@ mod tests {
         check("WITH $a AS x RETURN EXISTS { MATCH (n) WHERE n.y = x.f } AS e", "a: f", &[]);
         check("MATCH (n) WHERE n.x = 1 RETURN n", "", &[]);
     }
+
+    /// What has had two names was told by the first, which another variable may have by then.
+    #[test]
+    fn ids_are_told_by_no_name_that_is_another_variables() {
+        let by = |name: &str| format!("MATCH (n) WHERE id(n) = idFrom('u', {name}.none)");
+        for (text, told) in [
+            (format!("UNWIND $x AS a UNWIND [{{}}] AS b {} RETURN n", by("a")), "idFrom(\"u\", a.none)"),
+            (format!("UNWIND $x AS a UNWIND [{{}}] AS b WITH a AS b, b AS a {} RETURN n", by("b")), "idFrom(\"u\", #0.none)"),
+            (format!("UNWIND $x AS a WITH a AS b {} RETURN n", by("b")), "idFrom(\"u\", #0.none)"),
+            (format!("CALL {{ UNWIND $x AS a RETURN a AS b }} {} RETURN n", by("b")), "idFrom(\"u\", #0.none)"),
+            // A name of the answer is none that the query goes on with.
+            (format!("UNWIND $x AS a {} RETURN a AS b, n", by("a")), "idFrom(\"u\", a.none)"),
+            (format!("UNWIND $x AS a WITH a {} RETURN n", by("a")), "idFrom(\"u\", a.none)"),
+        ] {
+            check(&text, "x: all", &[told]);
+        }
+    }
 }

@@ -171,11 +171,28 @@ fn what_is_asked_behind_with_leads_to_nodes() {
 fn equalities_of_one_property_are_a_list() {
     check_steps("MATCH (n:M) WHERE n.k = 1 OR (2 = n.k OR n.k = 'x') RETURN n.x", "scan 0 by #0.k IN [1, 2, \"x\"]");
     check_steps("MATCH (n:M) WHERE n.k = -1 OR n.k = null RETURN n.x", "scan 0 by #0.k IN [-1, null]");
-    for condition in
-        ["n.k = 1 OR n.j = 2", "n.k = 1 OR n.k > 2", "n.k = 1 OR n.k = n.j", "n.k = 1 OR n.k = $that", "n.k = 1 OR n.j"]
-    {
+    // Of values that are there before the node is, and cannot fail where OR would not have come to them.
+    check_steps("MATCH (n:M) WHERE n.k = $a OR $b = n.k OR n.k = 3 RETURN n.x", "scan 0 by #0.k IN [$a, $b, 3]");
+    check_steps("MATCH (n:M) WHERE n.k = $that.a.x OR n.k = $that.a.y RETURN n.x", "scan 0 by #0.k IN [$that.a.x, $that.a.y]");
+    check_steps("UNWIND $that AS r MATCH (n:M) WHERE n.k = r.a OR n.k = r.b RETURN n.x", "scan 0 by #1.k IN [#0.a, #0.b]");
+    let of_another = "MATCH (m) WHERE id(m) = 1 MATCH (n:M) WHERE m.a = n.k OR n.k = m.b RETURN n.x";
+    check_steps(of_another, "scan 0 by #1.k IN [#0.a, #0.b] / seek 0 by 1");
+    for condition in [
+        "n.k = 1 OR n.j = 2",
+        "n.k = 1 OR n.k > 2",
+        "n.k = 1 OR n.k = n.j",
+        "n.k = $a OR n.k = $that.b",
+        "n.k = 1 OR n.k = 1 / $a",
+        "n.k = 1 OR n.j",
+    ] {
         check_steps(&format!("MATCH (n:M) WHERE {condition} RETURN n.x"), "scan 0");
     }
+    // What is deleted fails where it is asked for anything, and OR might not come to it.
+    let of_deleted = "MATCH (m) WHERE id(m) = 1 DELETE m WITH m MATCH (n:M) WHERE n.k = 1 OR n.k = m.b RETURN n.x";
+    assert!(!compiled(of_deleted).contains(" IN "), "{}", compiled(of_deleted));
+    let by_merge = "MATCH (m) WHERE id(m) = 1 FOREACH (x IN [1] | MERGE (q:Q {k: x}) DELETE m) WITH m
+        MATCH (n:M) WHERE n.k = 1 OR n.k = m.b RETURN n.x";
+    assert!(compiled(by_merge).contains("steps: ") && !compiled(by_merge).contains(" IN "), "{}", compiled(by_merge));
 }
 
 /// What is maintained is as it was: it looks nodes up by what it files of them.
@@ -608,6 +625,74 @@ fn ways_to_begin() {
         "MATCH ()-[r:R]->() WITH r MATCH (a)-[r]-(b) RETURN a",
         &["ends of edge 0 as 0; expand edge 0 from 0", "scan 0; expand edge 0 from 0"],
     );
+}
+
+/// A pattern that ids or earlier clauses lead into goes on from any of them, or from what an index may find.
+#[test]
+fn ways_to_go_on() {
+    let check = |text: &str, expected: &[&str]| {
+        let plan = compiled(text);
+        let ways = |line: &str| line.strip_prefix("steps: ").or(line.strip_prefix("or: ")).map(str::to_owned);
+        let ways: Vec<String> = plan.lines().filter_map(|line| ways(line.trim_start())).collect();
+        assert_eq!(ways, expected, "{text}\n{plan}");
+    };
+    check(
+        "MATCH (h)<-[:E]-(m)-[:F]->(x) WHERE id(h) = 1 AND id(x) = 2 RETURN m.k",
+        &[
+            "seek 0 by 1; seek 2 by 2; expand edge 0 from 0; expand edge 1 from 1",
+            "seek 0 by 1; seek 2 by 2; expand edge 1 from 2; expand edge 0 from 1",
+        ],
+    );
+    let by_key = "MATCH (h)<-[:E]-(m:M {k: 77}) WHERE id(h) = 1 RETURN m.x";
+    check(by_key, &["seek 0 by 1; expand edge 0 from 0", "seek 0 by 1; scan 1 by #1.k = 77; expand edge 0 from 1"]);
+    // No more is looked at for it than an index has.
+    check_facts(by_key, "reads");
+    check(
+        "MATCH (h)-[:E]->(a)-[:F]->(m:M) WHERE id(h) = 1 AND m.k > $that.k RETURN a.x",
+        &[
+            "seek 0 by 1; expand edge 0 from 0; expand edge 1 from 1",
+            "seek 0 by 1; scan 2 by #2.k > $that.k; expand edge 1 from 2; expand edge 0 from 1",
+        ],
+    );
+    check(
+        "MATCH (h) WHERE id(h) = 1 MERGE (h)<-[:E]-(m:M {k: 77})",
+        &["bound 0; expand edge 0 from 0", "bound 0; scan 1 by #1.k SAME 77; expand edge 0 from 1", "seek 0 by 1"],
+    );
+    check(
+        "MATCH (a)-[:R*1..3]->(b) WHERE id(a) = 1 AND id(b) = 2 RETURN 1",
+        &["seek 0 by 1; seek 1 by 2; expand edge 0 from 0", "seek 0 by 1; seek 1 by 2; expand edge 0 from 1"],
+    );
+    // There is one way.
+    check("MATCH (a)-[:R]->(b) WHERE id(a) = 1 AND id(b) = 2 RETURN 1", &["seek 0 by 1; seek 1 by 2; expand edge 0 from 0"]);
+    check(
+        "MATCH (a:A)-[:R]->(b:B)-[:S]->(c) WHERE id(a) = 1 RETURN c",
+        &["seek 0 by 1; expand edge 0 from 0; expand edge 1 from 1"],
+    );
+    // What may fail is asked of the same nodes whatever the graph holds.
+    check("MATCH (h)-[:E]->(m:M {k: 7}) WHERE id(h) = 1 AND 10 / m.x > 1 RETURN m", &["seek 0 by 1; expand edge 0 from 0"]);
+    let of_what_may_be_no_edge = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 UNWIND $list AS r
+        MATCH (a)-[r]->(b)-[:E]->(m:M {k: 77}) RETURN m.x";
+    let plan = compiled(of_what_may_be_no_edge);
+    assert!(plan.contains("expand edge 1") && !plan.contains("or: "), "{plan}");
+    // What may fail whatever node is asked has to work first.
+    let presumed = |conditions: &str| {
+        let plan = compiled(&format!("MATCH (h)<-[e:E]-(m)-[:F]->(x) WHERE id(h) = 1 AND id(x) = 2 AND {conditions} RETURN m.k"));
+        assert_eq!(plan.matches("or: ").count(), 1, "{conditions}\n{plan}");
+        plan.lines().find_map(|line| line.trim_start().strip_prefix("where there is: ").map(str::to_owned)).unwrap_or_default()
+    };
+    assert_eq!(presumed("m.k = $k AND m.j IN [1, $j] AND e.w > 7"), "");
+    assert_eq!(presumed("m.k = 1 / $z"), "= (1 / $z)");
+    assert_eq!(presumed("e.w > $that.a.b AND m.k IN $ids AND m.j = $j"), "IN $ids, > $that.a.b");
+    // There are never more orders than `ORDERS_MAX`.
+    let ends: String = (0..20).map(|i| format!(", (m)-[:R]->(x{i})")).collect();
+    let ids: Vec<String> = (0..20).map(|i| format!("id(x{i}) = {i}")).collect();
+    let plan = compiled(&format!("MATCH (m:M {{k: 1}}){ends} WHERE {} RETURN m.x", ids.join(" AND ")));
+    assert_eq!(plan.matches("or: ").count(), 7, "{plan}");
+    // A standing query begins where something changes; what it looks up row by row goes on as the text says.
+    let text = "MATCH (a:A) OPTIONAL MATCH (a)-[:R*1..2]->(b:B {k: 1}) RETURN b.x AS x";
+    let standing = crate::compile_standing(text, crate::StandingMode::AnyQuery, &Options::default()).expect(text);
+    assert!(!explain_plan(&standing.plan).contains("or: bound"), "{}", explain_plan(&standing.plan));
+    assert!(compiled(text).contains("or: bound"), "{}", compiled(text));
 }
 
 #[test]

@@ -21,7 +21,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at what has come, so that what is due at every millisecond is no commit at every millisecond.
 const BETWEEN: Duration = Duration::from_millis(2);
 
-/// Of an engine.
+/// The alarms of an engine.
 #[derive(Default)]
 pub struct Alarms {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ struct State {
     stopping: bool,
 }
 
-/// Of one standing query; gone with it.
+/// The alarm of one standing query; gone with it.
 pub struct Alarm {
     alarms: Arc<Alarms>,
     query: (GraphId, u32),

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use weir_model::Tick;
 use weir_model::lock::lock;
 
-/// So many writes of outputs are known, the newest. Results of a tick are handed out long before so many others have written.
+/// At most this many writes of outputs are known, the newest. Results of a tick are handed out long before as many others have
+/// written.
 const KNOWN_MAX: usize = 1 << 18;
 
 /// Why there is a tick.
@@ -23,7 +24,7 @@ pub struct Cause {
     pub depth: u32,
     /// The standing queries of these, each once, in the order in which they wrote first.
     pub queries: Arc<[Arc<str>]>,
-    /// So many writes of outputs come of the result that the first of them wrote for.
+    /// How many writes of outputs come of the result that the first of them wrote for.
     family: Arc<AtomicU64>,
 }
 
@@ -44,7 +45,7 @@ impl Cause {
     }
 }
 
-/// Of one graph.
+/// The causes of ticks of one graph.
 #[derive(Default)]
 pub struct Causes {
     /// Says without a lock whether there are any.

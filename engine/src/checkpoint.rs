@@ -31,24 +31,25 @@ const FACTS_BETWEEN: usize = 1_500_000;
 /// What an entry weighs besides its facts: after a restart each costs about as much as this many.
 pub const ENTRY_WEIGHT: usize = 300;
 
-/// So many facts behind, checkpoints no longer rest: a start has to replay what they have not reached.
+/// Checkpoints that are this many facts behind no longer rest: a start has to replay what they have not reached.
 const FACTS_BEHIND: usize = 8 * FACTS_BETWEEN;
 
 /// A run is built in memory from at most about this many facts.
 const FACTS_PER_RUN: usize = 1_000_000;
 
-/// So many facts in the log are worth a checkpoint once there is time for it.
+/// This many facts in the log are worth a checkpoint once there is time for it.
 const FACTS_AT_REST: usize = FACTS_BETWEEN / 10;
 
-/// A graph is at rest when hardly anything was logged for so long.
+/// A graph is at rest when hardly anything was logged for this long.
 const REST: Duration = Duration::from_secs(2);
+/// Facts, with `ENTRY_WEIGHT` for each entry, that are hardly anything.
 const HARDLY_ANYTHING: usize = 10 * ENTRY_WEIGHT;
 
 /// Between one look at what is delivered that found nothing to move, and the next: with thousands of standing queries it is no
 /// small one.
 const AFTER_IN_VAIN: Duration = Duration::from_secs(1);
 
-/// A start reads so many chunks at a time: few enough for all threads to have some until the end.
+/// A start reads this many chunks at a time: few enough for all threads to have some until the end.
 const CHUNKS_AT_ONCE: usize = 8;
 
 #[derive(Default)]
@@ -136,7 +137,7 @@ fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<bool, En
     let mut delivered = None;
     loop {
         let store = &graph.parts().store;
-        let (entries, facts) = read_some(&**store, graph.id(), (progress.upto, until), FACTS_PER_RUN)?;
+        let (entries, facts) = read_some(&**store, graph.id(), progress.upto..until, FACTS_PER_RUN)?;
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(delivered.is_some()) };
         // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
         // results in between would be lost.

@@ -12,7 +12,7 @@ use crate::index::{Began, Definition};
 use crate::render::aside::Asides;
 use crate::render::health::Health;
 use crate::render::results::{Backfill, Baseline};
-use crate::render::{HubBounds, Maintained, ResultBatch};
+use crate::render::{HubBounds, Maintained, QueryNumber, ResultBatch};
 use crate::standing::Inbox;
 use crate::store::{Entry, GraphId};
 use crate::symbols::Symbols;
@@ -73,7 +73,7 @@ pub struct Install {
     pub graph: GraphId,
     pub query: QueryId,
     /// The query among those of this run.
-    pub number: u32,
+    pub number: QueryNumber,
     pub maintained: Maintained,
     pub symbols: Arc<Symbols>,
     pub open_cypher: bool,

@@ -39,9 +39,10 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
 /// How soon a graph is looked at again that a query has locked.
 const LOCKED_LOOK: Duration = Duration::from_millis(5);
 
-/// What failed for a graph is tried again after so long, and after twice as long each time it fails again, up to the longest:
-/// a checkpoint or a merge may have done all of its work before it fails.
+/// What failed for a graph is tried again after this long, and after twice as long each time it fails again: a checkpoint or a
+/// merge may have done all of its work before it fails.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The longest time until what failed for a graph is tried again.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 /// How often it is told that housekeeping cannot be done, of one reason.
@@ -56,7 +57,7 @@ pub struct Options {
     pub sync_all_writes: bool,
     pub limits: QueryLimits,
     pub retention: Retention,
-    /// Of the default graph. None is what the store has, and the default where it has none yet.
+    /// The options of the default graph. None: those the store has, and the default ones where it has none yet.
     pub graph: Option<GraphOptions>,
     /// Expiry rules are known and not followed: for tools, which look and leave things as they are.
     pub nothing_ends: bool,
@@ -67,9 +68,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryLimits {
     pub time_max: Duration,
-    /// Of what it sorts, groups, collects and writes.
+    /// Memory for what one query sorts, groups, collects and writes.
     pub memory_bytes_max: usize,
-    /// Of all queries that run at a time; records of ingest streams do not count.
+    /// Memory of all queries that run at a time; records of ingest streams do not count.
     pub all_memory_bytes_max: usize,
 }
 
@@ -155,7 +156,7 @@ impl Engine {
         Engine::open_watched(store, options, Arc::default())
     }
 
-    /// The same; `loading` says meanwhile how far it is, and `start` goes on with it.
+    /// As `open`; `loading` says meanwhile how far it is, and `start` goes on with it.
     ///
     /// Damage in one graph is no reason to do without the others: it is set aside, as it is, and the rest is opened. Damage in
     /// the default graph, or in what all share, is an error.
@@ -194,7 +195,7 @@ impl Engine {
         for info in &infos {
             // What is wrong with it is said when it is loaded.
             let runs = parts.store.runs(info.id).unwrap_or_default();
-            parts.loading.pages.expect(runs.iter().map(|run| run.chunks[Part::Newest as usize]).sum());
+            parts.loading.pages.add_expected(runs.iter().map(|run| run.chunks[Part::Newest as usize]).sum());
         }
         let (mut graphs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
         for info in infos {
@@ -235,7 +236,7 @@ impl Engine {
         let mut indexes = Vec::new();
         let loading = &self.shared.parts.loading;
         let graphs = self.all();
-        graphs.iter().for_each(|graph| loading.entries.expect(graph.entries_to_replay() as u64));
+        graphs.iter().for_each(|graph| loading.entries.add_expected(graph.entries_to_replay() as u64));
         for graph in graphs {
             graph.replay()?;
             graph.load_expiry()?;
@@ -553,7 +554,7 @@ fn set_aside(id: GraphId, name: &str, error: EngineError) -> Result<Damaged, Eng
     }
 }
 
-/// Under which the scheme of ids is kept that the nodes of a store have.
+/// The key of metadata under which the scheme of ids is kept that the nodes of a store have.
 const IDS: &str = "ids";
 
 /// A store keeps to the scheme of ids it began with: under another one ids would be shown cut, and `idFrom` find other nodes.

@@ -19,7 +19,7 @@ impl Graph {
         };
         let moment = self.at(at)?;
         let code = hash_code(moment.view(), self.symbols());
-        moment.failure().map_or(Ok(code), Err)
+        moment.take_failure().map_or(Ok(code), Err)
     }
 }
 

@@ -21,9 +21,10 @@ use crate::view::overlay::Overlay;
 /// How often a batch is tried before it is evaluated under the lock of the graph.
 const TRIES: usize = 2;
 
-/// What comes to a stream within this time of its last record goes into one batch, where it has so few. A commit costs some 80 µs
+/// What comes to a stream within this time of its last record goes into one batch, where few came last. A commit costs some 80 µs
 /// of processor time whatever is in it.
 const GATHERED: Duration = Duration::from_micros(300);
+/// A stream waits for more records where fewer than this came last.
 const FEW: usize = 128;
 
 /// Lets more records gather at their source, if there were few of them when the last ones came.
@@ -46,14 +47,14 @@ pub struct Ingested {
     pub upper: Tick,
     /// Records that had no effect, by index, with the reason.
     pub failures: Vec<(usize, Failure)>,
-    pub unnamed: WithoutAnchor,
+    pub unanchored: Unanchored,
     /// How long it took, without what was waited for room.
     pub took: Duration,
 }
 
 /// Records of which an anchor of the query (`id(n) = …`) named no node: it was null, or no id. What hangs on it did not happen.
 #[derive(Debug, Default)]
-pub struct WithoutAnchor {
+pub struct Unanchored {
     pub records: u64,
     /// The first of these anchors, where it is one of the plan itself.
     pub anchor: Option<Expr>,
@@ -86,8 +87,8 @@ impl Ingester {
         self.ingest_while(records, progress, &|| true)?.ok_or(EngineError::Closing)
     }
 
-    /// The same by whoever has waited for room, as long as it is to go on, which is asked before each record. None where it was
-    /// given up: then nothing has happened.
+    /// As `ingest`, for whoever has waited for room. Goes on as long as `goes_on` says yes, which is asked before each record.
+    /// None where it was given up: then nothing has happened.
     pub fn ingest_while(
         &mut self,
         records: &[Value],
@@ -98,15 +99,15 @@ impl Ingester {
         let received = Some(self.received.take().unwrap_or_else(Instant::now));
         let begun = Instant::now();
         let committer = graph.committer();
-        let (mut failures, mut unnamed) = (Vec::new(), WithoutAnchor::default());
+        let (mut failures, mut unanchored) = (Vec::new(), Unanchored::default());
         let source = progress.map(|(name, position)| (Text::new(name), position));
         let change = |mutations| Change { mutations, records: records.len(), source: source.clone(), received, cause: None };
 
         if !self.query.reads(graph.open_cypher()) {
-            let evaluated = self.evaluate(records, &crate::view::Empty, None, goes_on, &mut failures, &mut unnamed)?;
+            let evaluated = self.evaluate(records, &crate::view::Empty, None, goes_on, &mut failures, &mut unanchored)?;
             let Some(mutations) = evaluated else { return Ok(None) };
             let upper = committer.commit(change(mutations))?;
-            return Ok(Some(Ingested { upper, failures, unnamed, took: begun.elapsed() }));
+            return Ok(Some(Ingested { upper, failures, unanchored, took: begun.elapsed() }));
         }
         // What of them would have to be fetched with the graph locked has them all begin anew, for as long as a record may take.
         // After that it is a failure of the record. Whether they are given up meanwhile is asked before each record.
@@ -120,10 +121,10 @@ impl Ingester {
             failures.clear();
             let overlay = Overlay::new(view);
             let again = Again { overlay: &overlay, fetched, may_begin_anew: refused.get().is_none_or(has_time) };
-            let evaluated = self.evaluate(records, &overlay, Some(again), goes_on, &mut failures, &mut unnamed)?;
+            let evaluated = self.evaluate(records, &overlay, Some(again), goes_on, &mut failures, &mut unanchored)?;
             Ok(evaluated.map(change))
         })?;
-        Ok(committed.map(|upper| Ingested { upper, failures, unnamed, took: begun.elapsed() }))
+        Ok(committed.map(|upper| Ingested { upper, failures, unanchored, took: begun.elapsed() }))
     }
 
     /// None where it was given up; a failure where all of them begin anew.
@@ -134,7 +135,7 @@ impl Ingester {
         again: Option<Again<'_, '_>>,
         goes_on: &dyn Fn() -> bool,
         failures: &mut Vec<(usize, Failure)>,
-        unnamed: &mut WithoutAnchor,
+        unanchored: &mut Unanchored,
     ) -> Result<Option<Mutations>, Failure> {
         let graph = &self.graph;
         let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|again| again.fetched));
@@ -142,7 +143,7 @@ impl Ingester {
         mutations.rows.reserve(records.len() * 16);
         let fresh_id = || graph.fresh_id();
         let now_millis = crate::commit::wall_clock_millis() as i64;
-        unnamed.records = 0;
+        unanchored.records = 0;
         for (index, record) in records.iter().enumerate() {
             if !goes_on() {
                 return Ok(None);
@@ -164,18 +165,18 @@ impl Ingester {
                     if let Some(Again { overlay, .. }) = again {
                         overlay.apply(&mutations, before..mutations.rows.len());
                     }
-                    unnamed.records += u64::from(evaluator.take_unnamed());
+                    unanchored.records += u64::from(evaluator.take_unanchored());
                 }
                 Err(failure) if failure.kind == FailureKind::WouldFetch && again.is_some_and(|again| again.may_begin_anew) => {
                     return Err(failure);
                 }
                 Err(failure) => {
                     failures.push((index, failure));
-                    evaluator.forget_unnamed();
+                    evaluator.forget_unanchored();
                 }
             }
         }
-        unnamed.anchor = evaluator.unnamed_anchor();
+        unanchored.anchor = evaluator.unanchored_by();
         Ok(Some(mutations))
     }
 }

@@ -110,7 +110,7 @@ impl Histogram {
         Duration::from_nanos(self.most.load(Ordering::Relaxed))
     }
 
-    /// So long at most did this share of them take: no less than the truth, and up to a third more.
+    /// How long this share of them took at most: no less than the truth, and up to a third more.
     pub fn percentile(&self, share: f64) -> Duration {
         let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;

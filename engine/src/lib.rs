@@ -48,7 +48,7 @@ pub use error::EngineError;
 pub use evaluate::Prepared;
 pub use graph::{Graph, RESULTS_WAITING_MAX};
 pub use history::{Moment, Past, Retention};
-pub use ingest::{Ingested, Ingester, WithoutAnchor, wait_for_more};
+pub use ingest::{Ingested, Ingester, Unanchored, wait_for_more};
 pub use latency::{Histogram, Latency, Stage};
 pub use loading::Loading;
 pub use query::{Answered, QueryOptions, Ways};

@@ -16,7 +16,7 @@ pub struct Loading {
 
 const REPLAYED: &str = "entries of the log replayed";
 
-/// So much of so much is done.
+/// How much is done, and of how much.
 #[derive(Default, Debug)]
 pub struct Part {
     done: AtomicU64,
@@ -24,7 +24,7 @@ pub struct Part {
 }
 
 impl Part {
-    pub(crate) fn expect(&self, more: u64) {
+    pub(crate) fn add_expected(&self, more: u64) {
         self.total.fetch_add(more, Ordering::Relaxed);
     }
 
@@ -75,11 +75,11 @@ mod tests {
     fn says_how_far_it_is() {
         let loading = Loading::default();
         assert_eq!(loading.to_string(), "");
-        loading.pages.expect(4);
+        loading.pages.add_expected(4);
         loading.pages.one();
         assert_eq!(loading.to_string(), "1 of 4 pages read (25 %)");
         loading.read.fetch_add(3, Ordering::Relaxed);
-        loading.entries.expect(3);
+        loading.entries.add_expected(3);
         assert_eq!(loading.to_string(), "1 of 4 pages read (25 %), 3 entries of the log read");
         (0..3).for_each(|_| loading.pages.one());
         assert_eq!(loading.to_string(), "0 of 3 entries of the log replayed (0 %)");

@@ -36,7 +36,7 @@ pub struct QueryOptions<'a> {
     pub cancelled: Option<&'a AtomicBool>,
     /// Of the plan of the query: filled as it runs.
     pub profile: Option<&'a Profile>,
-    /// Gives up after so many steps, for callers that must not be held up.
+    /// Gives up after this many steps, for callers that must not be held up.
     pub steps_max: Option<u32>,
     /// An output of a standing query asks, because of a result.
     pub cause: Option<&'a Arc<Cause>>,
@@ -183,7 +183,7 @@ impl Graph {
         let mut each = |row: &[Value]| if moment.has_failed() { ControlFlow::Break(()) } else { each(row) };
         let recall = Recall::new(self, at, true);
         let ran = self.run(query, parameters, (options, &recall), None, moment.view(), &mut each);
-        match moment.failure() {
+        match moment.take_failure() {
             Some(failure) => Err(failure),
             None => ran.map(|_| answered),
         }

@@ -10,12 +10,12 @@ impl Random {
         (self.0 >> 33) % n
     }
 
-    /// The same for what is kept as an integer.
+    /// As `below`, for what is kept as an integer.
     pub fn integer_below(&mut self, n: u64) -> i64 {
         self.below(n) as i64
     }
 
-    /// A place in a list of so many, which is not empty.
+    /// A place in a list of `count` items, which is not empty.
     pub fn index_below(&mut self, count: usize) -> usize {
         self.below(count as u64) as usize
     }

@@ -12,13 +12,13 @@ const PROMPT_TURN_NANOS: u64 = 200_000;
 #[cfg(target_os = "linux")]
 const USUAL_TURN_NANOS: u64 = 0;
 
-/// So long those that keep house work at a time.
+/// Threads that keep house work this long at a time.
 const STRETCH: Duration = Duration::from_micros(250);
 
-/// What they do node by node looks up after so many.
+/// Work that goes node by node breathes after this many of them.
 const NODES_A_BREATH: usize = 16;
 
-/// Their longest rest at a time.
+/// The longest rest at a time of threads that keep house.
 const REST_MAX: Duration = Duration::from_millis(10);
 
 /// How far those step back that keep house.

@@ -320,7 +320,7 @@ mod tests {
         engine.start().unwrap();
         let graph = engine.default_graph();
         let key = graph.symbols().intern("n");
-        let node = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        let node = NodeId::spread;
         let sizes = || -> Vec<usize> { graph.snapshot().shard(0).iter().map(|batch| batch.len()).collect() };
         let is_merged = |sizes: &[usize]| sizes.iter().max().is_some_and(|largest| sizes.iter().sum::<usize>() * 4 < largest * 5);
         let mut was_merged = true;

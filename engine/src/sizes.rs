@@ -10,15 +10,15 @@ use crate::view::{Direction, View};
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct GraphSizes {
     pub nodes: u64,
-    /// By name. A node with several labels counts for each.
+    /// How many nodes there are by label. A node with several counts for each.
     pub labels: Vec<(Text, u64)>,
     pub edges: u64,
     pub types: Vec<(Text, u64)>,
-    /// Of the graph's pages in the store, with its past.
+    /// Bytes of the graph's pages in the store, with its past.
     pub page_bytes: u64,
 }
 
-/// Between two questions whether to go on.
+/// Nodes between two questions whether to go on.
 const NODES_AT_ONCE: u64 = 1024;
 
 impl Graph {

@@ -1,6 +1,6 @@
 //! Sorter: sorts what is spread evenly in time that does not grow with its logarithm.
 
-/// So few are not worth the bins.
+/// Up to this many items are not worth the bins.
 const FEW: usize = 16;
 
 /// Reused from time to time.
@@ -47,11 +47,13 @@ impl<T: Copy + Default + Ord> Sorter<T> {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::random::STEP;
+
     use super::*;
 
     #[test]
     fn it_sorts_whatever_the_keys_are() {
-        let hash = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hash = |n: u64| n.wrapping_mul(STEP);
         let spread: [&dyn Fn(u64) -> u64; 5] = [&hash, &|n| hash(n) >> 50, &|_| 7, &|n| u64::MAX - n % 3, &|n| 1 << (n % 64)];
         let mut sorter = Sorter::default();
         for key in spread {

@@ -53,7 +53,7 @@ impl Graph {
         };
         let moment = self.at(at)?;
         self.export_view(moment.view(), each);
-        moment.failure().map_or(Ok(()), Err)
+        moment.take_failure().map_or(Ok(()), Err)
     }
 
     /// About how many nodes there are.

@@ -1,6 +1,7 @@
 //! Workers: the timely threads. Each takes commands, steps its dataflows, and sleeps when there is neither.
 
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -20,13 +21,14 @@ use crate::alarm::Alarm;
 use crate::arrangement::build::Shard;
 use crate::command::{Command, Install};
 use crate::memory::{gather_freed, holds_graph};
-use crate::render::Time;
 use crate::render::probe::{Common, home, render};
 use crate::render::rest::{Installation, Turns};
 use crate::render::results::{Baseline, Gather, Outlet, Reported, Rested};
 use crate::render::stages::Outside;
+use crate::render::{QueryNumber, Time};
 use crate::shard::ShardOfGraph;
 use crate::store::{Entry, GraphId};
+use crate::symbols::WorkerSymbols;
 
 /// The longest sleep: a bound in case a wake-up is missed, not a polling interval that anything relies on.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -34,7 +36,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// What was sent is applied at the end, as far as this is enough for it: it is in the log, and the next start goes on there.
 const FINISH_MAX: Duration = Duration::from_secs(60);
 
-/// What stages are at is waited for so long, and what looks through the graph: both begin again where they are not done.
+/// At the end, what stages are at, and what looks through the graph, is waited for this long: both begin again where they are not
+/// done.
 const FINISH_ASIDE_MAX: Duration = Duration::from_secs(1);
 
 /// Entries that wait are taken together until they have this many rows.
@@ -90,7 +93,7 @@ impl Workers {
 struct Standing {
     button: ShutdownButton<CapabilitySet<Time>>,
     common: Common,
-    numbers: FxHashMap<QueryId, u32>,
+    numbers: FxHashMap<QueryId, QueryNumber>,
 }
 
 impl Standing {
@@ -188,7 +191,7 @@ fn gather(install: &Install, graph: &ShardOfGraph, shard: Shard) -> Gather {
         published: graph.published.clone(),
         symbols: install.symbols.clone(),
         open_cypher: install.open_cypher,
-        alarm: Alarm::new(install.alarms.clone(), install.graph, *number),
+        alarm: Alarm::new(install.alarms.clone(), install.graph, number.0),
         health: install.health.clone(),
     };
     let staged = maintained.staged.as_ref().filter(|_| is_home);
@@ -300,7 +303,7 @@ impl State {
             let common = Common {
                 queries: Default::default(),
                 published: graph.published.clone(),
-                symbols: install.symbols.clone(),
+                symbols: Rc::new(WorkerSymbols::new(install.symbols.clone())),
                 shard,
                 hubs: install.hubs,
             };

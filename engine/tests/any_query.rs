@@ -16,6 +16,7 @@ use weir_engine::evaluate::Prepared;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::InMemory;
 use weir_engine::{Engine, Graph, GraphOptions, HubBounds, Options, Standing, StandingQuery, Start};
+use weir_model::random::STEP;
 use weir_model::{IdScheme, Mutations, NodeId, QueryId, Tick, Value};
 
 /// Of each query its answer after each record.
@@ -36,7 +37,7 @@ fn install(engine: &Engine, queries: &[&str], set: u64) -> Vec<StandingQuery> {
     let graph = engine.default_graph();
     let install = |(index, text): (usize, &&str)| {
         let plan = compile(StandingMode::AnyQuery, text);
-        let id = QueryId(NodeId::new((index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15), set));
+        let id = QueryId(NodeId::new((index as u64).wrapping_mul(STEP), set));
         graph.install(Standing { id, plan, cancellations: true, start: Start::WholeGraph, outputs: Vec::new() }).unwrap()
     };
     queries.iter().enumerate().map(install).collect()
@@ -578,7 +579,7 @@ fn clique(graph: &Graph, first: u64, count: u64) {
     graph.apply(record, 1).unwrap();
 }
 
-/// A node with edges to so many others, each of another number.
+/// A node with edges to `count` others, each of another number.
 fn hub(graph: &Graph, count: u64) -> Tick {
     let symbol = |name: &str| graph.symbols().intern(name);
     let mut record = Mutations::default();

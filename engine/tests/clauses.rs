@@ -374,6 +374,127 @@ fn an_edge_that_is_listed_is_one_fact() {
     }
 }
 
+/// What ids or earlier clauses lead into goes on from the end with fewer edges, or from what an index finds where that is less.
+#[test]
+fn an_anchored_pattern_goes_on_where_it_takes_least() {
+    let engine = engine();
+    let graph = graph(&engine);
+    let at = |name: &str| format!("MATCH (h) WHERE id(h) = idFrom('{name}')");
+    rows(&graph, &format!("{} UNWIND range(1, 400) AS i CREATE (:M {{k: i}})-[:E]->(h)", at("hub")));
+    rows(&graph, &format!("MATCH (m:M) WHERE m.k < 4 {} CREATE (m)-[:F]->(h)", at("few")));
+    let way = |text: &str| {
+        let plan = compile(text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
+        graph.ways(&graph.prepare(plan), &[]).into_values().collect::<Vec<String>>().join("; ")
+    };
+    let is_found = |text: &str, wanted: u64| {
+        let (found, facts) = profiled(&graph, text);
+        assert!(found == wanted && facts < 60, "{text}: {found} rows, {facts} facts");
+    };
+    for (pattern, expected) in
+        [("(h)<-[:E]-(m)-[:F]->(x)", "order 2 of 2, on from node 2"), ("(x)<-[:F]-(m)-[:E]->(h)", "order 1 of 2, on from node 0")]
+    {
+        let text = format!("MATCH {pattern} WHERE id(h) = idFrom('hub') AND id(x) = idFrom('few') RETURN m.k");
+        is_found(&text, 3);
+        assert_eq!(way(&text), expected, "{text}");
+    }
+    let after_it = format!("{} MATCH (h)<-[:E]-(m:M {{k: 77}}) RETURN m.x", at("hub"));
+    let after_it = after_it.as_str();
+    let by_id = "MATCH (h)<-[:E]-(m:M {k: 77}) WHERE id(h) = idFrom('hub') RETURN m.x";
+    let of_few = "MATCH (h)<-[:F]-(m:M {k: 3}) WHERE id(h) = idFrom('few') RETURN m.x";
+    for text in [after_it, by_id] {
+        assert!(profiled(&graph, text).1 >= 400, "{text}");
+    }
+    assert_eq!(way(by_id), "order 1 of 2, on from node 0");
+    // To list those with a label would be in conflict with each node that gets it.
+    rows(&graph, "MATCH (m:M) WHERE m.k > 390 SET m:Few");
+    rows(&graph, "CREATE LOOKUP INDEX few FOR (n:Few)");
+    let of_label = "MATCH (h)<-[:E]-(m:Few {k: 395}) WHERE id(h) = idFrom('hub') RETURN m.x";
+    assert_eq!(way(of_label), "order 1 of 2, on from node 0");
+    assert!(profiled(&graph, of_label).1 >= 400);
+    assert_eq!(way("MATCH (m:Few {k: 395}) RETURN m.x"), "node 0 by the index few of :Few");
+    rows(&graph, "CREATE INDEX ms FOR (n:M) ON (n.k)");
+    let of_both = "MATCH (h)<-[:E]-(m:M:Few) WHERE id(h) = idFrom('hub') AND m.k > 380 RETURN m.x";
+    assert_eq!(way(of_both), "order 2 of 2, node 1 by the index ms of :M(k)");
+    assert_eq!(profiled(&graph, of_both).0, 10);
+    for text in [after_it, by_id, of_few] {
+        is_found(text, 1);
+    }
+    assert_eq!(way(by_id), "order 2 of 2, node 1 by the index ms of :M(k)");
+    assert_eq!(way(of_few), "order 1 of 2, on from node 0");
+    // Of each row by itself.
+    let of_each = "UNWIND ['few', 'hub', 'few'] AS name MATCH (h)<-[:E|F]-(m:M {k: 3}) WHERE id(h) = idFrom(name) RETURN m.x";
+    is_found(of_each, 3);
+    // MERGE looks in the same way, and finds or makes what it did.
+    let merge = |k: u32| format!("{} MERGE (h)<-[:E]-(m:M {{k: {k}}}) ON CREATE SET m.made = true RETURN m.made", at("hub"));
+    rows(&graph, "CREATE (:M {k: 2000})");
+    let made = Value::Boolean(true);
+    for (k, expected) in [(77, Value::Null), (1000, made.clone()), (1000, made.clone()), (2000, made.clone()), (2000, made)] {
+        assert_eq!(rows(&graph, &merge(k)), [[expected]], "{k}");
+    }
+    is_found(&merge(77), 1);
+    assert_eq!(number(&graph, "MATCH (m:M) RETURN count(m)"), 403);
+    assert_eq!(number(&graph, &format!("{} MATCH (h)<-[:E]-(m) RETURN count(m)", at("hub"))), 402);
+}
+
+/// Whether a query fails follows from what it asks and of which nodes, in the order of its text, and not from where it would take
+/// least to go on: there nobody might be asked.
+#[test]
+fn where_something_fails_a_pattern_goes_on_as_its_text_says() {
+    let engine = engine();
+    for (name, open_cypher) in [("streaming", false), ("cypher", true)] {
+        let graph = engine.create_graph(name, GraphOptions { open_cypher }).unwrap();
+        let at = |name: &str| format!("MATCH (h) WHERE id(h) = idFrom('{name}')");
+        rows(&graph, &format!("{} UNWIND range(1, 400) AS i CREATE (:M {{k: i, j: i}})-[:E {{w: i}}]->(h)", at("hub")));
+        rows(&graph, &format!("MATCH (m:M) WHERE m.k < 4 {} CREATE (m)-[:F]->(h)", at("few")));
+        rows(&graph, "CREATE (:D {k: 1})");
+        let between = |row: &str, end: &str, condition: &str| {
+            format!(
+                "UNWIND [{row}] AS r MATCH (h)<-[e:E]-(m)-[:F]->(x)
+                 WHERE id(h) = idFrom('hub') AND id(x) = idFrom('{end}') AND {condition} RETURN m.k"
+            )
+        };
+        for (condition, works, fails) in [
+            ("m.k = 1 / r.z", "{z: 1}", "{z: 0}"),
+            ("e.w = 1 / r.z", "{z: 1}", "{z: 0}"),
+            ("m.k IN r.z", "{z: [1]}", "{z: 7}"),
+            ("m.k = r.z.a", "{z: {a: 1}}", "{z: 7}"),
+        ] {
+            let (found, facts) = profiled(&graph, &between(works, "few", condition));
+            assert!(found == 1 && facts < 60, "{name}: {condition}: {found} rows, {facts} facts");
+            for end in ["few", "bare"] {
+                assert!(ask(&graph, &between(fails, end, condition)).is_err(), "{name}: {condition}, {end}");
+            }
+        }
+        rows(&graph, "CREATE INDEX FOR (n:M) ON (n.k)");
+        let by_index = |z: u32, end: &str| {
+            format!(
+                "UNWIND [{{z: {z}}}] AS r MATCH (h)<-[:E]-(m:M)
+                 WHERE id(h) = idFrom('{end}') AND m.j > 10 / r.z AND m.k = 5000 RETURN m.k"
+            )
+        };
+        let (found, facts) = profiled(&graph, &by_index(1, "hub"));
+        assert!(found == 0 && facts < 60, "{name}: {found} rows, {facts} facts");
+        assert!(ask(&graph, &by_index(0, "hub")).is_err(), "{name}");
+        // Here nobody is asked.
+        assert!(rows(&graph, &by_index(0, "bare")).is_empty(), "{name}");
+        let of_no_edge = "MATCH (a), (b) WHERE id(a) = idFrom('few') AND id(b) = idFrom('hub') UNWIND [{e: 1}] AS q
+            UNWIND [q.e] AS r MATCH (a)-[r]->(b)<-[:E]-(m:M {k: 5000}) RETURN m.k";
+        assert!(ask(&graph, of_no_edge).unwrap_err().to_string().contains("Relationship"), "{name}");
+        // What was deleted is no error to ask for but in the graph model of openCypher.
+        for others in ["", ", (d)"] {
+            let of_deleted = format!(
+                "MATCH (d:D) DELETE d WITH d MATCH (h)<-[:E]-(m)-[:F]->(x){others}
+                 WHERE id(h) = idFrom('hub') AND id(x) = idFrom('bare') AND m.k = d.k RETURN m.k"
+            );
+            let answer = ask(&graph, &of_deleted);
+            match open_cypher {
+                true => assert!(answer.unwrap_err().to_string().contains("deleted before"), "{name}: {of_deleted}"),
+                false => assert!(answer.unwrap().is_empty(), "{name}: {of_deleted}"),
+            }
+        }
+    }
+}
+
 /// What is read by a query that runs as of a past moment counts as what is read of the present.
 #[test]
 fn what_is_read_of_the_past_is_counted() {

@@ -194,7 +194,7 @@ fn it_comes_within_milliseconds_when_nothing_else_happens() {
     engine.shutdown().unwrap();
 }
 
-/// What turns for so many rows at once takes longer than a turn of the stages does.
+/// What turns for very many rows at once takes longer than a turn of the stages does.
 #[test]
 fn what_takes_long_holds_up_nothing_that_comes_later() {
     let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();

@@ -29,7 +29,7 @@ const NODES: u64 = 10;
 /// Far more than is promised: the machine that runs the tests has other things to do, and may stand still for a while.
 const LATE_MAX: u64 = 30_000;
 
-/// The same of most of what ends.
+/// As `LATE_MAX`, for most of what ends.
 const MOSTLY_LATE_MAX: u64 = 3_000;
 
 const RULES: &[&str] = &[
@@ -410,7 +410,7 @@ fn many_at_once_end_in_slices() {
     for part in (0..COUNT).collect::<Vec<_>>().chunks(20_000) {
         let mut batch = Mutations::default();
         for n in part {
-            let id = NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), *n);
+            let id = NodeId::spread(*n);
             batch.set_label(id, label, true);
             batch.set_property(id, until, &Value::Integer(due as i64 + (*n % 100) as i64));
         }

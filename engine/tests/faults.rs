@@ -28,6 +28,7 @@ use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, MapDb, Store, check};
 use weir_engine::{Engine, EngineError, Options, checkpoint};
 use weir_model::Tick;
+use weir_model::random::STEP;
 
 #[derive(Default, Debug)]
 struct Disk {
@@ -153,7 +154,7 @@ struct Tally {
 }
 
 fn run(seed: u64, tally: &mut Tally) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random(seed.wrapping_mul(STEP) | 1);
     let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
     let records = random_records(seed | 1, 60, &scratch.default_graph());
     let mut states = vec![describe(&ReferenceGraph::default())];
@@ -226,7 +227,7 @@ fn run(seed: u64, tally: &mut Tally) {
             Some(tick) => {
                 let moment = graph.at(tick)?;
                 let past = describe(moment.view());
-                if let Some(error) = moment.failure() {
+                if let Some(error) = moment.take_failure() {
                     return Err(error);
                 }
                 past

@@ -25,6 +25,7 @@ use disk::Fault;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, StoreError, check};
 use weir_engine::{Engine, EngineError, Options, checkpoint};
+use weir_model::random::STEP;
 use weir_model::{Mutations, Tick};
 
 const RECORDS: usize = 40;
@@ -133,7 +134,7 @@ fn read(at: &Path, moment: Option<Tick>, sound: bool) -> Result<(String, Option<
             Some(moment) => {
                 let moment = graph.at(moment)?;
                 let past = describe(moment.view());
-                if let Some(error) = moment.failure() {
+                if let Some(error) = moment.take_failure() {
                     return Err(error);
                 }
                 Some(past)
@@ -151,7 +152,7 @@ fn read(at: &Path, moment: Option<Tick>, sound: bool) -> Result<(String, Option<
 }
 
 fn run(seed: u64, tally: &mut Tally) {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random(seed.wrapping_mul(STEP) | 1);
     let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
     let records = random_records(seed | 1, RECORDS, &scratch.default_graph());
     let mut reference = ReferenceGraph::default();

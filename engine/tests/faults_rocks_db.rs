@@ -24,6 +24,7 @@ use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions};
 use weir_engine::{Engine, EngineError, Options, checkpoint};
 use weir_model::Tick;
+use weir_model::random::STEP;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {
@@ -100,7 +101,7 @@ struct Written {
 }
 
 fn write(seed: u64) -> Written {
-    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut random = Random(seed.wrapping_mul(STEP) | 1);
     let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
     let records = random_records(seed | 1, 60, &scratch.default_graph());
     let mut reference = ReferenceGraph::default();
@@ -170,7 +171,7 @@ fn open(at: &Path, moment: Tick) -> Result<(String, Option<String>), EngineError
     }
     let moment = graph.at(moment)?;
     let past = describe(moment.view());
-    moment.failure().map_or(Ok((present, Some(past))), Err)
+    moment.take_failure().map_or(Ok((present, Some(past))), Err)
 }
 
 fn run(seed: u64, written: &Written, tally: &mut Tally) {

@@ -101,11 +101,11 @@ fn look(graph: &Graph, at: Tick) -> String {
 fn look_at(graph: &Graph, at: Tick, symbols: u32) -> String {
     let moment = graph.at(at).unwrap();
     let found = dump(moment.view(), symbols);
-    assert!(moment.failure().is_none());
-    // The same without the help of the present.
+    assert!(moment.take_failure().is_none());
+    // What was found is also there without the help of the present.
     let past = graph.past(at).unwrap();
     same(&dump(&past, symbols), &found, format_args!("{at}, from the pages alone"));
-    assert!(past.failure().is_none());
+    assert!(past.take_failure().is_none());
     found
 }
 
@@ -728,7 +728,7 @@ fn indexes_and_counts_answer_for_the_past() {
 /// A batch that a source brought: its first tick, how many records it has, and where the source stood then.
 type Brought = (Tick, u64, String, Vec<u8>);
 
-/// So many batches of one of two sources, with queries in between.
+/// Brings batches with these numbers, each of one of two sources, with queries in between.
 fn bring(graph: &Graph, batches: std::ops::Range<u64>, brought: &mut Vec<Brought>) {
     let text = "MATCH (n) WHERE id(n) = idFrom($that) SET n.x = $that";
     let mut ingester = Ingester::new(graph.clone(), graph.prepare(common::ad_hoc(text)));

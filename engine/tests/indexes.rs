@@ -71,7 +71,7 @@ fn run(graph: &Graph, text: &str) -> Result<Vec<Vec<Value>>, EngineError> {
     Ok(rows)
 }
 
-/// The same of a query that asks for `$that`.
+/// As `prepare`, for a query that asks for `$that`.
 fn prepare_with(graph: &Graph, text: &str) -> Arc<Prepared> {
     let options = CompileOptions { parameters: vec!["that".into()], ..CompileOptions::default() };
     graph.prepare(compile(text, &options).unwrap_or_else(|problems| panic!("{text}: {}", problems[0])))

@@ -135,7 +135,7 @@ fn what_is_left_out_is_told_and_fails_the_ad_hoc_query() {
             integers(&[&[2, 7]]),
             1,
         ),
-        // The same at the top, and below an aggregate whose argument is asked of the graph.
+        // Also at the top, and below an aggregate whose argument is asked of the graph.
         (
             "MATCH (a:A)-[:r]->(b) WITH id(a) AS a, count(*) AS c, sum(10 / b.x) AS s, max(20 / b.x) AS m RETURN c, s, m",
             integers(&[&[2, 7, 10]]),

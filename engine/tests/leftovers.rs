@@ -91,7 +91,7 @@ fn queries_that_come_and_go_leave_nothing_on_the_heap() {
     let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 2, retention, ..Options::default() }).unwrap();
     engine.start().unwrap();
     let graph = engine.default_graph();
-    // So many commits are remembered for the latency of results, and fewer changes for `recentNodes`.
+    // More commits than are remembered for the latency of results, and more changes than for `recentNodes`.
     for n in 0..5_000 {
         write(&graph, n);
     }

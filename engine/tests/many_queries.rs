@@ -97,9 +97,9 @@ struct Watched {
     text: String,
     /// The net rows after each record since its installation.
     wanted: Vec<(Tick, Rows)>,
-    /// What was there then is reported.
+    /// Whether what was there at its installation is reported.
     whole: bool,
-    /// And what it was.
+    /// What was there at its installation.
     before: Rows,
 }
 

@@ -43,7 +43,7 @@ fn text(n: u64, version: u64) -> Value {
     Value::Text(format!("{n}/{version} ").repeat(TEXT / 8).into())
 }
 
-/// Which version of its text a node has when so many nodes are there: every seventh was written again along with node `3n`.
+/// Which version of its text a node has when there are this many nodes: every seventh was written again along with node `3n`.
 fn version(n: u64, nodes: u64) -> u64 {
     u64::from(n.is_multiple_of(7) && n * 3 < nodes)
 }

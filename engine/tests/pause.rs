@@ -180,7 +180,7 @@ fn a_pause_comes_to_its_difference() {
 /// What a query holds back, by the rule: of equal rows those that were told end first, and what was not told ends silently.
 #[derive(Default)]
 struct Holding {
-    /// So often a row is held, and so often it was told since.
+    /// How often a row is held, and how often it was told since.
     rows: BTreeMap<Vec<Value>, (i64, i64)>,
     /// During a pause.
     net: Option<Rows>,

@@ -288,7 +288,7 @@ fn the_tick_that_ends_a_pause_says_so_itself() {
     life.end();
 }
 
-/// The same of the tick at which what is held back is told.
+/// The entry of the tick at which what is held back is told reaches the disk, and nothing after it.
 #[test]
 fn the_tick_that_tells_what_is_held_says_so_itself() {
     let directory = tempfile::tempdir().unwrap();

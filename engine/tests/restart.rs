@@ -95,7 +95,7 @@ fn run(seed: u64) {
             if let Some(middle) = ticks.get(ticks.len() / 2) {
                 let moment = graph.at(*middle).unwrap();
                 same_view(moment.view(), &records[..=ticks.len() / 2]);
-                assert!(moment.failure().is_none());
+                assert!(moment.take_failure().is_none());
             }
             if is_behind {
                 ahead += 1;
@@ -344,7 +344,7 @@ fn the_log_of_a_graph_at_rest_becomes_pages() {
     engine.shutdown().unwrap();
 }
 
-/// So many entries are enough for a checkpoint of a graph at rest.
+/// This many entries are enough for a checkpoint of a graph at rest.
 const ENTRIES: usize = 600;
 
 fn label(graph: &Graph, number: u64, there: bool) -> Tick {

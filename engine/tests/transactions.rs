@@ -278,6 +278,33 @@ fn who_lists_nodes_is_in_conflict_only_with_what_changes_them() {
     engine.shutdown().unwrap();
 }
 
+/// A pattern with a hub at one end is found from its other end. Whatever would change what it finds is in conflict nevertheless.
+#[test]
+fn who_comes_by_an_index_to_a_hub_is_in_conflict_with_what_changes_the_answer() {
+    let engine = engine(2);
+    let graph = engine.default_graph();
+    let run = |text: &str| rows(&graph, &prepare(&graph, text), Value::Null).unwrap();
+    run("CREATE INDEX FOR (n:M) ON (n.k)");
+    let hub = "MATCH (h) WHERE id(h) = idFrom('hub')";
+    let read = format!("{hub} MATCH (h)<-[:E]-(m:M {{k: 7}}) WITH count(m) AS seen");
+    for (meanwhile, times, seen) in [
+        ("CREATE (:Other {k: 9})".to_owned(), 1, 1),
+        // Of the hub nothing was asked.
+        (format!("{hub} CREATE (:M {{k: 9}})-[:E]->(h)"), 1, 1),
+        (format!("{hub} CREATE (:M {{k: 7}})-[:E]->(h)"), 2, 2),
+        (format!("{hub} MATCH (m:Apart) CREATE (m)-[:E]->(h)"), 2, 2),
+        ("MATCH (m:M {k: 8}) SET m.k = 7".to_owned(), 2, 2),
+        ("MATCH (:M {k: 7})-[e:E]->() DELETE e".to_owned(), 2, 0),
+        ("MATCH (m:M {k: 7}) REMOVE m:M".to_owned(), 2, 0),
+    ] {
+        run("MATCH (n) DETACH DELETE n");
+        run(&format!("{hub} UNWIND range(1, 200) AS i CREATE (:M {{k: i}})-[:E]->(h)"));
+        run("CREATE (:M:Apart {k: 7})");
+        assert_eq!(evaluated(&graph, &read, &meanwhile), (times, Value::Integer(seen)), "{meanwhile}");
+    }
+    engine.shutdown().unwrap();
+}
+
 /// What is known of what was read counts as held. Where there is no room for it, it may have been anything.
 #[test]
 fn what_was_read_is_known_as_long_as_there_is_room_for_it() {
@@ -397,13 +424,23 @@ fn records_of_which_an_anchor_names_no_node_are_counted() {
         (format!("OPTIONAL MATCH (o) WHERE id(o) = idFrom(7) WITH o {number} SET n.x = o IS NULL"), 2),
     ] {
         let query = prepare(&graph, &text);
-        let unnamed = Ingester::new(graph.clone(), query.clone()).ingest(&records, None).unwrap().unnamed;
-        assert_eq!(unnamed.records, wanted, "{text}");
-        let anchor = unnamed.anchor.map(|anchor| expression_text(&query.plan, &anchor));
+        let unanchored = Ingester::new(graph.clone(), query.clone()).ingest(&records, None).unwrap().unanchored;
+        assert_eq!(unanchored.records, wanted, "{text}");
+        let anchor = unanchored.anchor.map(|anchor| expression_text(&query.plan, &anchor));
         if wanted == 2 {
             assert_eq!(anchor.as_deref(), Some("idFrom(\"u\", toInteger($that.k))"), "{text}");
         }
         assert!(wanted > 0 || anchor.is_none(), "{text}: {anchor:?}");
+    }
+    // It is told in the words of the query: which place in a row it was says nothing to whoever wrote it.
+    for (text, told) in [
+        ("UNWIND [[1], []] AS r MATCH (n) WHERE id(n) = idFrom('u', r[1]) SET n.x = 1", "idFrom(\"u\", r[1])"),
+        ("MATCH (o) WHERE id(o) = idFrom(7) MATCH (n) WHERE id(n) = idFrom('u', o.none) SET n.x = 1", "idFrom(\"u\", o.none)"),
+    ] {
+        let query = prepare(&graph, text);
+        let unanchored = Ingester::new(graph.clone(), query.clone()).ingest(&records, None).unwrap().unanchored;
+        let anchor = unanchored.anchor.map(|anchor| expression_text(&query.plan, &anchor));
+        assert_eq!((unanchored.records, anchor.as_deref()), (3, Some(told)), "{text}");
     }
     // What was missed on the way to a failure is told with that, and is not the anchor of those that count.
     let text = "CALL { MATCH (n) WHERE id(n) = idFrom('a', toInteger($that.a)) SET n.x = 1 RETURN count(*) AS c }
@@ -413,8 +450,8 @@ fn records_of_which_an_anchor_names_no_node_are_counted() {
     let records = [[Value::Null, one.clone(), zero], [one.clone(), Value::Null, one]].map(record);
     let query = prepare(&graph, text);
     let ingested = Ingester::new(graph.clone(), query.clone()).ingest(&records, None).unwrap();
-    let anchor = ingested.unnamed.anchor.map(|anchor| expression_text(&query.plan, &anchor));
-    assert_eq!((ingested.failures.len(), ingested.unnamed.records), (1, 1));
+    let anchor = ingested.unanchored.anchor.map(|anchor| expression_text(&query.plan, &anchor));
+    assert_eq!((ingested.failures.len(), ingested.unanchored.records), (1, 1));
     assert_eq!(anchor.as_deref(), Some("idFrom(\"b\", toInteger($that.b))"));
     engine.shutdown().unwrap();
 }

@@ -149,7 +149,7 @@ pub fn percentile_fraction(value: &Value) -> Result<f64, Failure> {
     Err(Failure::new(FailureKind::OutOfRange, message))
 }
 
-/// The percentile of so many numbers, which are asked for by their place in the order of `Value::order_fully`.
+/// The percentile of `count` numbers, which are asked for by their place in the order of `Value::order_fully`.
 pub fn percentile(count: usize, fraction: f64, continuous: bool, mut value_at: impl FnMut(usize) -> Value) -> Value {
     let Some(last) = count.checked_sub(1) else { return Value::Null };
     let at = fraction * last as f64;

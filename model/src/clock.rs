@@ -83,7 +83,7 @@ fn check_runs(condition: &Expr, row: &[Value], context: &dyn Context) -> Result<
     Err(Failure::new(FailureKind::TypeMismatch, message))
 }
 
-/// The first moment from which on it differs.
+/// The first moment from which on the condition has another value than now.
 fn turn(condition: &Expr, row: &[Value], context: &dyn Context, now: i64, differs: &dyn Fn(i64) -> bool) -> Option<i64> {
     // Milliseconds against milliseconds, nearly always: as far away as the two are.
     if let Expr::Binary { operator, left, right } = condition

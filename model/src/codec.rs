@@ -89,7 +89,7 @@ fn float(bits: u64) -> f64 {
     f64::from_bits(identity_bits(f64::from_bits(bits)))
 }
 
-/// The same value in two payloads, each with its arena.
+/// Whether two payloads, each with its arena, hold the same value.
 pub fn same_payload(x: Payload, x_arena: &[u8], y: Payload, y_arena: &[u8]) -> bool {
     let form = x.a as u8;
     if form != y.a as u8 {

@@ -63,6 +63,10 @@ impl Expr {
             },
             Expr::IsNull { of, negated } => Value::Boolean(of.look(row, context)?.is_null() != *negated),
             Expr::Negate(of) => arithmetic::negate(&*of.look(row, context)?)?,
+            Expr::Binary { operator: Binary::In, left, right } if let Expr::List(items) = &**right => {
+                let (x, _held) = left.hold(row, context)?;
+                membership::listed(&x, items, row, context)?.map_or(Value::Null, Value::Boolean)
+            }
             Expr::Binary { operator, left, right } => {
                 let (left, held) = left.hold(row, context)?;
                 let right = right.look(row, context)?;
@@ -110,8 +114,12 @@ impl Expr {
                 let mut held = Holding::new(context);
                 let first = initial.evaluate(row, context)?;
                 held.add(&first)?;
-                if matches!(first, Value::Text(_) | Value::List(_))
-                    && let Some(added) = only_added(step, *total)
+                let grown = match first {
+                    Value::List(_) => only_added(step, *total, End::Back).or_else(|| only_added(step, *total, End::Front)),
+                    Value::Text(_) => only_added(step, *total, End::Back),
+                    _ => None,
+                };
+                if let Some(added) = grown
                     && !items.is_empty()
                 {
                     // It counts as part of what is made.
@@ -358,7 +366,7 @@ fn call(
 /// Functions that take a large list as it is, without going through it.
 const GLANCES: [&str; 5] = ["size", "head", "last", "isEmpty", "coalesce"];
 
-/// In steps; none for what is small.
+/// How large values are, in steps for `Context::spend`; none for what is small.
 fn extent_of(values: &[Value]) -> usize {
     let steps = |value: &Value| match value {
         Value::Text(text) => text.len() / 256,
@@ -423,9 +431,21 @@ fn comprehension(
     Ok(Value::list(values))
 }
 
-/// What `reduce(total = …, … | total + a + b)` adds, in order, if all of it is made without the total. A subquery sees the whole
-/// row.
-fn only_added(step: &Expr, total: Slot) -> Option<Vec<&Expr>> {
+/// Where something is added to a sum.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Back,
+    Front,
+}
+
+struct Added<'e> {
+    parts: Vec<&'e Expr>,
+    at: End,
+}
+
+/// What `reduce(total = …, … | total + a + b)` adds, in order, or `b + (a + total)`, if all of it is made without the total. A
+/// subquery sees the whole row.
+fn only_added(step: &Expr, total: Slot, at: End) -> Option<Added<'_>> {
     fn mentions(expr: &Expr, slot: Slot) -> bool {
         match expr {
             Expr::Slot(other) => *other == slot,
@@ -433,20 +453,22 @@ fn only_added(step: &Expr, total: Slot) -> Option<Vec<&Expr>> {
             _ => expr.children().into_iter().any(|child| mentions(child, slot)),
         }
     }
-    let (mut sum, mut added) = (step, Vec::new());
+    let (mut sum, mut parts) = (step, Vec::new());
     while let Expr::Binary { operator: Binary::Add, left, right } = sum {
-        added.push(&**right);
-        sum = left;
+        let (rest, part) = if at == End::Back { (left, right) } else { (right, left) };
+        parts.push(&**part);
+        sum = rest;
     }
-    added.reverse();
+    parts.reverse();
     let begins_with_it = matches!(sum, Expr::Slot(slot) if *slot == total);
-    (begins_with_it && !added.is_empty() && !added.iter().any(|part| mentions(part, total))).then_some(added)
+    (begins_with_it && !parts.is_empty() && !parts.iter().any(|part| mentions(part, total))).then_some(Added { parts, at })
 }
 
-/// `reduce` of a text or a list to which something is added for each item.
+/// `reduce` of a text or a list to which something is added for each item. A list that grows at its front is gathered from its
+/// end, everything in it backwards.
 fn gathered(
     first: &Value,
-    added: &[&Expr],
+    added: &Added<'_>,
     slot: Slot,
     items: &[Value],
     inner: &mut Vec<Value>,
@@ -454,17 +476,28 @@ fn gathered(
 ) -> Result<Value, Failure> {
     let parts = Parts::new(context);
     let mut grown = if let Value::Text(_) = first { Grown::Text(Text::default(), parts) } else { Grown::List(Vec::new(), parts) };
-    grown.add(first, context)?;
+    let backwards = |value: &Value| match value {
+        Value::List(items) if added.at == End::Front => Some(Value::list(items.iter().rev().cloned().collect())),
+        _ => None,
+    };
+    grown.add(backwards(first).as_ref().unwrap_or(first), context)?;
     for item in items {
         context.spend(1)?;
         put(inner, slot, item.clone());
-        for part in added {
-            grown.add(&*part.look(inner, context)?, context)?;
+        for part in &added.parts {
+            let looked_at = part.look(inner, context)?;
+            let part: &Value = &looked_at;
+            grown.add(backwards(part).as_ref().unwrap_or(part), context)?;
         }
     }
     Ok(match grown {
         Grown::Text(text, _) => Value::Text(text),
-        Grown::List(values, _) => Value::list(values),
+        Grown::List(mut values, _) => {
+            if added.at == End::Front {
+                values.reverse();
+            }
+            Value::list(values)
+        }
         Grown::Null => Value::Null,
     })
 }
@@ -747,7 +780,7 @@ mod tests {
         let and = |left: Expr, right: Expr| Expr::Binary { operator: Binary::Add, left: Box::new(left), right: Box::new(right) };
         let add = |right: Expr| and(*slot(2), right);
         let itself = || *slot(1);
-        // The same answer, of a sum that is copied each time.
+        // Gives the answer by a sum that is copied each time.
         let plainly = |step: Expr| Expr::Case { branches: Vec::new(), otherwise: Box::new(step) };
         let inverse = Expr::Binary { operator: Binary::Divide, left: literal(Integer(1)), right: slot(1) };
         let doubled = Expr::List(vec![itself(), itself()]);
@@ -771,6 +804,11 @@ mod tests {
                 and(and(add(itself()), comma()), inverse.clone()),
                 and(add(Expr::Literal(Value::Boolean(true))), itself()),
                 and(add(itself()), Expr::IsNull { of: slot(2), negated: false }),
+                and(itself(), *slot(2)),
+                and(Expr::List(vec![itself()]), *slot(2)),
+                and(doubled.clone(), and(comma(), *slot(2))),
+                and(and(inverse.clone(), comma()), *slot(2)),
+                and(itself(), add(comma())),
             ];
             for step in single.into_iter().chain(several) {
                 let grown = run(reduce(initial, items, step.clone()));
@@ -789,6 +827,10 @@ mod tests {
         let many = Value::list((0..4_000).map(Integer).collect());
         assert_eq!(reduce(&list(&[]), &many, add(itself())).evaluate(&[], &context), Ok(many.clone()));
         // Copied each time it takes a million.
+        assert_eq!(context.spent.take(), 4_000);
+        let in_front = reduce(&list(&[Null]), &many, and(Expr::List(vec![itself()]), *slot(2)));
+        let turned = Value::list((0..4_000).rev().map(Integer).chain([Null]).collect());
+        assert_eq!(in_front.evaluate(&[], &context), Ok(turned));
         assert_eq!(context.spent.take(), 4_000);
 
         let joined = reduce(&Value::text(""), &many, and(add(itself()), Expr::Literal(Value::text(", a text between them"))));

@@ -38,7 +38,7 @@ impl Exact {
         self.digits.is_empty()
     }
 
-    /// A finite float, so many times.
+    /// Adds a finite float `times` times.
     fn add_float(&mut self, x: f64, times: i64) {
         let (mantissa, exponent) = parts(x);
         self.add_shifted(i128::from(mantissa) * i128::from(times), exponent);
@@ -48,7 +48,7 @@ impl Exact {
         self.add_shifted(n, 0);
     }
 
-    /// Another number, so many times.
+    /// Adds another number `times` times.
     pub fn add(&mut self, other: &Exact, times: i64) {
         for (place, digit) in (other.low..).zip(&other.digits) {
             self.add_at(place, i128::from(*digit) * i128::from(times));
@@ -67,7 +67,7 @@ impl Exact {
         product
     }
 
-    /// n · 2^exponent.
+    /// Adds n · 2^exponent.
     fn add_shifted(&mut self, n: i128, exponent: i32) {
         let (place, shift) = (exponent.div_euclid(DIGIT_BITS), exponent.rem_euclid(DIGIT_BITS));
         // In halves, for both to fit once they are shifted.
@@ -76,7 +76,7 @@ impl Exact {
         self.trim();
     }
 
-    /// At a digit, and what does not fit into it at those after it. No more than 2^96.
+    /// Adds `n`, no more than 2^96, at a digit; what does not fit into it goes to those after it.
     fn add_at(&mut self, place: i32, n: i128) {
         if n == 0 {
             return;
@@ -140,7 +140,7 @@ impl Exact {
 
     /// A number that is too large for a float, though it need not be once it is divided.
     fn divided(mut self, divisor: f64) -> f64 {
-        // So few digits that it still is an ordinary float, and enough for a sum of 2^63 of them.
+        // Few enough digits that it still is an ordinary float, and enough for a sum of 2^63 of them.
         const MOVED: i32 = 4;
         self.low -= MOVED;
         self.to_float() / divisor * 2f64.powi(MOVED * DIGIT_BITS)
@@ -213,7 +213,8 @@ pub struct Total {
 }
 
 impl Total {
-    /// So many more of a number, or fewer. False, and nothing happens, if it is none.
+    /// Adds a number `times` times, or takes it away if `times` is negative. False, and nothing happens, if the value is no
+    /// number.
     pub fn add(&mut self, value: &Value, times: i64) -> bool {
         match value {
             Value::Integer(n) => {

@@ -161,9 +161,9 @@ pub struct Function {
     pub example: &'static str,
     /// Any null argument makes the result null before the function runs.
     pub null_in_null_out: bool,
-    /// The same arguments always give the same result and the graph is not asked.
+    /// Always gives the same result for the same arguments, and does not ask the graph.
     pub pure: bool,
-    /// One that is not pure because of that, and not because it differs from run to run.
+    /// Is not `pure` because it asks the graph, and not because it differs from run to run.
     pub asks_graph: bool,
     pub run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>,
 }
@@ -332,7 +332,7 @@ pub enum FailureKind {
     SharedMemoryLimit,
     /// Nobody wants the answer any more.
     Interrupted,
-    /// Something would have to be brought from outside while others wait for the query: evaluated anew, it may do without that.
+    /// Something would have to be brought from outside while others wait for the query. Evaluated anew, the query may do without.
     WouldFetch,
     Runtime,
 }
@@ -342,7 +342,7 @@ impl Failure {
         Failure { kind, message: message.into() }
     }
 
-    /// Of a procedure.
+    /// The failure `WouldFetch` of a procedure.
     pub fn would_fetch(procedure: &str) -> Failure {
         let message = format!(
             "{procedure} would have to be asked for more while the graph is locked, since others keep changing what this query \
@@ -374,7 +374,7 @@ impl GraphFree {
         GraphFree { ids, names: names.to_vec(), room: extent::ROOM, now_millis: None, lists: Lists::default() }
     }
 
-    /// The same at a moment, in milliseconds since 1970.
+    /// This context at a moment, in milliseconds since 1970.
     pub fn at(self, now_millis: i64) -> GraphFree {
         GraphFree { now_millis: Some(now_millis), ..self }
     }

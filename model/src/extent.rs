@@ -28,7 +28,7 @@ pub fn measured(value: &Value, room: usize) -> Result<usize, Failure> {
     measured_at(value, 0, room)
 }
 
-/// As `measured`, of what will be nested so deep.
+/// As `measured`, of a value that will be nested `depth` deep.
 #[inline]
 fn measured_at(value: &Value, depth: usize, room: usize) -> Result<usize, Failure> {
     if is_flat(value) {
@@ -44,7 +44,7 @@ pub fn weight(value: &Value) -> usize {
     measured(value, usize::MAX >> 1).unwrap_or(usize::MAX >> 1)
 }
 
-/// What a value of so many bytes comes to, before it is made.
+/// The bytes of a value before it is made; a failure where they are more than `room`.
 pub fn within(bytes: usize, room: usize) -> Result<usize, Failure> {
     if bytes > room { Err(Excess::Bytes.failure()) } else { Ok(bytes) }
 }
@@ -102,7 +102,7 @@ fn own(value: &Value) -> Result<usize, Failure> {
 /// other is looked at. They count as held from the moment they are added until this is dropped.
 pub struct Holding<'c> {
     context: &'c dyn Context,
-    /// Not held yet.
+    /// Bytes that are not counted as held yet, as they are few.
     light: usize,
     held: usize,
 }
@@ -113,7 +113,7 @@ impl<'c> Holding<'c> {
         Holding { context, light: 0, held: 0 }
     }
 
-    /// Of a copy that is made of a row.
+    /// Counts a copy that is made of a row as held.
     pub fn of_copy(row: &[Value], context: &'c dyn Context) -> Result<Holding<'c>, Failure> {
         let mut holding = Holding::new(context);
         holding.bytes(row.iter().map(copied_text).sum())?;
@@ -144,7 +144,7 @@ impl<'c> Holding<'c> {
         Ok(())
     }
 
-    /// Everything was let go.
+    /// Releases everything: it was let go.
     #[inline]
     pub fn clear(&mut self) {
         self.light = 0;
@@ -223,7 +223,7 @@ fn flat(value: &Value) -> usize {
         }
 }
 
-/// `OWN`: without what others have as well.
+/// Takes the bytes of a value off what is left. `OWN`: without parts that others have as well.
 fn walk<const OWN: bool>(value: &Value, depth: usize, left: &mut usize) -> Result<(), Excess> {
     if depth > DEPTH_MAX {
         return Err(Excess::Depth);
@@ -287,7 +287,7 @@ pub(crate) mod tests {
         assert!(failure.message.contains("400 levels"), "{failure}");
     }
 
-    /// Counts steps, and what is held, of which there may be so much.
+    /// Counts steps, and what is held: at most `most` bytes.
     pub(crate) struct Counting {
         most: usize,
         held: Cell<usize>,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::random::STEP;
 use crate::value::{Text, Value};
 
 /// 128 bits that name a node. Ordered as its sixteen big-endian bytes.
@@ -38,8 +39,18 @@ impl NodeId {
 
     /// Which of `shards` owns this node. Multiplied first, because the ids of the `long` scheme are not hashes.
     pub fn shard(self, shards: usize) -> usize {
-        let mixed = (self.high ^ self.low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        ((u128::from(mixed) * shards as u128) >> 64) as usize
+        ((u128::from(self.mixed()) * shards as u128) >> 64) as usize
+    }
+
+    /// A number of the node whose high bits are spread evenly, whatever the scheme of the ids is.
+    #[inline]
+    pub const fn mixed(self) -> u64 {
+        (self.high ^ self.low).wrapping_mul(STEP)
+    }
+
+    /// An id that lies where hashes do, for tests and benchmarks.
+    pub const fn spread(n: u64) -> NodeId {
+        NodeId::new(n.wrapping_mul(STEP), n)
     }
 }
 

@@ -8,17 +8,18 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::arithmetic::mismatch;
-use crate::expression::{Context, Failure};
+use crate::expression::{Context, Expr, Failure};
 use crate::lock::lock;
 use crate::value::Value;
 
 /// Shorter lists are searched as soon as they are looked up.
 const LONG: usize = 32;
 
-/// So often a list is searched before its items are sorted, which takes as long as some searches: most are asked no more.
+/// A list is searched this often before its items are sorted, which takes as long as some searches: most lists are not asked
+/// again.
 const SEARCHES: usize = 8;
 
-/// So many lists are known at a time: those that were asked last.
+/// At most this many lists are known at a time: those that were asked last.
 const LISTS: usize = 16;
 
 /// The long lists that were asked what is in them. For whoever evaluates expressions over many rows.
@@ -30,7 +31,7 @@ pub struct Lists {
 
 #[derive(Debug)]
 struct Asked {
-    /// Nobody's but for its address, which no other list has as long as this is here.
+    /// Kept for the address of the list alone, which no other list has as long as this is here.
     list: Weak<[Value]>,
     searches: usize,
     members: Option<Arc<Members>>,
@@ -109,6 +110,23 @@ pub(crate) fn contained(x: &Value, list: Cow<'_, Value>, context: &dyn Context) 
     })
 }
 
+/// Whether a value is among those that are written one by one, `x IN [$a, n.b]`, each looked at where it is: no list is made of
+/// them for every row. All are looked at, as one of them may fail.
+pub(crate) fn listed(x: &Value, items: &[Expr], row: &[Value], context: &dyn Context) -> Result<Option<bool>, Failure> {
+    context.spend(items.len() / 4)?;
+    let mut result = Some(false);
+    for item in items {
+        let item = item.look(row, context)?;
+        if result != Some(true) {
+            result = match x.equals(&item) {
+                Some(false) => result,
+                other => other,
+            };
+        }
+    }
+    Ok(result)
+}
+
 /// True once one is equal; else null where that was the answer for one of them.
 fn among<'v>(x: &Value, items: impl Iterator<Item = &'v Value>) -> Option<bool> {
     let mut result = Some(false);
@@ -125,7 +143,7 @@ fn among<'v>(x: &Value, items: impl Iterator<Item = &'v Value>) -> Option<bool> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::{Binary, Expr, GraphFree};
+    use crate::expression::{Binary, GraphFree};
     use crate::id::{EdgeKey, IdScheme, NodeId};
     use crate::plan::Slot;
     use crate::random::{STEP, mix};
@@ -221,6 +239,30 @@ mod tests {
             }
         }
         assert!(answers.iter().all(|count| *count > 500), "false, true, null: {answers:?}");
+    }
+
+    #[test]
+    fn values_that_are_written_one_by_one_answer_as_a_list_of_them() {
+        let (values, context) = (values(), GraphFree::constants(IdScheme::Uuid));
+        let mut answers = [0; 3];
+        for (one, other) in values.iter().flat_map(|one| values.iter().step_by(3).map(move |other| (one, other))) {
+            let items = [one, other].map(Clone::clone);
+            let written = Expr::List((1..3).map(|slot| Expr::Slot(Slot(slot))).collect());
+            let expr = Expr::Binary { operator: Binary::In, left: Box::new(Expr::Slot(Slot(0))), right: Box::new(written) };
+            for x in &values {
+                let expected = among(x, items.iter());
+                let row = [x.clone(), one.clone(), other.clone()];
+                let found = expr.evaluate(&row, &context);
+                assert_eq!(found, Ok(expected.map_or(Value::Null, Value::Boolean)), "{x:?} in [{one:?}, {other:?}]");
+                answers[expected.map_or(2, usize::from)] += 1;
+            }
+        }
+        assert!(answers.iter().all(|count| *count > 500), "false, true, null: {answers:?}");
+        // One that fails does so wherever it stands.
+        let fails = Expr::Negate(Box::new(Expr::Literal(Value::text("x"))));
+        let list = Expr::List(vec![Expr::Slot(Slot(0)), fails]);
+        let expr = Expr::Binary { operator: Binary::In, left: Box::new(Expr::Slot(Slot(0))), right: Box::new(list) };
+        assert!(expr.evaluate(&[Value::Integer(1)], &context).is_err());
     }
 
     /// As often as it takes.

@@ -57,7 +57,7 @@ impl Value {
         })
     }
 
-    /// The same for any two values, neither of them null, of which `equals` says anything but false.
+    /// A hash that is the same for any two values, neither of them null, of which `equals` says anything but false.
     pub(crate) fn equality_hash(&self) -> u64 {
         use Value::*;
         let mut hasher = FxHasher::default();

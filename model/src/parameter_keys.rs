@@ -100,7 +100,19 @@ impl Asking<'_> {
     }
 
     fn pattern(&mut self, pattern: &Pattern) {
-        let Pattern { nodes, edges, conditions, steps, orders, delta, distinct_edges: _, distinct_nodes: _, paths: _ } = pattern;
+        // What is presumed is part of conditions.
+        let Pattern {
+            nodes,
+            edges,
+            conditions,
+            steps,
+            orders,
+            presumed: _,
+            delta,
+            distinct_edges: _,
+            distinct_nodes: _,
+            paths: _,
+        } = pattern;
         self.expressions(nodes.iter().flat_map(|node| &node.conditions));
         for edge in edges {
             self.expressions(&edge.conditions);

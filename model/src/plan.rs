@@ -27,6 +27,8 @@ pub struct Plan {
     pub columns: Vec<(Text, Slot)>,
     /// Length of a row.
     pub width: usize,
+    /// By slot the variable it is, for people; empty where it is none, or has had several names. Several variables may have one.
+    pub variables: Vec<Text>,
     pub names: Vec<Text>,
     /// Parameter names; `Expr::Parameter` is an index into them. For ingest queries `that` is one of them.
     pub parameters: Vec<Text>,
@@ -261,8 +263,13 @@ pub struct Pattern {
     pub paths: Vec<PatternPath>,
     /// The order in which `evaluate` visits the pattern.
     pub steps: Vec<Step>,
-    /// Other orders that find the same, for `evaluate` to choose from by what the graph holds.
+    /// Other orders that find the same, for `evaluate` to choose from by what the graph holds. They begin with the same steps as
+    /// `steps`, as many as `entered` says. Where `steps` look for no node, some of these orders may: those are for indexes alone.
     pub orders: Vec<Vec<Step>>,
+    /// Where `steps` look for no node, `orders` are for rows of which each of these values can be worked out, and is a list or
+    /// null behind IN: conditions compare with the values, and would fail otherwise. What the values are made of is there once
+    /// the pattern is entered.
+    pub presumed: Vec<(Binary, Expr)>,
     /// The paths of the delta join; filled for standing queries only. Atoms are numbered: node i is i, edge j is
     /// `nodes.len() + j`. A path answers for changes of its atom and reads atoms of smaller number as of after the
     /// change, atoms of greater number as of before it, so that each match is counted once.
@@ -313,7 +320,7 @@ pub struct Chain {
     pub reversed: bool,
     /// Conditions over a single edge of the chain, tested as soon as it is crossed with the edge in the slot.
     pub edges: Vec<(Slot, Expr)>,
-    /// The same for each node of the chain, both ends included.
+    /// Conditions over a single node of the chain, with the node in the slot; both ends are tested, too.
     pub nodes: Vec<(Slot, Expr)>,
     /// Conditions over the whole of a shortest chain: it is the shortest of those that meet them.
     pub whole: Vec<Expr>,
@@ -394,6 +401,17 @@ impl Pattern {
     pub fn must_differ(&self, x: usize, y: usize) -> bool {
         let pair = (x.max(y), x.min(y));
         self.distinct_edges.binary_search_by_key(&pair, |(less, greater)| (*greater, *less)).is_ok()
+    }
+
+    /// Whether `steps` look for a node: what is known leads to some part of the pattern neither at once nor over edges.
+    pub fn looks_for_nodes(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Scan { .. } | Step::SeekEach { .. }))
+    }
+
+    /// How many steps come before the first that goes over an edge or looks for a node. In all orders they are the same.
+    pub fn entered(&self) -> usize {
+        let enters = |step: &&Step| !matches!(step, Step::Scan { .. } | Step::SeekEach { .. } | Step::Expand { .. });
+        self.steps.iter().take_while(enters).count()
     }
 }
 

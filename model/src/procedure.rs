@@ -118,9 +118,9 @@ pub struct Chosen {
     /// Each row becomes one map in the only column of the procedure; otherwise the columns of the query are those of the
     /// procedure.
     pub as_maps: bool,
-    /// After so long it ends without a failure, with the rows it has given.
+    /// After this many milliseconds the query ends without a failure, with the rows it has given.
     pub time_ms_max: Option<u64>,
-    /// The moment it reads, which is then all it does; none is that of the query around it.
+    /// The moment as of which the query reads; it does nothing else then. None: the moment of the query around it.
     pub at_ms: Option<i64>,
 }
 
@@ -166,7 +166,7 @@ impl Procedure {
         })
     }
 
-    /// The same declaration with another body.
+    /// This declaration with another body.
     pub fn with(&self, body: Body) -> Procedure {
         Procedure {
             name: self.name.clone(),

@@ -1,7 +1,7 @@
 //! Random: numbers that nobody foresees by looking at them, and that come again from the same seed (SplitMix64). Good enough to
 //! choose with, not for secrets.
 
-/// From one state to the next, by wrapping addition.
+/// From one state to the next, by wrapping addition. A product with it has its high bits spread, as it is odd and of no pattern.
 pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The number of a state. States that are alike give numbers that are not.

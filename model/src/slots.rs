@@ -127,7 +127,7 @@ impl Operator {
         }
     }
 
-    /// The same of this operator and all below it.
+    /// As `fills`, of this operator and all below it.
     pub fn filled(&self) -> BTreeSet<Slot> {
         let mut found = BTreeSet::new();
         self.each_below(&mut |operator| found.extend(operator.fills()));

@@ -69,7 +69,7 @@ impl Tab {
         self.try_ask(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// The same; the error is what the browser says where it could not.
+    /// As `ask`; the error is what the browser says where it could not.
     fn try_ask(&mut self, method: &str, params: Json) -> Result<Json, Json> {
         self.asked += 1;
         self.socket.send(&json!({"id": self.asked, "method": method, "params": params}).to_string());
@@ -103,7 +103,7 @@ impl Tab {
         self.try_value(script).unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// The same where the page may be left for another at that moment: null while there is none.
+    /// As `value`, where the page may be left for another at that moment: null while there is none.
     fn value_if_any(&mut self, script: &str) -> Json {
         self.try_value(script).unwrap_or_else(|error| {
             let said = error["message"].as_str().unwrap_or_default();
@@ -182,7 +182,7 @@ impl Tab {
         }
     }
 
-    /// Clicks so many times at a place of the window.
+    /// Clicks `times` times at a place of the window.
     pub fn click_at(&mut self, x: f64, y: f64, times: u32) {
         self.ask("Input.dispatchMouseEvent", json!({"type": "mouseMoved", "x": x, "y": y}));
         for count in 1..=times {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::endpoint::request;
 
-/// A client that says nothing for so long is left.
+/// A client that says nothing for this long is left.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The protocol's own words, and no others.

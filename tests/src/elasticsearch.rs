@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use crate::endpoint::request;
 
-/// A client that says nothing for so long is left.
+/// A client that says nothing for this long is left.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Default)]

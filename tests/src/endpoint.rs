@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 use crate::client;
 use crate::service::wait_until;
 
-/// A client that says nothing for so long is left.
+/// A client that says nothing for this long is left.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long it may take until those who are gone are known to be.
@@ -61,13 +61,13 @@ impl Endpoint {
         self.address
     }
 
-    /// From now on all requests are answered with this status, so much later.
+    /// From now on all requests are answered with this status, after this time.
     pub fn answer_with(&self, status: u16, after: Duration) {
         let _nobody_is_answered = self.lock();
         self.set_answer(status, after);
     }
 
-    /// The same, and those that were answered otherwise are forgotten: none is both remembered and answered as before.
+    /// As `answer_with`, and what came before is forgotten: no request is both remembered and answered as before.
     pub fn begin_anew(&self, status: u16, after: Duration) {
         let mut received = self.lock();
         received.clear();

@@ -129,7 +129,7 @@ impl Numbers {
         })
     }
 
-    /// So many more are told.
+    /// Tells `count` numbers more.
     pub fn more(&self, count: u64) {
         self.upto.fetch_add(count, Ordering::Relaxed);
     }

@@ -150,7 +150,7 @@ impl Broker {
         }
     }
 
-    /// From now on the topic has so many partitions.
+    /// From now on the topic has `count` partitions.
     pub fn add_partitions(&self, topic: &str, count: usize) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -251,7 +251,7 @@ impl Drop for Broker {
     }
 }
 
-/// The first of so many ports in a row that nobody listens on, and that no other test has been given: it may be about to listen
+/// The first of `count` ports in a row that nobody listens on, and that no other test has been given: it may be about to listen
 /// there, or have killed what did and be about to start it again.
 pub fn free_ports(count: u16) -> u16 {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());

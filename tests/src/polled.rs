@@ -19,7 +19,7 @@ pub struct Polled {
     address: SocketAddr,
     /// Items are `{"id": n}` for every n below.
     pub count: Arc<AtomicU64>,
-    /// So many requests are answered wrongly first: not now, cut off, no JSON, by turns.
+    /// This many requests are answered wrongly first: not now, cut off, no JSON, by turns.
     pub wrong: Arc<AtomicU64>,
     /// Path and headers that matter of each request.
     asked: Arc<Mutex<Vec<String>>>,

@@ -1,5 +1,7 @@
 //! Random numbers from a printed seed, so that a failure can be had again.
 
+use weir_model::random::{STEP, mix};
+
 /// splitmix64: good enough to choose with, and the same everywhere.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -19,10 +21,8 @@ impl Random {
     }
 
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
     }
 
     /// Less than the bound, which is above zero.

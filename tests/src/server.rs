@@ -23,12 +23,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// `script` as `nats.sh`; it may take so many ports.
+    /// Starts `script`, as `nats.sh`; it may take `ports` ports in a row.
     pub fn start(script: &'static str, ports: u16, left_out: &str) -> Option<Server> {
         Server::start_with(&[], script, ports, left_out)
     }
 
-    /// The same with variables that the script looks at.
+    /// As `start`, with variables that the script looks at.
     pub fn start_with(variables: &[(&str, &str)], script: &'static str, ports: u16, left_out: &str) -> Option<Server> {
         let directory = tempfile::Builder::new().prefix("weir-server-").tempdir().expect("a temporary directory");
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -50,7 +50,7 @@ impl Server {
         self.directory.path()
     }
 
-    /// Of the port that is so many behind the first.
+    /// The address of the port that is `index` behind the first.
     pub fn address(&self, index: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port + index))
     }

@@ -23,13 +23,13 @@ pub const START_MAX: Duration = Duration::from_secs(60);
 /// How long weir may take to end when it is asked to.
 pub const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// How long results may take to be written; generous for the same reason.
+/// How long results may take to be written; generous, since machines under load are slow.
 pub const RESULTS_MAX: Duration = Duration::from_secs(60);
 
 /// Between two looks at something that is waited for.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Of the log, in the message of a failure.
+/// How much of the log the message of a failure shows.
 const LOG_SHOWN_BYTES_MAX: u64 = 6_000;
 
 const USUAL: &[&str] = &["-Dweir.webserver.address=127.0.0.1", "-Dweir.webserver.port=0", "-Dweir.store.filepath=data"];
@@ -72,7 +72,7 @@ impl Home {
         whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
     }
 
-    /// Waits for so many results.
+    /// Waits for `count` results, and no more may be there.
     pub fn wait_lines(&self, name: &str, count: usize) -> Vec<Json> {
         let deadline = Instant::now() + RESULTS_MAX;
         loop {
@@ -93,7 +93,7 @@ impl Home {
         weir
     }
 
-    /// The same with more variables in its environment.
+    /// As `start`, with more variables in its environment.
     pub fn start_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Weir {
         let mut weir = self.spawn_in(variables, &[USUAL, arguments].concat());
         weir.wait_ready();
@@ -197,7 +197,7 @@ impl Weir {
         }
     }
 
-    /// Waits so long, or until weir is ready.
+    /// Waits until weir is ready, for at most this long.
     pub fn wait_ready_at_most(&mut self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while !self.look_ready() {

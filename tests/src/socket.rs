@@ -30,12 +30,12 @@ impl Socket {
         Socket::open_with(weir, path, &[])
     }
 
-    /// The same with more headers.
+    /// As `open`, with more headers.
     pub fn open_with(weir: &Weir, path: &str, more: &[(&str, &str)]) -> Result<Socket, String> {
         Socket::open_at(weir.address(), path, more)
     }
 
-    /// The same of whoever listens there.
+    /// As `open_with`, to whoever listens at the address.
     pub fn open_at(address: SocketAddr, path: &str, more: &[(&str, &str)]) -> Result<Socket, String> {
         let headers = [HANDSHAKE, more].concat();
         let mut stream = client::open(address, "GET", path, &headers, b"").expect("it can be reached");

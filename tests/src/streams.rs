@@ -49,7 +49,7 @@ pub fn refused_v1(weir: &Weir, definition: &Json, problem: &str) {
     assert!(told.contains(problem), "{told}");
 }
 
-/// The same of a source in that of v2.
+/// The definition of a source, in the notation of v2, is refused for that.
 pub fn refused(weir: &Weir, source: &Json, problem: &str) {
     let told = weir.post(STREAMS, &json!({"name": "refused", "source": source, "query": COUNT})).expect(400).text();
     assert!(told.contains(problem), "{told}");

@@ -26,7 +26,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program in a terminal of so many columns.
+    /// Starts the program in a terminal of `columns` columns.
     pub fn start(command: &mut Command, columns: u16) -> Terminal {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).expect("a terminal");

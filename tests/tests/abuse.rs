@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::json;
 use weir_tests::client::{self, Answer};
 use weir_tests::service::{Home, START_MAX, Weir, takes_at_most, wait_until};
@@ -11,6 +12,8 @@ use weir_tests::socket::Socket;
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const EXPECT: &str = "Expect: 100-continue";
 
 const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
 
@@ -53,13 +56,79 @@ fn bodies_that_are_too_long_are_refused_before_they_are_read() {
     let mut parts = vec![head.as_bytes()];
     parts.resize(101, &chunk);
     let answer = raw(&weir, &parts, Duration::ZERO);
-    // The answer may be lost with the connection, as TCP has it when a server closes on what it has not read.
+    // It may take longer to send all that than the server waits: then the answer may be lost with the connection, as TCP has it.
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
     let long = weir.send("POST", "/api/v1/query/cypher", &[("Content-Type", "text/plain")], &vec![b' '; 2 << 20]).expect(400);
     assert!(long.text().contains("query.text-bytes-max"), "{}", long.shown());
     is_well(&weir);
     let after = weir.resident_megabytes();
     assert!(after < before + 200, "from {before} MB to {after} MB");
+}
+
+/// Sends all of it, and reads then; gives why that is not how long a definition may be.
+fn answer_when_all_is_sent(weir: &Weir, head: &str, parts: &[&[u8]]) -> Result<(), String> {
+    let said = |what: &str, error: std::io::Error| format!("{what}: {error}");
+    let mut stream = TcpStream::connect(weir.address()).map_err(|error| said("connecting", error))?;
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit of time");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a limit of time");
+    stream.write_all(head.as_bytes()).map_err(|error| said("sending the head", error))?;
+    if head.contains(EXPECT) {
+        let mut asked = [0; b"HTTP/1.1 100 Continue\r\n\r\n".len()];
+        stream.read_exact(&mut asked).map_err(|error| said("being asked for the body", error))?;
+        assert_eq!(&asked, b"HTTP/1.1 100 Continue\r\n\r\n");
+    }
+    for part in parts {
+        stream.write_all(part).map_err(|error| said("sending the body", error))?;
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(|error| said("reading", error))?;
+    if answer.starts_with("HTTP/1.1 413 ") && answer.contains("4194304") { Ok(()) } else { Err(answer) }
+}
+
+/// They saw a broken pipe: the server closed while they were still sending.
+#[test]
+fn what_is_too_long_is_told_to_clients_that_read_when_they_have_sent_all() {
+    let weir = weir(&[]);
+    // Much more than lies in the buffers of a connection.
+    let body = vec![b' '; 24 << 20];
+    let head = "POST /api/v1/ingest/x HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+    let announced = format!("{head}Content-Length: {}\r\n\r\n", body.len());
+    let in_chunks = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
+    let asks = format!("{head}Transfer-Encoding: chunked\r\n{EXPECT}\r\n\r\n");
+    let length = format!("{:x}\r\n", body.len());
+    let (begin, end) = (length.as_str(), "\r\n0\r\n\r\n");
+    for (head, begin, end) in [(announced, "", ""), (in_chunks, begin, end), (asks, begin, end)] {
+        let parts = [begin.as_bytes(), &body, end.as_bytes()];
+        // A machine under load may take longer to send all of it than weir goes on reading.
+        let tries: Vec<String> = (0..3).map_while(|_| answer_when_all_is_sent(&weir, &head, &parts).err()).collect();
+        assert!(tries.len() < 3, "{head}: {tries:?}");
+    }
+    is_well(&weir);
+}
+
+/// The end waited for 5 s more, as long as the client went on sending.
+#[test]
+fn an_end_does_not_wait_for_what_nobody_takes_any_more() {
+    takes_at_most("the end", Duration::from_secs(5), || {
+        let weir = weir(&[]);
+        let mut stream = TcpStream::connect(weir.address()).expect("weir listens");
+        let head = "POST /api/v1/query/cypher HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n";
+        stream.write_all(format!("{head}Content-Length: 1000000\r\n\r\n").as_bytes()).expect("it is taken");
+        let sender = std::thread::spawn(move || {
+            while stream.write_all(b" ").is_ok() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        // It is read meanwhile.
+        std::thread::sleep(Duration::from_millis(500));
+        let began = Instant::now();
+        weir.signal(Signal::TERM);
+        let (status, log) = weir.wait_end(PATIENCE);
+        let took = began.elapsed();
+        assert!(status.success(), "weir ended with {status}; it said:\n{log}");
+        sender.join().expect("it ends with the connection");
+        took
+    });
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The map in `docs/ARCHITECTURE.md` names every module of each crate, and of the two parts of the engine that it shows one level
-//! deeper. What is said of them is not read.
+//! deeper; the header of a directory of many files names those. What is said of them is not read.
 
 use std::fs;
 
@@ -16,6 +16,21 @@ const PLACES: [(&str, &[&str]); 7] = [
     ("engine/src/render/mod.rs", &["engine/", "render/"]),
     ("connectors/src/lib.rs", &["connectors/"]),
     ("api/src/lib.rs", &["api/"]),
+];
+
+/// Directories whose header is a map: it names each module in a row that begins with its name, in the order they are declared in.
+const HEADERS: [&str; 11] = [
+    "engine/src/arrangement/mod.rs",
+    "engine/src/evaluate/mod.rs",
+    "engine/src/history/mod.rs",
+    "engine/src/render/mod.rs",
+    "engine/src/render/stages/mod.rs",
+    "engine/src/store/mod.rs",
+    "engine/src/why/mod.rs",
+    "cypher-compiler/src/bind/mod.rs",
+    "connectors/src/kafka/mod.rs",
+    "api/src/outputs/mod.rs",
+    "api/src/standing/mod.rs",
 ];
 
 #[test]
@@ -35,6 +50,22 @@ fn every_module_stands_on_the_map() {
         "not on the map in docs/ARCHITECTURE.md, as `name.rs` or `name/` below the row of its crate:\n{}",
         missing.join("\n")
     );
+}
+
+#[test]
+fn headers_name_modules_in_the_order_of_their_declarations() {
+    for file in HEADERS {
+        let source = fs::read_to_string(format!("{ROOT}/{file}")).expect("a file of the workspace");
+        let lines: Vec<&str> = source.lines().collect();
+        let of_tests = |at: usize| at > 0 && lines[at - 1] == "#[cfg(test)]";
+        let modules: Vec<&str> =
+            lines.iter().enumerate().filter(|(at, _)| !of_tests(*at)).filter_map(|(_, line)| declared(line)).collect();
+        assert!(modules.len() > 6, "{file} declares only {modules:?}");
+        let rows = lines.iter().filter_map(|line| line.strip_prefix("//!     "));
+        let named: Vec<&str> =
+            rows.filter_map(|row| row.split_whitespace().next()).filter(|name| modules.contains(name)).collect();
+        assert_eq!(named, modules, "the rows of the header of {file}, and what it declares");
+    }
 }
 
 /// The module that a line declares, if it lies in a file of its own.

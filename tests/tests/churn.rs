@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SECONDS: u64 = 15;
 const PER_SECOND: u64 = 4000;
 
-/// A payment ends after so long, and the past is kept for as long.
+/// Seconds after which a payment ends; the past is kept for as long.
 const LIVES: u64 = 10;
 
 /// Parts of the time that are compared with one another. The first ones fill the graph, the past and all buffers.

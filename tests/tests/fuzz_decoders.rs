@@ -12,7 +12,7 @@ const INPUTS: u64 = 2_000;
 const INPUTS_OF_FILES: u64 = 1_000;
 /// How often the long form says where it is.
 const INPUTS_BETWEEN_WORDS: u64 = 250_000;
-/// Of so many inputs one at least means something, or what is tried is the first check of a decoder and nothing behind it.
+/// At least one of this many inputs means something, or what is tried is the first check of a decoder and nothing behind it.
 const MEANT_ONE_IN: u64 = 20;
 
 fn number(variable: &str) -> Option<u64> {

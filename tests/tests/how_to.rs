@@ -1,12 +1,15 @@
 //! `docs/how-to.md` as a reader would follow it: the commands of each part, typed into a shell in an empty directory beside a
-//! weir that has just been started there, print what the page says. So does the program of the README.
+//! weir that has just been started there, print what the page says. So does the program of the README, and a graph goes over as
+//! `docs/migration.md` says.
 
 use std::path::Path;
 use std::process::Command;
 
-use weir_tests::service::{Home, binary};
+use serde_json::json;
+use weir_tests::service::{Home, RESULTS_MAX, Weir, binary};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to.md");
+const MIGRATION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/migration.md");
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
 
 /// One part of the page: its heading, what is typed, and lines that are printed, in this order.
@@ -66,6 +69,43 @@ fn follow(part: &Part<'_>) -> Result<(), String> {
         rest = &rest[at + line.len()..];
     }
     Ok(())
+}
+
+/// What `docs/migration.md` says of data, typed between two that run: the second has the graph of the first, every number of it.
+#[test]
+fn data_that_are_taken_along_are_as_they_were() {
+    let page = std::fs::read_to_string(MIGRATION).expect("the page is there");
+    let part = page.split_once("\n## Data\n").expect("the part about data").1;
+    let block = |text| str::split_once(text, "```").expect("a block ends").0;
+    let typed: String = part.split("```sh\n").skip(1).map(block).collect();
+    for address in ["http://old:8080/", "http://127.0.0.1:8080/"] {
+        assert_eq!(typed.matches(address).count(), 2, "{typed}");
+    }
+    let (there, here) = (Home::new(), Home::new());
+    let arguments = ["-Dweir.store.type=in-memory", "-Dweir.workers=1"];
+    let (old, new) = (there.start(&arguments), here.start(&arguments));
+    let graph = "MATCH (a), (b), (c) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') AND id(c) = idFrom('c') \
+        SET a:A, a:B, a.large = 9007199254740993, a.least = -9223372036854775808, a.whole = 1.0, a.part = 0.1, a.zero = -0.0, \
+        a.huge = 1e300, a.tiny = 5e-324, b.none = 0.0 / 0.0, b.most = 1.0 / 0.0, b.minus = -1.0 / 0.0, b.text = 'NaN', \
+        b.list = [1, 'x', true], b.map = {a: 1, b: 1.5}, b.said = 'a \"word\", a snowman ☃ and a smile 😀' \
+        CREATE (a)-[:KNOWS]->(b), (b)-[:KNOWS]->(a), (b)-[:LIKES]->(c), (c)-[:LIKES]->(c)";
+    old.query(graph).expect(200);
+    let typed = typed.replace("http://127.0.0.1:8080/", &format!("http://{}/", new.address()));
+    let typed = typed.replace("http://old:8080/", &format!("http://{}/", old.address()));
+    let mut bash = Command::new("bash");
+    bash.args(["-euo", "pipefail", "-c", &typed]).current_dir(here.path()).env("no_proxy", "127.0.0.1");
+    let output = bash.output().expect("there is a bash");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (stream, records) in [("nodes", 3), ("edges", 4)] {
+        let told = new.wait_ingest(stream, "Completed", RESULTS_MAX);
+        assert_eq!(told["stats"]["ingestedCount"], records, "{told}");
+    }
+    let nodes = "MATCH (n) RETURN strId(n) AS id, labels(n), properties(n) ORDER BY id";
+    assert_eq!(new.rows(nodes), old.rows(nodes));
+    let hash = |weir: &Weir| weir.get("/api/v1/admin/graph-hash-code").expect(200).json()["value"].clone();
+    assert_eq!(hash(&new), hash(&old), "the rows are the same, and the types of values, or the edges, are not");
+    let halves = "MATCH (n) WHERE id(n) = idFrom('a') RETURN n.whole / 2, n.large";
+    assert_eq!(new.rows(halves), [json!([0.5, 9_007_199_254_740_993_i64])]);
 }
 
 /// What it prints stands behind its last line.

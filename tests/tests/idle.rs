@@ -154,8 +154,8 @@ fn streams_from_kafka_rest_keep_their_groups_and_wake_at_once() {
     weir.stop();
 }
 
-/// On which nothing comes for half a minute, streams from Kafka have one client together; and what comes for one of them is there
-/// at once, and once. `WEIR_IDLE_STREAMS=1000` does it with so many.
+/// Streams from Kafka on which nothing comes for half a minute have one client together; and what comes for one of them is there
+/// at once, and once. `WEIR_IDLE_STREAMS=1000` does it with a thousand streams.
 #[test]
 fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
     /// Those of one client.

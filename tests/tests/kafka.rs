@@ -373,7 +373,7 @@ fn a_stream_that_is_paused_for_long_stays_in_its_group() {
     weir.stop();
 }
 
-/// The same of one that waits for room in the graph.
+/// A stream that waits for room in the graph stays in its group, as one does that is paused.
 #[test]
 fn a_stream_that_the_graph_has_no_room_for_stays_in_its_group() {
     let Some(broker) = shared("graphs without room for longer than max.poll.interval.ms") else { return };
@@ -1008,7 +1008,7 @@ struct Member {
 }
 
 impl Member {
-    fn join(definition: &Json, runtime: &tokio::runtime::Runtime) -> Member {
+    fn join(definition: &Json, runtime: &tokio::runtime::Runtime, from: Option<&Position>) -> Member {
         let context = SourceContext {
             files: FilePolicy::allow_all(),
             hosts: HostPolicy::default(),
@@ -1018,7 +1018,7 @@ impl Member {
             tells: false,
         };
         let config = parse_source_v1(definition).expect("a definition");
-        let stream = config.open(&context, None).expect("a stream");
+        let stream = config.open(&context, from).expect("a stream");
         Member { stream, batch: Frames::default(), read: Vec::new(), position: Position::default() }
     }
 
@@ -1044,13 +1044,13 @@ fn a_partition_that_was_paused_for_a_hand_over_and_comes_back_is_read() {
     let commits = json!({"type": "ExplicitCommit", "maxBatch": 1, "maxIntervalMillis": 50});
     let more = json!({"autoOffsetReset": "earliest", "groupId": "back", "offsetCommitting": commits});
     let definition = ingest(&broker.bootstrap(), json!(["back"]), COUNT, more);
-    let mut first = Member::join(&definition, &runtime);
+    let mut first = Member::join(&definition, &runtime, None);
     wait_until("the first member reads", PATIENCE, || {
         first.look(false);
         first.read.len() == 20
     });
     // Both partitions are taken from it, and one comes back. Nothing it read is durable until it has been asked for a while.
-    let mut second = Member::join(&definition, &runtime);
+    let mut second = Member::join(&definition, &runtime, None);
     // From when the group is no longer the one member's alone, which on a busy machine it is for a while.
     let mut since: Option<Instant> = None;
     wait_until("a hand-over", PATIENCE, || {
@@ -1080,6 +1080,73 @@ fn a_partition_that_was_paused_for_a_hand_over_and_comes_back_is_read() {
         second.look(true);
     }
     assert_eq!(second.read.iter().filter(|id| *id % 100 >= 20).count(), 20, "{:?}", second.read);
+}
+
+/// Where partitions begin that the stream has not read. Where the group had read nothing of one of them, all others began where
+/// they ended, whatever it had read of these.
+#[test]
+fn what_the_group_has_read_counts_in_partitions_that_the_stream_has_not() {
+    let Some(broker) = shared("partitions of which a group has read some") else { return };
+    const TOPIC: &str = "in-part";
+    broker.create_topic(TOPIC, 4);
+    let more = |offsets: std::ops::Range<u64>| {
+        (0..4).for_each(|partition| {
+            let base = partition as u64 * 100;
+            produce(&broker, TOPIC, partition, base + offsets.start..base + offsets.end);
+        });
+    };
+    more(0..10);
+    let committed = |by: &BaseConsumer, offsets: &[(i32, i64)]| {
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(TOPIC, *partition, Offset::Offset(*offset)).expect("an offset");
+        }
+        by.commit(&list, CommitMode::Sync).is_ok()
+    };
+    let administrator: BaseConsumer = broker.client().set("group.id", TOPIC).create().expect("a client");
+    wait_until("it is committed", PATIENCE, || committed(&administrator, &[(1, 4), (3, 3)]));
+    drop(administrator);
+    // By its name it has the first two partitions, and commits what the test says.
+    let mut other = broker.client();
+    other.set("group.id", TOPIC).set("client.id", "other").set("enable.auto.commit", "false").set("session.timeout.ms", "6000");
+    let other: BaseConsumer = other.create().expect("a client");
+    other.subscribe(&[TOPIC]).expect("a subscription");
+    let has = |count: usize| {
+        drop(other.poll(Duration::from_millis(20)));
+        other.assignment().is_ok_and(|assigned| assigned.count() == count)
+    };
+    wait_until("the other is in the group", PATIENCE, || has(4));
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let commits = json!({"type": "ExplicitCommit", "maxBatch": 1, "maxIntervalMillis": 50});
+    let definition = ingest(&broker.bootstrap(), json!([TOPIC]), COUNT, json!({"groupId": TOPIC, "offsetCommitting": commits}));
+    let mut first = Member::join(&definition, &runtime, None);
+    wait_until("it reads what the group has not", PATIENCE, || {
+        first.look(true);
+        has(2) && first.read.len() >= 7
+    });
+    assert_eq!(first.read, (303..310).collect::<Vec<u64>>());
+    // What it knows of the others' partitions lies in its position.
+    let position = first.position.clone();
+    drop(first);
+    wait_until("the other is alone", PATIENCE, || has(4));
+    more(10..15);
+    let mut second = Member::join(&definition, &runtime, Some(&position));
+    wait_until("it reads on", PATIENCE, || {
+        second.look(true);
+        has(2) && second.read.len() >= 10
+    });
+    // The other has been behind, and ends. Of its first partition the group has read nothing.
+    wait_until("it is committed", PATIENCE, || has(2) && committed(&other, &[(1, 6)]));
+    drop(other);
+    let expected: Vec<u64> = [10..15, 106..115, 210..215, 310..315].into_iter().flatten().collect();
+    wait_until("it reads all partitions", PATIENCE, || {
+        second.look(true);
+        second.read.len() >= expected.len()
+    });
+    (0..20).for_each(|_| second.look(true));
+    second.read.sort_unstable();
+    assert_eq!(second.read, expected);
 }
 
 /// Offsets of a topic say nothing of another one with its name.
@@ -1223,8 +1290,8 @@ fn a_member_that_comes_back_goes_on_where_the_others_are() {
     first.stop();
 }
 
-/// What says of a group's offset that another weir has committed it is not there where an administrator has moved it, and says
-/// the opposite where the store was put back.
+/// The mark by which a group's offset shows that another weir committed it is missing where an administrator moved the offset,
+/// and misleads where the store was put back.
 #[test]
 fn offsets_that_are_moved_and_stores_that_are_put_back_change_nothing() {
     let Some(broker) = shared("a group's offsets that an administrator moves, and a store from a backup") else { return };

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value as Json, json};
 use weir_tests::service::{Home, RESULTS_MAX, Weir, binary, net, wait_until};
 
-/// So many commits that an orderly end makes a checkpoint.
+/// Each is a commit: enough that an orderly end makes a checkpoint.
 const PEOPLE: u64 = 520;
 
 const ADULTS: &str = "MATCH (n:Person) WHERE n.age >= 18 RETURN n.name AS name, n.age AS age";

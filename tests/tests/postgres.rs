@@ -208,6 +208,48 @@ fn a_snapshot_has_the_columns_of_changes_and_every_year_is_read() {
     weir.stop();
 }
 
+#[test]
+fn a_snapshot_has_each_row_of_a_hierarchy_of_tables_once() {
+    let Some(server) = start("child tables and partitions of PostgreSQL") else { return };
+    sql(
+        &server,
+        "CREATE TABLE parents (id int PRIMARY KEY); CREATE TABLE children (name text) INHERITS (parents); \
+         CREATE TABLE grandchildren () INHERITS (children); \
+         INSERT INTO parents VALUES (1); INSERT INTO children VALUES (2), (3); INSERT INTO grandchildren VALUES (4); \
+         CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY RANGE (id); \
+         CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (10); CREATE TABLE high PARTITION OF parts FOR VALUES FROM (10) TO (20); \
+         INSERT INTO parts VALUES (5), (15); \
+         CREATE PUBLICATION root FOR TABLE parents, parts WITH (publish_via_partition_root = true); \
+         CREATE PUBLICATION leaves FOR TABLE parts",
+    );
+    let weir = Home::new().start(&[]);
+    let query = |stream: &str| format!("CREATE (c:Change) SET c.stream = '{stream}', c.name = $that.table, c.id = $that.row.id");
+    for publication in ["root", "leaves"] {
+        let source = with(
+            access(&server),
+            json!({"type": "Postgres", "publication": publication, "slot": publication, "snapshot": true, "format": {"type": "Json"}}),
+        );
+        weir.post(STREAMS, &json!({"name": publication, "source": source, "query": query(publication)})).expect(201);
+        wait_until("changes are read", PATIENCE, || {
+            let slot = format!("SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{publication}' AND active");
+            sql(&server, &slot) == "1"
+        });
+    }
+    // Changes come behind the rows that were there.
+    sql(&server, "INSERT INTO parts VALUES (16)");
+    let read =
+        |stream: &str| weir.rows(&format!("MATCH (c:Change) WHERE c.stream = '{stream}' RETURN c.name, c.id ORDER BY c.id"));
+    for (publication, count) in [("root", 7), ("leaves", 3)] {
+        wait_until("all is read", PATIENCE, || read(publication).len() >= count);
+    }
+    let rows = |rows: &[(&str, u32)]| rows.iter().map(|(table, id)| json!([table, id])).collect::<Vec<_>>();
+    let whole =
+        [("parents", 1), ("children", 2), ("children", 3), ("grandchildren", 4), ("parts", 5), ("parts", 15), ("parts", 16)];
+    assert_eq!(read("root"), rows(&whole));
+    assert_eq!(read("leaves"), rows(&[("low", 5), ("high", 15), ("high", 16)]));
+    weir.stop();
+}
+
 /// A standing query of numbers, whose results go to these.
 fn numbers_to(weir: &Weir, destinations: Json) -> String {
     let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});

@@ -362,7 +362,7 @@ fn what_a_text_would_be_maintained_by_is_shown_without_a_standing_query() {
     let query = "MATCH (a)-[:r]->(b) RETURN a.x AS x, count(*) AS c";
     let text = asked(&format!("EXPLAIN STANDING {query}")).expect(200).json()["results"][0][0]["args"]["plan"].to_string();
     assert!(text.contains("AnyQuery"), "{text}");
-    // The same as that of the query, once there is one.
+    // It is the plan of the query, once there is one.
     let body = json!({"pattern": {"type": "Cypher", "query": query}, "outputs": {}});
     weir.post("/api/v1/query/standing/counts", &body).expect(201);
     let of_query = weir.get("/api/v1/query/standing/counts/plan?format=text").expect(200).text();
@@ -408,7 +408,7 @@ fn only_so_many_run_at_a_time_and_the_others_wait() {
 /// One line each, of what took long: over HTTP, over a web socket, or until somebody ended it. Parameters are not told.
 #[test]
 fn slow_queries_are_logged() {
-    // So long that what is quick is so on a busy machine, too.
+    // Long enough that what is quick stays below it on a busy machine, too.
     let weir = start(&["-Dweir.query.slow-after=3 s", "-Dweir.log.format=json"]);
     let lines = || -> Vec<Json> {
         let all = weir.log().lines().filter_map(|line| serde_json::from_str::<Json>(line).ok()).collect::<Vec<_>>();
@@ -493,7 +493,7 @@ fn a_failure_among_the_rows_keeps_its_status_or_breaks_the_answer() {
 
 #[test]
 fn clients_that_take_nothing_are_waited_for_in_bounds() {
-    // So long that all of them run when they are looked for, also on a busy machine.
+    // Long enough that all of them run when they are looked for, also on a busy machine.
     let weir = start(&["-Dweir.query.client-patience=10 s"]);
     let before = weir.resident_megabytes();
     let streams: Vec<TcpStream> = (0..10).map(|_| open(&weir, ENDLESS)).collect();

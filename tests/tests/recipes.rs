@@ -330,6 +330,21 @@ fn a_store_that_is_kept_can_be_opened() {
     }
 }
 
+/// A configuration of the reference service may name a store that weir has not: a recipe does not use it, unless it is told to.
+#[test]
+fn a_store_that_a_recipe_does_not_use_need_not_be_there() {
+    let home = Home::new();
+    home.write("quine.conf", "quine { store { type = cassandra, keyspace = q, endpoints = [\"127.0.0.1:1\"] } }");
+    for more in [&["-r", "fraud-ring"][..], &["demo", "--rate=50"]] {
+        let weir = home.start(&[&["quine.conf", "-Dweir.workers=1"][..], more].concat());
+        let log = weir.log();
+        assert!(log.contains("no effect here: store.type (the store 'cassandra' is not built in"), "{log}");
+        weir.stop();
+        let (status, said) = home.spawn(&[&["quine.conf", "--force-config"][..], more].concat()).wait_end(SOON);
+        assert!(status.code() == Some(2) && said.contains("'cassandra' is not built into this version"), "{said}");
+    }
+}
+
 /// The demonstration leaves nothing behind, unless it is to work with the configured store.
 #[test]
 fn the_demonstration_has_a_store_of_its_own() {

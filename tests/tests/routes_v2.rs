@@ -34,7 +34,7 @@ fn v2_system() {
             case(
                 "GET /api/v2/admin/graph-hash-code?at-time=2999-01-01T00:00:00Z",
                 400,
-                v2_error(400, "INVALID_ARGUMENT", "ApiError", "Value 32472144000000 must be less than system time…"),
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "Value 2999-01-01T00:00:00Z must be less than system time 20…"),
             ),
             case("GET /api/v2/admin/graph-hash-code", 200, content(json!({"value": "…", "atTime": "…"}))),
             case("GET /api/v2/graph/quine/hashCode", 200, Is::Json(json!({"value": "…", "atTime": "20…"}))),
@@ -122,6 +122,25 @@ fn v2_system() {
             },
         ],
     );
+}
+
+/// In the words of whoever asks; it was `at-time` and a number for all.
+#[test]
+fn a_moment_to_come_is_refused_by_the_name_and_in_the_form_it_was_given() {
+    let weir = weir();
+    for (path, given, now, name) in [
+        ("graph/quine/hashCode?atTime=", "2999-01-01T00:00:00Z", "20", "atTime"),
+        ("graph/quine/hashCode?atTime=", "32472144000000", "1", "atTime"),
+        ("admin/graph-hash-code?at-time=", "2999-01-01T00:00:00Z", "20", "at-time"),
+    ] {
+        let told = weir.get(&format!("/api/v2/{path}{given}")).expect(400).json()["error"]["message"].take();
+        let told = told.as_str().unwrap_or_default();
+        assert!(
+            told.starts_with(&format!("Value {given} must be less than system time {now}"))
+                && told.ends_with(&format!(" for query parameter '{name}'")),
+            "{told}"
+        );
+    }
 }
 
 /// There is one, so any number will do; what is none is refused. The header is the strongest.
@@ -429,6 +448,13 @@ fn v2_standing_queries() {
     };
     let slow = json!({"name": "refused", "pattern": {"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n) AS id"},
         "outputs": [{"name": "o", "destinations": [{"type": "Slack", "hookUrl": "http://localhost/", "interval": "often"}]}]});
+    // What weir calls the second destination of a workflow, taken for a name.
+    let named_alike = {
+        let mut body = body("refused", "DistinctId");
+        let drop = json!({"type": "Drop"});
+        body["outputs"] = json!([{"name": "hook", "destinations": [drop, drop]}, {"name": "hook#2", "destinations": [drop]}]);
+        body
+    };
     let output = |name: &str| json!({"name": name, "preEnrichmentTransformation": {"type": "InlineData"}, "destinations": [{"type": "Drop"}]});
     run(
         &weir,
@@ -506,6 +532,28 @@ fn v2_standing_queries() {
                 "GET /api/v2/graph/quine/standingQueries",
                 200,
                 Is::Json(json!({"items": [{"name": "one"}, {"name": "three"}, {"name": "two"}]})),
+            ),
+            with(
+                "POST /api/v2/standing-queries",
+                named_alike,
+                400,
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "ApiError",
+                    "There is already a standing query output named `hook#2`, as destination 2 of 'hook' is called; choose another name for one of the two",
+                ),
+            ),
+            with(
+                "POST /api/v2/standing-queries/one/outputs",
+                output("hook#2"),
+                400,
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "ApiError",
+                    "There is already a standing query output named `hook#2`, as destination 2 of 'hook' is called; choose another name for one of the two",
+                ),
             ),
             with("POST /api/v2/standing-queries/one/outputs", output("more"), 201, Is::Empty),
             with(

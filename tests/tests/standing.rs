@@ -312,7 +312,7 @@ fn differs_answer(step: &Json, answer: &Answer) -> Option<String> {
     (!alike).then(|| format!("{found} for {expected}"))
 }
 
-/// The same error with one line more, which says what to do about it.
+/// Whether what is found is the expected error with one line more, which says what to do about it.
 fn hinted(expected: &Json, found: &Json) -> bool {
     let (Some([expected]), Some([found])) = (expected.as_array().map(Vec::as_slice), found.as_array().map(Vec::as_slice)) else {
         return false;

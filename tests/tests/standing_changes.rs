@@ -14,7 +14,7 @@ use weir_tests::endpoint::request;
 use weir_tests::kafka::free_ports;
 use weir_tests::service::{Home, RESULTS_MAX, Weir, net, takes_at_most, wait_until};
 
-/// The same query in each family's place, with the verbs that pause it and let it go on.
+/// One query in each family's place, with the verbs that pause it and let it go on.
 const PAUSES: [(&str, &str, &str); 3] = [
     ("PUT", "/api/v1/query/standing/adults/pause", "/api/v1/query/standing/adults/start"),
     ("POST", "/api/v2/standing-queries/adults/pause", "/api/v2/standing-queries/adults/start"),
@@ -947,6 +947,46 @@ fn after_a_restart_each_output_goes_on_where_it_stood() {
     weir.stop();
 }
 
+/// In every notation, and across a restart.
+#[test]
+fn how_often_and_how_soon_an_endpoint_is_tried_can_be_said() {
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/down");
+    let url = format!("http://{}/down", endpoint.address());
+    create(&weir, false);
+    let place = format!("{PLACE}/output/hook");
+    let hook = |policy: Json| json!({"type": "PostToEndpoint", "url": url, "retryPolicy": policy});
+    let refused = weir.post(&place, &hook(json!({"minBackoffMillis": 500, "maxBackoffMillis": 20}))).expect(400);
+    assert!(refused.text().contains("retryPolicy.maxBackoffMillis"), "{}", refused.text());
+    let policy = json!({"maxTries": 2, "minBackoffMillis": 20, "maxBackoffMillis": 3000});
+    weir.post(&place, &hook(policy.clone())).expect(201);
+    let workflow = json!({"name": "v2", "destinations": [
+        {"type": "HttpEndpoint", "url": url, "retryPolicy": {"maxTries": 2, "minBackoff": "20ms", "maxBackoff": "3s"}}]});
+    let workflows = "/api/v2/graph/quine/standingQueries/adults/outputs";
+    weir.post(workflows, &workflow).expect(201);
+    for round in 0..2 {
+        set(&weir, &format!("p{round}"), 20);
+        for name in ["hook", "v2"] {
+            wait_until("it is given up", RESULTS_MAX, || output(&weir, name)["failed"] == 1);
+            let told = output(&weir, name);
+            assert_eq!(told["retryPolicy"], json!({"maxTries": 2, "minBackoff": 20, "maxBackoff": 3000}), "{told}");
+            assert_eq!(told["retries"], 1, "{told}");
+        }
+        let shown = weir.get(PLACE).expect(200).json();
+        assert_eq!(shown["outputs"]["hook"]["retryPolicy"], policy, "{shown}");
+        let shown = weir.get("/api/v2/graph/quine/standingQueries/adults").expect(200).json();
+        let of_v2 = shown["outputs"].as_array().and_then(|all| all.iter().find(|output| output["name"] == "v2"));
+        let policy = of_v2.map(|output| &output["destinations"][0]["retryPolicy"]);
+        assert_eq!(policy, Some(&workflow["destinations"][0]["retryPolicy"]), "{shown}");
+        // Both have said how far they are.
+        wait_until("it is noted", RESULTS_MAX, || ["hook", "v2"].iter().all(|name| output(&weir, name)["waiting"] == 0));
+        weir.stop();
+        weir = home.start(&[]);
+    }
+    weir.stop();
+}
+
 /// Whatever led to it: how the graph came to be what it was when the query came is no result of it.
 #[test]
 fn first_results_that_nobody_took_are_the_same_after_a_restart() {
@@ -1396,13 +1436,36 @@ fn what_cannot_be_read_hides_nothing_that_is_wrong_besides() {
     check(&told, &[".name: Missing required field", "nobody"]);
     let told = send("PUT", &format!("{adults}/outputs/wrong"), &to_nowhere).expect(400).json()["errors"].take();
     check(&told, &[".destinations[1]: type 'Nowhere'", "nobody"]);
+    // What has no effect in them. A new one is answered without a body.
+    let place = format!("{adults}/outputs");
+    let (mut sound, mut odd) =
+        (json!({"name": "sound", "destinations": [{"type": "Drop"}]}), json!({"name": "odd", "filtre": {}}));
+    odd["destinations"] = json!([{"type": "Drop", "colour": 1}]);
+    let added = send("POST", &place, &sound).expect(201);
+    assert_eq!((added.header("warning"), added.body.is_empty()), (None, true));
+    let added = send("POST", &place, &odd).expect(201);
+    let header = added.header("warning").unwrap_or_default().to_owned();
+    let expected =
+        [".destinations[0].colour", ".filtre"].map(|path| format!("{path} is no field that is known here, and has no effect"));
+    let both: Vec<String> = expected.iter().map(|text| format!("199 quine \"{text}\"")).collect();
+    let mut told: Vec<&str> = header.split(", 199 ").map(|part| part.trim_start_matches("199 ")).collect();
+    told.sort_unstable();
+    assert_eq!(told, both.iter().map(|text| text.trim_start_matches("199 ")).collect::<Vec<_>>());
+    let changed = send("PUT", &format!("{place}/odd"), &odd).expect(200);
+    assert!(changed.header("warning").is_some_and(|header| header.contains(".filtre is no field")));
+    let mut told: Vec<String> = serde_json::from_value(changed.json()["warnings"].take()).expect("texts");
+    told.sort_unstable();
+    assert_eq!(told, expected);
+    sound["filter"] = json!({"type": "OnlyPositiveMatch"});
+    let changed = send("PUT", &format!("{place}/sound"), &sound).expect(200);
+    assert_eq!((changed.header("warning"), changed.json()["warnings"].take()), (None, json!([])));
     weir.stop();
 }
 
 /// What it still delivers then does not count: the log would be kept for it, and never cut again.
 #[test]
 fn the_log_is_not_kept_for_an_output_that_is_removed_while_it_delivers() {
-    /// So many commits that an orderly end makes a checkpoint.
+    /// Commits: enough that an orderly end makes a checkpoint.
     const COMMITS: u32 = 520;
     const STORE: &str = "-Dweir.store.filepath=store";
     let home = Home::new();

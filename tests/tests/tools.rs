@@ -649,7 +649,7 @@ fn a_table_without_its_end_stops_no_other_namespace() {
     weir.put("/api/v1/namespace/two").expect(201);
     weir.rows("CREATE (:A)");
     let many = json!({"text": "UNWIND range(1, 60000) AS n CREATE (:B {x: n, y: n, z: n})"});
-    // So much that the log is cut, and with it what both have in one file.
+    // Enough that the log is cut, and with it what both have in one file.
     for _ in 0..6 {
         weir.post("/api/v1/query/cypher?namespace=two", &many).expect(200);
     }

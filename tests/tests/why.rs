@@ -11,7 +11,7 @@ const LONG: &str = "-Dweir.id.type=long";
 const NO_ROW: &str = "no row of the answer has this id; it may have been there earlier: ask as of then, with at-time";
 const RISKY: &str = "MATCH (u:User)-[:OWNS]->(d) WHERE d.risk > 7 RETURN id(u) AS u, d.risk AS risk";
 
-/// The same query in each family's place.
+/// One query in each family's place.
 const PLACES: [&str; 3] =
     ["/api/v1/query/standing/risky", "/api/v2/standing-queries/risky", "/api/v2/graph/quine/standingQueries/risky"];
 
@@ -65,7 +65,7 @@ fn a_match_is_told_with_its_facts_and_their_records() {
         assert!(risk["record"]["placeInBatch"].is_u64());
         assert_eq!(risk["record"]["positionAfterBatch"], json!({"records": 5, "at": {"number": 10}}), "{answer}");
         assert_eq!((&label["since"], &label["record"]["ingest"]), (&edge["since"], &Json::Null));
-        // The same by its id, and by the nodes.
+        // The result is found by its id, too, and by the nodes.
         let id = found["resultId"].as_str().expect("an id");
         assert_eq!(ask(&weir, place, json!({"resultId": id}))["matches"], answer["matches"]);
         assert_eq!(ask(&weir, place, json!({"nodes": {"d": "2"}}))["matches"], answer["matches"]);

@@ -86,7 +86,7 @@ fn a_group_is_told_with_its_rows_and_their_facts() {
     assert_eq!((&sum["value"], &sum["record"]["ingest"], &sum["id"]), (&json!(9), &json!("orders"), &json!("14")), "{sum}");
     assert!(facts.iter().any(|fact| fact["type"] == "PLACED") && facts.iter().any(|fact| fact["label"] == "Order"), "{facts:?}");
     assert_eq!(found["since"], of_stream["since"], "it is there since that record: {answer}");
-    // The same by its id, and by a node that it was made of.
+    // The result is found by its id, too, and by a node that it was made of.
     assert_eq!(ask(&weir, &place, json!({"resultId": found["resultId"]}))["matches"], answer["matches"]);
     assert_eq!(ask(&weir, &place, json!({"nodes": {"o": "12"}}))["matches"], answer["matches"]);
     // HAVING: the value that is compared.
@@ -163,6 +163,23 @@ fn what_was_not_found_is_told_too() {
     let place = keep(&weir, "twice", text);
     let answer = ask(&weir, &place, json!({"data": {"c": 1, "o": 99}}));
     assert_eq!(answer["otherResults"], json!([{"c": 1, "o": 12, "x": 77}]), "{answer}");
+    // Of several parts each is told of, whatever is handed on; and what goes together nowhere though each is there.
+    weir.rows("MATCH (n) WHERE id(n) = 20 SET n:Shop, n.city = 'Bonn'");
+    let text = "MATCH (c:Customer) OPTIONAL MATCH (c)-[:PLACED]->(o:Order), (s:Shop) WHERE s.city = c.city AND s.open
+                RETURN c.name AS name, id(o) AS o, id(s) AS s";
+    let place = keep(&weir, "parts", text);
+    let fails = |name: &str| -> Vec<String> {
+        let answer = ask(&weir, &place, json!({"data": {"name": name}}));
+        let joined = stage(&answer["matches"][0]["made"][0], "Optional");
+        let all = joined["whyNot"].as_array().into_iter().flatten();
+        all.map(|one| one["fails"].as_str().expect("what fails").to_owned()).collect()
+    };
+    let told = fails("cid");
+    for part in ["no edge (c)-[:PLACED]->(o:Order)", "open"] {
+        assert!(told.iter().any(|fails| fails.contains(part)), "{part}: {told:?}");
+    }
+    weir.rows("MATCH (n) WHERE id(n) = 20 SET n.open = true");
+    assert_eq!(fails("ann"), ["no row of the other part has the same c"]);
     // What is asked row by row.
     let text = "MATCH (c:Customer) WITH c, size(c.name) + 3 AS least OPTIONAL MATCH (c)-[:PLACED]->(o) WHERE o.sum > least
                 RETURN id(c) AS c, id(o) AS o";
@@ -173,6 +190,23 @@ fn what_was_not_found_is_told_too() {
         asked["asked"].as_array().into_iter().flatten().find(|asked| asked["found"] == false).expect("what was not found");
     assert_eq!((&answer["matches"][0]["data"], &looked["mayBeNone"]), (&json!({"c": 2, "o": null}), &json!(true)), "{answer}");
     assert_eq!(looked["whyNot"][0]["fails"], "where (o.sum > least) does not hold", "{answer}");
+    // A chain: from where none leads on, and what is missing before it.
+    for (name, pattern, fails) in [
+        (
+            "chain",
+            "(c)-[:PLACED*1..3]->(x:Order)",
+            "no way (c)-[:PLACED*1..3]->(x:Order) at (c) that meets the rest of the pattern",
+        ),
+        ("behind", "(c)-[:KNOWS]->(d)-[:PLACED*1..3]->(x:Order)", "no edge (c)-[:KNOWS]->(d) at (c)"),
+        // What the chain does not touch is looked for all the same.
+        ("beside", "(c)-[:PLACED*1..3]->(x:Order), (s:Bazaar)", "there is no node that could be (s:Bazaar)"),
+    ] {
+        let place = keep(&weir, name, &format!("MATCH (c:Customer) OPTIONAL MATCH {pattern} RETURN id(c) AS c, id(x) AS x"));
+        let answer = ask(&weir, &place, json!({"data": {"c": 3}}));
+        let asked = &stage(&answer["matches"][0]["made"][0], "Asked")["asked"];
+        let looked = asked.as_array().into_iter().flatten().find(|asked| asked["found"] == false).expect("what was not found");
+        assert_eq!(looked["whyNot"][0]["fails"], fails, "{answer}");
+    }
     // NOT EXISTS.
     let place = keep(
         &weir,

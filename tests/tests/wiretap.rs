@@ -44,7 +44,7 @@ fn wait_taps(weir: &Weir, count: usize) {
     wait_until(&format!("{count} taps run"), SOON, || taps(weir).len() == count);
 }
 
-/// Taps are listed before they listen: nodes are written until each of so many has told of one.
+/// Taps are listed before they listen: nodes are written until `count` taps have each told of one.
 fn wait_listening(weir: &Weir, count: usize) {
     wait_until(&format!("{count} taps listen"), SOON, || {
         weir.query("CREATE ({x: 9})").expect(200);

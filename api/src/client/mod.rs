@@ -28,8 +28,8 @@ pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// closed may have been carried out or not.
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
-/// So often others of the runtime get their turn before a request: one to hear that a connection was closed, one to act on it,
-/// and as many to spare.
+/// How many turns others of the runtime get before a request: one to hear that a connection was closed, one to act on it, and as
+/// many to spare.
 const TURNS: usize = 4;
 
 /// Takes a part of a body, with how much came so far.
@@ -120,7 +120,7 @@ impl Client {
         serde_json::from_slice(body).map_err(|error| self.illegible(&error))
     }
 
-    /// The same, with the body of the answer as it came.
+    /// As `query`, but gives the body of the answer as it came.
     pub async fn ask(&self, text: &str, parameters: &Parameters, time_max_ms: Option<u64>) -> Result<Vec<u8>, Problem> {
         let mut body = Vec::new();
         let mut part = |bytes: &[u8]| {
@@ -131,7 +131,7 @@ impl Client {
         Ok(body)
     }
 
-    /// The same, with rows that are taken as they come, some at a time: first none or more, when the columns are known.
+    /// Runs a query whose rows are taken as they come, some at a time: first none or more, when the columns are known.
     pub async fn rows<E: From<Problem>>(&self, text: &str, parameters: &Parameters, take: EachRows<'_, E>) -> Result<(), E> {
         let mut reader = rows::Reader::default();
         let mut part = |bytes: &[u8]| {
@@ -332,7 +332,7 @@ impl Problem {
         Problem::Refused(vec![Mistake { text, length: None }])
     }
 
-    /// The same with the places of a longer text, in which this stands before the query.
+    /// This problem with the places of a longer text, in which `before` stands before the query.
     pub fn behind(mut self, before: &str) -> Problem {
         if let Problem::Refused(mistakes) = &mut self {
             mistakes.iter_mut().for_each(|mistake| mistake.move_behind(before));
@@ -383,7 +383,7 @@ impl Mistake {
     }
 }
 
-/// From the header with what the texts do not say.
+/// The lengths of mistakes, from the header with what the texts do not say.
 fn lengths(header: &[u8]) -> Vec<usize> {
     let Ok(all) = serde_json::from_slice::<Vec<Json>>(header) else { return Vec::new() };
     all.iter().map(|fields| fields["length"].as_u64().unwrap_or(1) as usize).collect()

@@ -90,7 +90,7 @@ impl Reader {
     }
 }
 
-/// Of the answer up to the bracket behind which its rows stand.
+/// The columns, out of the answer up to the bracket behind which its rows stand.
 fn columns(head: &[u8]) -> serde_json::Result<Vec<String>> {
     let text: Vec<u8> = head.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     if !text.ends_with(b"\"results\":[") {

@@ -11,7 +11,7 @@ use super::hocon::{Kind as Written, Value};
 use super::keys::{Kind, STORES_ELSEWHERE};
 use super::settings::{FileIngest, LogSettings, MemorySettings, SecretSettings, Settings, StoreSettings, Webserver};
 use super::values::{TRACE_HEADERS, convert, describe, duration};
-use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Layer, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE_PATH};
+use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Layer, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE, STORE_PATH};
 use crate::log;
 use crate::metrics::ReporterSettings;
 use crate::origin::is_origin;
@@ -30,7 +30,16 @@ const KEY_STORE_VARIABLES: [&str; 2] = ["SSL_KEYSTORE_PATH", "SSL_KEYSTORE_PASSW
 impl Reading<'_> {
     pub fn settings(mut self) -> Result<Settings, ConfigError> {
         self.take_other_store_path();
-        let store_type = self.text("store.type").unwrap_or_default();
+        let mut store_type = self.text("store.type").unwrap_or_default();
+        let mut without_effect = Vec::new();
+        if self.has_own_store && STORES_ELSEWHERE.contains(&store_type.as_str()) {
+            // Whatever is said of it is about a store of another kind.
+            self.values.retain(|path, _| !path.starts_with(STORE));
+            without_effect.push(format!("store.type (the store '{store_type}' is not built in, and what is run has its own)"));
+            store_type = self.text("store.type").unwrap_or_default();
+        } else {
+            self.problems.append(&mut self.store_problems);
+        }
         if STORES_ELSEWHERE.contains(&store_type.as_str()) {
             let message = format!(
                 "{}: the store '{store_type}' is not built into this version; there are {}",
@@ -82,7 +91,7 @@ impl Reading<'_> {
             reporters: self.reporters(),
             traces: self.traces(),
             effective: Json::Null,
-            without_effect: Vec::new(),
+            without_effect,
             told: Vec::new(),
         };
         self.finish(settings)

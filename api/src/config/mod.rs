@@ -63,6 +63,7 @@ impl Layer {
 /// What takes part in the decision where things lie when no key says so.
 const DATA_VARIABLES: [&str; 2] = ["WEIR_DATA", "QUINE_DATA"];
 const DATA_PATH: &str = "graph.weir-data";
+const STORE: &str = "store.";
 const STORE_PATH: &str = "store.filepath";
 const OTHER_STORE_PATH: &str = "store.path";
 
@@ -77,6 +78,8 @@ pub struct Sources {
     pub file: Option<PathBuf>,
     /// `-Dkey=value`, in order; the last one wins.
     pub overrides: Vec<(String, String)>,
+    /// Whether what is run brings a store along, in the place of the configured one.
+    pub has_own_store: bool,
 }
 
 /// Reads everything and checks it.
@@ -103,11 +106,11 @@ pub fn load(sources: &Sources, environment: &dyn Fn(&str) -> Option<String>) -> 
     let mut written = Object::default();
     given.iter().for_each(|source| written.merge(source.clone()));
     let root = hocon::resolve(&written, environment).map_err(one)?;
-    let mut reading = Reading::new(&root, environment);
+    let mut reading = Reading::new(&root, environment, sources.has_own_store);
     for (index, source) in given.iter().enumerate() {
         let source = hocon::resolve_part(source, &written, environment);
         reading.problems.extend(wrong_roots(&source, index < in_files));
-        reading.problems.extend(Reading::new(&source, environment).mistakes());
+        reading.problems.extend(Reading::new(&source, environment, sources.has_own_store).mistakes());
     }
     reading.problems.extend(properties.problems);
     let mut settings = reading.settings()?;
@@ -147,11 +150,15 @@ struct Reading<'a> {
     values: BTreeMap<String, (String, Value)>,
     environment: &'a dyn Fn(&str) -> Option<String>,
     problems: Vec<String>,
+    has_own_store: bool,
+    /// Keys of the store that are not known, where it may be that it is not used.
+    store_problems: Vec<String>,
 }
 
 impl<'a> Reading<'a> {
-    fn new(root: &Object, environment: &'a dyn Fn(&str) -> Option<String>) -> Reading<'a> {
-        let mut reading = Reading { values: BTreeMap::new(), environment, problems: Vec::new() };
+    fn new(root: &Object, environment: &'a dyn Fn(&str) -> Option<String>, has_own_store: bool) -> Reading<'a> {
+        let mut reading =
+            Reading { values: BTreeMap::new(), environment, problems: Vec::new(), has_own_store, store_problems: Vec::new() };
         // An override is laid over the file whatever their roots: so everything from files first, then all overrides.
         for layer in Layer::ALL {
             for name in ROOTS {
@@ -192,7 +199,9 @@ impl<'a> Reading<'a> {
                         Some(nearest) => format!("the nearest one is '{root}.{nearest}'"),
                         None => "`weir config` lists them".to_owned(),
                     };
-                    self.problems.push(format!("{}: '{root}.{path}' is not a key of the configuration; {hint}", value.origin));
+                    let of_store = self.has_own_store && path.starts_with(STORE);
+                    let problems = if of_store { &mut self.store_problems } else { &mut self.problems };
+                    problems.push(format!("{}: '{root}.{path}' is not a key of the configuration; {hint}", value.origin));
                 }
             }
         }
@@ -381,11 +390,15 @@ mod tests {
     }
 
     fn load_text(text: &str, overrides: &[(&str, &str)]) -> Result<Settings, String> {
+        load_for(text, overrides, false)
+    }
+
+    fn load_for(text: &str, overrides: &[(&str, &str)], has_own_store: bool) -> Result<Settings, String> {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("weir.conf");
         std::fs::write(&file, text).expect("write");
         let overrides = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        load(&Sources { file: Some(file), overrides }, &|_| None).map_err(|error| error.to_string())
+        load(&Sources { file: Some(file), overrides, has_own_store }, &|_| None).map_err(|error| error.to_string())
     }
 
     #[track_caller]
@@ -614,6 +627,25 @@ mod tests {
         assert_eq!(store("weir.store.type = map-db").map(|(store, _)| store.path().is_none()), Ok(true));
         assert!(store("weir.store { type = map-db, number-partitions = 0 }").is_err());
         assert_eq!(store("weir.store.type = empty").map(|(store, _)| store), Ok(StoreSettings::Empty));
+    }
+
+    /// Recipes and the demonstration bring one along. What is wrong with one that is there is said to them, too.
+    #[test]
+    fn a_store_that_is_not_used_need_not_be_there() {
+        let elsewhere = "quine.store { type = cassandra, keyspace = q, endpoints = [\"a:1\"], local { replication = 3 } }";
+        let settings = load_for(elsewhere, &[("weir.store.filepath", "data")], true).expect("the store is not used");
+        let expected = "store.type (the store 'cassandra' is not built in, and what is run has its own)";
+        assert_eq!(settings.without_effect, [expected]);
+        assert!(settings.told.iter().all(|told| told.value != "cassandra" && told.value != "data"), "{:?}", settings.told);
+        let error = load_text(elsewhere, &[]).expect_err("it would be used");
+        assert!(error.contains("'cassandra' is not built into this version"), "{error}");
+        let in_memory = load_for("quine.store.type = cassandra", &[("weir.store.type", "in-memory")], true);
+        let in_memory = in_memory.expect("it is not used");
+        assert_eq!((in_memory.store, in_memory.without_effect), (StoreSettings::InMemory, Vec::new()));
+        for text in ["weir.store.filepaht = x", "weir { store.type = cassandra, webserver.prot = 1 }"] {
+            let error = load_for(text, &[], true).expect_err(text);
+            assert!(error.contains("is not a key of the configuration"), "{error}");
+        }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use super::{ROOTS, hocon};
 
-/// Those of its loggers, and which of ours they are. The first is that of everything else.
+/// The properties of the reference service's loggers, and which of our loggers they are. The first is that of everything else.
 const LEVELS: [(&str, &str); 3] = [("root.loglevel", ""), ("thatdot.loglevel", "weir="), ("thatdot.audit.loglevel", "audit=")];
 
-/// Known, and without meaning where there is no Java; what begins so, too.
+/// Properties without meaning where there is no Java, or the beginnings of such.
 const WITHOUT_EFFECT: [&str; 7] =
     ["logback.", "https.protocols", "https.cipherSuites", "javax.net.ssl.", "qp.", "file.encoding", "java."];
 

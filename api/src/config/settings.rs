@@ -164,7 +164,7 @@ impl StoreSettings {
         }
     }
 
-    /// The same elsewhere.
+    /// These settings, for a store in another place.
     pub fn at(&self, place: PathBuf) -> StoreSettings {
         let mut moved = self.clone();
         match &mut moved {

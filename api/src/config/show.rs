@@ -30,7 +30,7 @@ mod tests {
         std::fs::write(&path, file).expect("write");
         let overrides = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let find = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        load(&Sources { file: Some(path), overrides }, &find).map_err(|error| error.to_string())
+        load(&Sources { file: Some(path), overrides, has_own_store: false }, &find).map_err(|error| error.to_string())
     }
 
     #[track_caller]

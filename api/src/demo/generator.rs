@@ -9,7 +9,7 @@ const NAMES: [&str; 8] = ["viewer", "sh", "curl", "editor", "cron", "make", "cc"
 /// Processes that live at a time, about.
 const ALIVE: usize = 60;
 
-/// One in so many starts begins the story the standing query looks for.
+/// One in this many starts begins the story the standing query looks for.
 const STORY_EVERY: u64 = 6;
 
 #[derive(Debug)]

@@ -60,7 +60,7 @@ impl ErrorHandling {
         Ok(handling)
     }
 
-    /// The same without a look at what it refers to.
+    /// As `read`, without a look at what the definition refers to.
     pub fn decode(definition: &Json) -> Result<ErrorHandling, ApiError> {
         let mut mistakes = Mistakes::default();
         let handling = ErrorHandling::of(definition, &mut mistakes);
@@ -326,7 +326,7 @@ impl Letter<'_> {
         Ok(body)
     }
 
-    /// The same by a schema: its fields are those of the object in JSON, and bytes are bytes.
+    /// As `body`, by a schema: its fields are those of the object in JSON, and bytes are bytes.
     fn message(
         &self,
         schema: &RecordSchema,

@@ -58,7 +58,7 @@ impl Failures {
         Failures { limit, count: 0, since: Instant::now() }
     }
 
-    /// So many records failed, the last of them for this reason. An error: that is too many.
+    /// Counts records that failed, the last of them for the reason `last`. An error: they are too many.
     pub fn add(&mut self, records: usize, last: impl FnOnce() -> String) -> Result<(), String> {
         let Some(FailureLimit { records: most, within }) = self.limit.filter(|_| records > 0) else { return Ok(()) };
         if within.is_some_and(|within| self.since.elapsed() > within) || self.count == 0 {

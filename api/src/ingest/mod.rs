@@ -27,7 +27,7 @@ pub use errors::ErrorHandling;
 pub use stream::{Status, Stream};
 pub use transformation::Transformation;
 
-use self::stream::Stored;
+use self::stream::{Life, Stored};
 use crate::clock;
 use crate::error::{ApiError, both, chain};
 use crate::procedures::{Preparing, Procedures};
@@ -52,11 +52,11 @@ const SOURCES_ELSEWHERE: &[&str] = &[
 /// What a stream is called in errors.
 pub const WHAT: &str = "ingest stream";
 
-/// What whoever makes a stream is told whose query does so.
+/// What whoever makes a stream is told where its query visits every node for each record.
 pub const SCANS: &str =
     "the query of the ingest stream visits every node for each record; give it an anchor: id(n) = idFrom($that.key)";
 
-/// The same, where a record may come again and the query then changes more than it did.
+/// What whoever makes a stream is told where a record may come again and the query then changes more than it did.
 pub const ADDS: &str = "a record of this source may come again after a kill, and what the query of the ingest stream creates, or adds to what is \
     there, it then creates or adds once more; match nodes by an id from the record, id(n) = idFrom($that.key), and set what it says";
 
@@ -102,8 +102,8 @@ impl Ingests {
     /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
     pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
         let definition = read(definition)?;
-        let text = definition.0.query().map_or(Ok(()), |query| self.procedures.check_text(query.text));
-        both(text, definition.2.check())?;
+        let text = definition.config.query().map_or(Ok(()), |query| self.procedures.check_text(query.text));
+        both(text, definition.transformation.check())?;
         let free = || match self.get(graph, name) {
             Some(_) => {
                 Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")))
@@ -112,8 +112,8 @@ impl Ingests {
         };
         free()?;
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
-        let life = (Status::Running, Stored::default());
-        let stream = Stream::new(Preparing::new(graph, &self.procedures), (name, source), definition, life)?;
+        let preparing = Preparing::new(graph, &self.procedures);
+        let stream = Stream::new(preparing, name, source, definition, Life::first(Status::Running))?;
         // Not when it is restored: an earlier version took it, and it is to be seen why its records fail.
         check_no_command(&stream.query.plan, "an ingest stream")?;
         secret::check(|| stream.config.stored()).map_err(refused)?;
@@ -175,11 +175,9 @@ impl Ingests {
         let definition = read_again(&stored["settings"])?;
         // Of one that an earlier version stored nothing is known.
         let past = Stored::deserialize(&stored["past"]).unwrap_or_default();
-        let named = (text("name"), text("source").to_owned());
-        let stream = Stream::new(Preparing::again(graph, &self.procedures), named, definition, (status, past))?;
-        if let Some(message) = stored["message"].as_str() {
-            stream.lock().message = Some(message.to_owned());
-        }
+        let life = Life { status, message: stored["message"].as_str().map(str::to_owned), past };
+        let (preparing, source) = (Preparing::again(graph, &self.procedures), text("source").to_owned());
+        let stream = Stream::new(preparing, text("name"), source, definition, life)?;
         if status.is_terminal() {
             stream.freeze();
         }
@@ -209,7 +207,7 @@ impl Ingests {
         there.wrapping_add(self.records_besides.load(Ordering::Relaxed))
     }
 
-    /// Those of a graph that is left, in which none comes any more.
+    /// The streams of a graph that is being left: no new one comes.
     pub fn last_of(&self, graph: &Graph) -> Vec<Arc<Stream>> {
         let _one = lock(&self.changing);
         self.list(graph)
@@ -262,7 +260,7 @@ impl Ingests {
         self.get(&stream.graph, &stream.name).is_some_and(|there| Arc::ptr_eq(&there, stream))
     }
 
-    /// Not one that was deleted meanwhile, or is about to be: it would be stored again.
+    /// Refuses a stream that was deleted meanwhile, or is about to be: it would be stored again.
     fn still_there(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
         if self.is_there(stream) && !stream.is_stopping() { Ok(()) } else { Err(ApiError::absent(WHAT, &stream.name)) }
     }
@@ -308,17 +306,26 @@ pub fn stream_name(source: &str) -> &str {
 }
 
 /// What a definition says of the source, of failures, and of records before their query.
-type Definition = (Box<dyn SourceConfig>, ErrorHandling, Transformation);
+struct Definition {
+    config: Box<dyn SourceConfig>,
+    errors: ErrorHandling,
+    transformation: Transformation,
+}
 
 fn read(definition: &Json) -> Result<Definition, ApiError> {
     let rest = both(ErrorHandling::read(definition), Transformation::read(definition));
     let (config, (errors, transformation)) = both(parse(definition), rest)?;
-    Ok((config, errors, transformation))
+    Ok(Definition { config, errors, transformation })
 }
 
-/// The same of one that is stored. What it refers to may be gone: the stream says so when it runs, and goes on when it is back.
+/// As `read`, for a stored definition. What it refers to may be gone: the stream says so when it runs, and goes on when it is
+/// back.
 fn read_again(definition: &Json) -> Result<Definition, ApiError> {
-    Ok((parse(definition)?, ErrorHandling::decode(definition)?, Transformation::read(definition)?))
+    Ok(Definition {
+        config: parse(definition)?,
+        errors: ErrorHandling::decode(definition)?,
+        transformation: Transformation::read(definition)?,
+    })
 }
 
 fn parse(definition: &Json) -> Result<Box<dyn SourceConfig>, ApiError> {

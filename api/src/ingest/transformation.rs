@@ -32,7 +32,7 @@ pub struct Applied {
     pub untransformed: Vec<Untransformed>,
     /// The first record that it has left out, as what those before it became is as much as may be held at once.
     pub next: Option<u64>,
-    /// Of the values that it has made.
+    /// The bytes of the values that it has made.
     pub bytes: usize,
 }
 

@@ -35,7 +35,7 @@ impl Process {
     }
 }
 
-/// Of the machine, or of the container where that has less.
+/// The memory of the machine, or of the container where that has less.
 pub fn memory_bytes_total() -> u64 {
     static TOTAL: LazyLock<u64> = LazyLock::new(|| {
         let machine = kilobytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal:");

@@ -23,7 +23,7 @@ pub struct StoreTimers {
     pub get_latest_snapshot: Timer,
     /// Definitions and progress are written.
     pub set_standing_query_state: Timer,
-    /// They are read.
+    /// Definitions and progress are read.
     pub get_standing_query_states: Timer,
 }
 

@@ -65,7 +65,7 @@ impl Timer {
         self.buckets.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
-    /// In milliseconds, at most what the longest took.
+    /// The percentile in milliseconds, at most what the longest took.
     fn percentile(&self, counts: &[u64], share: f64) -> f64 {
         let wanted = (counts.iter().sum::<u64>() as f64 * share).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -78,8 +78,8 @@ impl Timer {
     }
 }
 
-/// A histogram as a timer, of events that come so often a second. The least of them is not known: shown is the end of the first
-/// bucket with anything in it, or the mean where that is less.
+/// A histogram as a timer, of events that come `rate` times a second. The least of them is not known: shown is the end of the
+/// first bucket with anything in it, or the mean where that is less.
 pub fn of_histogram(name: &str, histogram: &Histogram, rate: f64) -> Json {
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let mean = histogram.seconds() * 1e3 / histogram.count().max(1) as f64;

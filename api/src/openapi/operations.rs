@@ -248,7 +248,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "standing::add_output" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Output")),
         "standing::add_workflow" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Workflow"))
             .about("A standing query that is not there is a mistake of the request: 400."),
-        "standing::change_output" => op("replace-standing-query-output", STANDING, "Give an output another definition", &[(200, Value(if v1 { |_| named("Output") } else { |_| named("Workflow") }))]).graph()
+        "standing::change_output" => op("replace-standing-query-output", STANDING, "Give an output another definition", &[(200, if v1 { Value(|_| named("Output")) } else { Created(|_| named("Workflow")) })]).graph()
             .body(if v1 { |_| named("Output") } else { |_| named("Workflow") }).about("It goes on where the one before it stood: no result is lost or repeated. Answers with the new definition."),
         "standing::remove_output" => op("delete-standing-query-output", STANDING, "Remove an output", &[(200, Value(if v1 { |_| named("Output") } else { |_| named("Workflow") }))]).graph()
             .about("Answers with the output as it was."),

@@ -13,7 +13,7 @@ pub const PLACE: &str = "#/components/schemas/";
 /// Marks of what each family spells in its own way; no document has them.
 const WORDS: &str = "x-words";
 const DURATION: &str = "x-duration";
-/// A default that is such a word.
+/// A default that is a word of `WORDS`.
 const DEFAULT_WORD: &str = "x-default-word";
 /// A word that is a tagged object in the preview.
 const TAGGED: &str = "x-tagged";
@@ -26,7 +26,7 @@ pub type Named = fn(&mut Schemas) -> Json;
 pub struct Schemas {
     pub family: Family,
     generator: SchemaGenerator,
-    /// Those that are not of one type.
+    /// The schemas that are not of one type.
     assembled: JsonMap<String, Json>,
 }
 

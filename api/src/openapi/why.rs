@@ -113,6 +113,9 @@ pub struct WhyStage {
     pub more_facts: Option<u64>,
     /// Asked: each thing that was asked, and what came of it.
     pub asked: Option<Vec<WhyAsked>>,
+    /// Optional, where the row has no match: how far each part of the pattern gets, or by what none of what they find goes with
+    /// the row.
+    pub why_not: Option<Vec<WhyNot>>,
 }
 
 /// Something that was asked of the graph for a row: a pattern, or a condition.

@@ -22,7 +22,7 @@ const FAMILY_FROM: u32 = 8;
 /// The part of one output.
 pub struct Chain {
     query: Arc<str>,
-    /// So many write one because of the other.
+    /// At most this many outputs write one because of the other.
     length_max: u32,
     /// Results that it did not write for.
     pub cut: AtomicU64,

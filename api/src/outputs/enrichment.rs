@@ -26,16 +26,17 @@ use super::link::QueryLink;
 use super::running::{Batch, End, note_end};
 use super::side_by_side::{Halt, SideBySide};
 use super::taps::Taps;
-use super::{Link, Sent};
+use super::{Link, Named, Sent};
 use crate::error::{chain, failure_text};
 
-/// Between tries of a query that could not run through no fault of its own.
+/// The pause between tries of a query that could not run through no fault of its own.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// One that fails on its result is tried less and less often.
+/// A query that fails on its result is tried less and less often: the pause doubles up to this.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Where queries take long, batches that wait are put together up to so many results: side by side they are through sooner.
+/// Where queries take long, batches that wait are put together until they have this many results: side by side they are through
+/// sooner.
 const TOGETHER_MAX: usize = 1024;
 
 /// The work of the output.
@@ -177,7 +178,7 @@ impl Asked {
 
 impl Asker {
     fn has_ended(&self, reason: String) {
-        note_end(&self.failed, (&self.query, &self.name), reason);
+        note_end(&self.failed, Named { query: &self.query, output: &self.name }, reason);
     }
 
     /// Runs the queries for a result. What came of it goes behind what came of others, or nothing does where it is stopped or
@@ -301,7 +302,7 @@ impl Asker {
         Ok(Ok(rows))
     }
 
-    /// Until what a query has changed is known to stay. The query itself does not run again: it would change it twice.
+    /// Waits until what a query has changed is known to stay. The query itself does not run again: it would change it twice.
     fn wait_confirmed(&self, tries: u32, upper: Tick, mut error: EngineError) -> Result<(), Halt> {
         for tries in tries.. {
             let problem = format!("the query has run on a result, and it is waited until its changes stay: {}", chain(&error));
@@ -315,7 +316,7 @@ impl Asker {
         Ok(())
     }
 
-    /// Until something is tried again.
+    /// Waits before something is tried again.
     fn wait(&self, tries: u32, pause: Duration, problem: &str) -> Result<(), Halt> {
         tracing::warn!(query = self.query, output = self.name, "{problem}");
         self.counters.note(problem);

@@ -31,7 +31,7 @@ pub struct Figures {
     pub reason: Option<String>,
     /// Found, and not delivered.
     pub waiting: usize,
-    /// Of these, its destination has not taken so many: ingest waits when they are too many.
+    /// How many of `waiting` its destination has not taken: ingest waits when they are too many.
     pub behind: usize,
     /// When the oldest of those that wait was found.
     pub oldest: Option<Tick>,
@@ -39,7 +39,7 @@ pub struct Figures {
     pub done: (u64, f64),
     /// Results that it would have written for in a loop, and did not.
     pub loops: u64,
-    /// Of the definition that runs; none where none does.
+    /// The counters of the definition that runs; none where none does.
     pub counters: Option<Arc<DeliveryCounters>>,
 }
 

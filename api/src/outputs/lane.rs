@@ -60,13 +60,13 @@ pub struct Lying {
 #[derive(Default)]
 struct Queue {
     batches: VecDeque<(Arc<Vec<Sent>>, Tick)>,
-    /// So many of the first ones have been handed over.
+    /// How many of the first batches have been handed over.
     given: usize,
-    /// How many results are in all of them.
+    /// How many results are in all batches.
     results: usize,
-    /// Its destination has taken so many of the first batches, of those that were handed over.
+    /// How many of the batches that were handed over the destination has taken: the first ones.
     taken: usize,
-    /// How many results are in the others, without those that are skipped.
+    /// How many results are in the batches the destination has not taken, without those that are skipped.
     untaken: usize,
     /// A thread of the lane's own hands over.
     followed: bool,
@@ -282,7 +282,7 @@ impl Lane {
         }
     }
 
-    /// When the output is to have ended, which is not wanted any more and given so long.
+    /// When the output is to have ended: it is not wanted any more, and is given `patience`.
     pub fn end_by(&self, patience: Duration) -> Instant {
         self.running().map_or_else(Instant::now, |running| running.end_by(patience))
     }
@@ -368,7 +368,7 @@ impl Queue {
         self.given == self.batches.len()
     }
 
-    /// How many results that was, without those that were skipped.
+    /// Forgets the batches up to this tick. Answers with how many results they had, without those that were skipped.
     fn forget(&mut self, upper: Tick) -> usize {
         let mut done = 0;
         while let Some((results, _)) = self.batches.pop_front_if(|(_, of)| *of <= upper) {

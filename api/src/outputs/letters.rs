@@ -8,6 +8,7 @@ use weir_connectors::delivery::TakesRefused;
 use weir_connectors::{ConnectorError, DeadLetters, FilePolicy, HostPolicy, LetterForm, Outgoing, RecordSchema};
 use weir_model::{IdScheme, Map, NodeId, Value};
 
+use super::Named;
 use crate::wire::letters::LetterBox;
 
 /// What the envelope of a letter has.
@@ -42,8 +43,8 @@ pub struct Letters {
 }
 
 impl Letters {
-    pub fn new(open: DeadLetters, (query, output): (&str, &str), ids: IdScheme) -> Letters {
-        Letters { open, query: query.to_owned(), output: output.to_owned(), ids }
+    pub fn new(open: DeadLetters, named: Named<'_>, ids: IdScheme) -> Letters {
+        Letters { open, query: named.query.to_owned(), output: named.output.to_owned(), ids }
     }
 }
 
@@ -106,7 +107,7 @@ impl Letter<'_> {
         letter
     }
 
-    /// The same by a schema. What the result is there says the type of its field: a message, a text, or bytes.
+    /// As `json`, by a schema. What the result is there says the type of its field: a message, a text, or bytes.
     fn message(&self, envelope: bool, schema: &RecordSchema) -> Result<Vec<u8>, String> {
         let sent = self.sent();
         let parsed = weir_model::json::parse(sent).ok();

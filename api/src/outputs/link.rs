@@ -69,7 +69,7 @@ pub struct QueryLink {
     /// Who listens behind the queries hears its rows.
     pub(super) enriches: bool,
     pub(super) retries: bool,
-    /// So many results at a time, where it only reads.
+    /// At most this many results at a time, where the query only reads.
     parallelism: usize,
     pub(super) next: Option<Box<Link>>,
 }

@@ -5,7 +5,19 @@
 //!
 //! How far an output has got is reported by its last link, so that nothing counts as delivered before it is. Queries may
 //! run again after a crash, destinations that know their place (files) get each result once.
+//!
+//!     link          an output that is checked and compiled, and not yet opened
+//!     running       one at work: results in, to the delivery at its end
+//!     enrichment    its queries, from results to the rows that go on
+//!     side_by_side  several threads for what takes long, its items in their order
+//!     chain         outputs that bring each other results without end
+//!     lane          an output for as long as it has its name, whatever its definition becomes
+//!     letters       results that a destination refuses, on their way to dead letters
+//!     taps          what flows through, for whoever listens
+//!     figures       how an output is
+//!     spans         deliveries under way, in traces
 
+use std::fmt;
 use std::sync::Arc;
 
 use weir_connectors::{DeadLetters, DestinationContext, Encoder, Generation, Meta, OnRefused, destination};
@@ -40,7 +52,7 @@ pub use taps::{Tap, TapPoints};
 pub struct Sent {
     pub place: Place,
     pub positive: bool,
-    /// The same for a match and its cancellation.
+    /// A match and its cancellation have one id.
     pub id: NodeId,
     pub data: Arc<Map>,
     /// Of its tick, where an output has written that.
@@ -68,26 +80,35 @@ pub struct Opened {
     ids: IdScheme,
 }
 
+/// An output of a standing query, by the names of both.
+#[derive(Clone, Copy)]
+pub struct Named<'a> {
+    pub query: &'a str,
+    pub output: &'a str,
+}
+
 /// What an output is called where it is told of.
-fn whose(query: &str, output: &str) -> String {
-    format!("{output} of standing query {query}")
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of standing query {}", self.output, self.query)
+    }
 }
 
 impl Opened {
     /// Opens the destination at the end of the output, behind a position it gave before.
     pub fn open(
-        (id, query): (QueryId, &str),
-        name: &str,
+        id: QueryId,
+        named: Named<'_>,
         link: Link,
         ids: IdScheme,
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
         let open = |DestinationLink { config, refusals, letter_schemas, hosts, files, form, .. }: &DestinationLink| {
-            let (output, identity) = (name.to_owned(), format!("{}-{name}", id.0));
+            let (output, identity) = (named.output.to_owned(), format!("{}-{}", id.0, named.output));
             let (generation, runtime, hosts, files) = (form.generation, runtime.clone(), hosts.clone(), files.clone());
             let context = DestinationContext { output, identity, generation, runtime, hosts, files };
-            let whose = whose(query, name);
+            let whose = named.to_string();
             let opened = destination::open(config, &whose, &context, from)?;
             let on_refused = match refusals {
                 Refusals::GiveUp => OnRefused::GiveUp,
@@ -102,7 +123,7 @@ impl Opened {
                         let destination = destination::open(&letters.config, &whose, &context, None)?;
                         open.add(&whose, destination, (letters.form, schema.clone()));
                     }
-                    OnRefused::Letters(Box::new(Letters::new(open, (query, name), ids)))
+                    OnRefused::Letters(Box::new(Letters::new(open, named, ids)))
                 }
             };
             Ok((opened, on_refused))

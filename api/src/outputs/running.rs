@@ -1,5 +1,6 @@
 //! A running output: results in, encoded or by way of its queries, to the delivery at its end.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use super::enrichment::{Asker, Enrichment, Failed};
 use super::link::{Form, Link};
 use super::spans::Spans;
 use super::taps::{TapPoints, Taps};
-use super::{Opened, Sent, whose};
+use super::{Named, Opened, Sent};
 use crate::error::{ApiError, chain};
 use crate::wire::letters::Refusals;
 
@@ -40,7 +41,7 @@ pub struct RunningOutput {
     taps: Arc<Taps>,
     spans: Arc<Spans>,
     pub(super) chain: Arc<Chain>,
-    /// Of its destination, or of its query where it has none.
+    /// The counters of its destination, or of its query where it has none.
     pub counters: Arc<DeliveryCounters>,
 }
 
@@ -65,21 +66,22 @@ impl Opened {
     /// Starts delivering results of the query, those of `from` and later.
     pub fn run(
         self,
-        (query, name): (&str, &str),
+        named: Named<'_>,
         graph: &Graph,
-        (chain_max, tap_points): (u32, Arc<TapPoints>),
+        chain_max: u32,
+        tap_points: Arc<TapPoints>,
         from: Tick,
         progress: Progress,
     ) -> Result<RunningOutput, ApiError> {
         let rows_upto = Arc::new(AtomicU64::new(0));
-        let spans = Arc::new(Spans::new(query, name, graph.name()));
+        let spans = Arc::new(Spans::new(named, graph.name()));
         let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
         let form = self.link.destination().map(|link| link.form.clone());
         let taps = Arc::new(Taps::of(&self.link, tap_points, self.ids));
         let tries_failed = self.link.destination().is_some_and(|link| matches!(link.refusals, Refusals::Retry));
         let (end, unfinished) = match (self.destination, form) {
             (Some((destination, on_refused)), Some(Form { envelope, generation, positive_only, lines, schema })) => {
-                let delivery = Delivery::start(&whose(query, name), destination, on_refused, progress);
+                let delivery = Delivery::start(&named.to_string(), destination, on_refused, progress);
                 let encoder = Encoder { envelope, generation, ids: self.ids };
                 (Some(End { delivery, encoder, positive_only, lines, schema }), None)
             }
@@ -88,7 +90,7 @@ impl Opened {
                 (None, Some(progress))
             }
         };
-        let chain = Arc::new(Chain::new(query, chain_max));
+        let chain = Arc::new(Chain::new(named.query, chain_max));
         let counters = end.as_ref().map_or_else(Arc::default, |end: &End| end.delivery.counters().clone());
         let failed = Arc::new(OnceLock::new());
         let way = match (self.link, end) {
@@ -98,8 +100,8 @@ impl Opened {
                 let stop = Arc::new(AtomicBool::new(false));
                 let stopper = end.as_ref().map(|end| end.delivery.stopper());
                 let asker = Asker {
-                    name: name.to_owned(),
-                    query: query.to_owned(),
+                    name: named.output.to_owned(),
+                    query: named.query.to_owned(),
                     graph: graph.clone(),
                     link,
                     has_end: end.is_some(),
@@ -115,13 +117,13 @@ impl Opened {
                 Way::Enriched { worker: OnCall::new(BATCHES_WAITING_MAX, enrichment), stop, end: stopper }
             }
         };
-        let (name, query, ending) = (name.to_owned(), query.to_owned(), AtomicBool::new(false));
+        let (name, query, ending) = (named.output.to_owned(), named.query.to_owned(), AtomicBool::new(false));
         Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, chain, counters })
     }
 }
 
 /// The output has ended by itself: for the first reason that is given.
-pub(super) fn note_end(failed: &OnceLock<String>, (query, output): (&str, &str), reason: String) {
+pub(super) fn note_end(failed: &OnceLock<String>, Named { query, output }: Named<'_>, reason: String) {
     if failed.set(reason.clone()).is_ok() {
         tracing::error!(
             query,
@@ -151,17 +153,30 @@ fn noting_rows(rows_upto: Arc<AtomicU64>, spans: Arc<Spans>, mut progress: Progr
 impl RunningOutput {
     /// Hands over the results of complete ticks; waits while the output is behind. `stop` ends the waiting.
     pub fn send(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) {
+        // A bug in one output ends that one: whoever hands over results does so for others, too.
+        let reason = match catch_unwind(AssertUnwindSafe(|| self.hand_over(results, upper, stop))) {
+            Ok(Ok(())) => return,
+            Ok(Err(_)) if stop.load(Ordering::Relaxed) || self.ending.load(Ordering::Relaxed) => return,
+            Ok(Err(reason)) => reason,
+            // Also at the end: what comes behind must not be taken to say that this was delivered.
+            Err(_) => "what takes its results has panicked; this is a bug".to_owned(),
+        };
+        let named = Named { query: &self.query, output: &self.name };
+        note_end(&self.failed, named, self.end_reason().unwrap_or(reason));
+    }
+
+    fn hand_over(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) -> Result<(), String> {
         let new = results.iter().filter(|result| result.place.tick >= self.from);
         // What was held back and is asked for comes between ticks, and may come right where the output begins.
         if self.is_over() || (upper <= self.from && new.clone().next().is_none()) {
-            return;
+            return Ok(());
         }
         if !results.is_empty() {
             self.rows_upto.store(upper.0, Ordering::Release);
             self.taps.show(results);
             self.spans.begin(upper, results.len());
         }
-        let sent = match &self.way {
+        match &self.way {
             Way::Direct(end) => end.send(new, &[], upper),
             Way::Enriched { worker, .. } => {
                 let posted = worker.post((new.cloned().collect(), upper), || stop.load(Ordering::Relaxed));
@@ -171,12 +186,6 @@ impl RunningOutput {
                     Refusal::NoThread(error) => format!("no thread could be started: {error}"),
                 })
             }
-        };
-        if let Err(reason) = sent
-            && !stop.load(Ordering::Relaxed)
-            && !self.ending.load(Ordering::Relaxed)
-        {
-            note_end(&self.failed, (&self.query, &self.name), self.end_reason().unwrap_or(reason));
         }
     }
 
@@ -223,8 +232,8 @@ impl RunningOutput {
         }
     }
 
-    /// When it is to have ended, which is not wanted any more and given so long: what it has been waiting for by now has had
-    /// some of that.
+    /// When it is to have ended: it is not wanted any more, and is given `patience`. What it is waiting for by now has had some
+    /// of that.
     pub fn end_by(&self, patience: Duration) -> Instant {
         let now = Instant::now();
         (self.counters.state().asked.unwrap_or(now) + patience).max(now)
@@ -354,7 +363,8 @@ mod tests {
         let link = Link::prepare(&output, Preparing::new(&graph, &procedures)).expect("nothing is wrong with it");
         let destination = destination.map(|takes| (Box::new(takes) as Box<dyn Destination>, OnRefused::GiveUp));
         let opened = Opened { link, destination, ids: graph.ids() };
-        opened.run(("adults", "hook"), &graph, (10, Arc::default()), Tick(0), progress).expect("it runs")
+        let named = Named { query: "adults", output: "hook" };
+        opened.run(named, &graph, 10, Arc::default(), Tick(0), progress).expect("it runs")
     }
 
     fn send(running: &RunningOutput, upper: u64) {
@@ -390,6 +400,21 @@ mod tests {
             let running = run(&engine, output, has_end.then(Takes::default), Box::new(bug));
             send(&running, 2);
             fails(&running, "has panicked; this is a bug");
+            running.close(Instant::now() + PATIENCE);
+        }
+    }
+
+    /// Where nothing is to be written, whoever hands over does it, for all outputs of a query.
+    #[test]
+    fn an_output_that_panics_where_it_is_handed_something_has_ended_and_whoever_hands_over_goes_on() {
+        let engine = engine();
+        let end = json!({"type": "Drop"});
+        let alone = json!({"type": "CypherQuery", "query": "RETURN 1 AS x"});
+        let both = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": end});
+        for (output, has_end) in [(&end, true), (&both, true), (&alone, false)] {
+            let running = run(&engine, output, has_end.then(Takes::default), Box::new(bug));
+            running.send(&[], Tick(2), &AtomicBool::new(false));
+            assert!(running.failure().is_some_and(|reason| reason.contains("has panicked; this is a bug")), "{output}");
             running.close(Instant::now() + PATIENCE);
         }
     }

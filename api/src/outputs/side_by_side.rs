@@ -18,10 +18,10 @@ const ITEM_MIN: Duration = Duration::from_micros(50);
 /// With less than this left to do, no helper is asked.
 const LEFT_MIN: Duration = Duration::from_millis(2);
 
-/// What the items of a batch take is known after so long. Until then it counts what those before it took.
+/// After this long it is known what the items of a batch take. Until then, what those of the last batch took counts.
 const TRIAL: Duration = Duration::from_millis(1);
 
-/// The first items are looked at each, then every so many: a clock is cheap, and not free.
+/// The clock is read at each of the first items, then at one in this many: that is cheap, and not free.
 const LOOK: usize = 16;
 
 /// Parts for each thread, so that one which got the slow ones is not waited for long.
@@ -30,7 +30,7 @@ const PARTS: usize = 8;
 /// More threads than cores would only take turns.
 static CORES: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
 
-/// Those that help at the moment, with whatever: thousands of outputs do not have more than there are cores.
+/// Threads that help at the moment, with whatever: thousands of outputs do not have more than there are cores.
 static HELPING: AtomicUsize = AtomicUsize::new(0);
 
 /// Why an item is not done.
@@ -157,7 +157,7 @@ fn divided(spent: Duration, items: usize) -> Duration {
 struct Part<'i, T, O> {
     index: usize,
     out: O,
-    /// Those that are not done.
+    /// The items that are not done.
     left: &'i [T],
 }
 
@@ -171,7 +171,7 @@ impl<T, O> Part<'_, T, O> {
     }
 }
 
-/// So many may help, until it is dropped.
+/// This many threads may help, until it is dropped.
 struct Helpers(usize);
 
 impl Helpers {

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use weir_model::Tick;
 use weir_model::lock::lock;
 
+use super::Named;
 use crate::traces::{self, Kind, Span};
 
 /// What is handed over beyond that while nothing is delivered is not told.
@@ -19,8 +20,8 @@ pub struct Spans {
 }
 
 impl Spans {
-    pub fn new(query: &str, output: &str, namespace: &str) -> Spans {
-        let [query, output, namespace] = [query, output, namespace].map(str::to_owned);
+    pub fn new(named: Named<'_>, namespace: &str) -> Spans {
+        let [query, output, namespace] = [named.query, named.output, namespace].map(str::to_owned);
         Spans { query, output, namespace, under_way: Mutex::default() }
     }
 

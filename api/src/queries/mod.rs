@@ -23,7 +23,7 @@ use crate::leaving::LEAVING_MAX;
 
 pub use self::pipe::{Answer, Pipe};
 pub use self::plans::{Compiled, Plans};
-pub use self::running::{Client, Listed, Register};
+pub use self::running::{Client, Listed, Register, Running};
 
 /// How long queries may go on without sending anything when weir stops, and how long those that are ended then may take.
 const GRACE: Duration = Duration::from_secs(2);
@@ -36,13 +36,13 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct QuerySettings {
     pub time_max: Duration,
     pub memory_bytes_max: usize,
-    /// Of all that run at a time.
+    /// For all queries that run at a time.
     pub all_memory_bytes_max: usize,
-    /// Of its text.
+    /// The longest text of a query.
     pub text_bytes_max: usize,
     /// How many run at a time; others wait. Those that are over in no time do not count.
     pub running_max: usize,
-    /// Those that take longer are logged.
+    /// Queries that take longer are logged.
     pub slow_after: Duration,
     /// How long a query waits for a client that takes none of its rows.
     pub client_patience: Duration,

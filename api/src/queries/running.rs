@@ -15,7 +15,7 @@ use crate::error::{ApiError, BACK_SECONDS};
 use crate::log;
 use crate::traces::{self, Context, Kind, Span};
 
-/// Of a text in the log and in lists.
+/// How much of a text the log and lists show.
 const TEXT_SHOWN_BYTES_MAX: usize = 4096;
 
 /// How often the end of weir looks whether queries still run.
@@ -149,8 +149,8 @@ impl Register {
         Register { slow_after, next: AtomicU64::new(1), running: Mutex::default(), stopped: AtomicBool::new(false) }
     }
 
-    /// Ends those that have sent nothing for so long, and all that still come. Answers with how many it ended, and how many go
-    /// on.
+    /// Ends the queries that have sent nothing for `silence`, and all that still come. Answers with how many it ended, and how
+    /// many go on.
     pub fn stop(&self, silence: Duration) -> (usize, usize) {
         let running = self.lock();
         // Whoever comes into the list after this has seen it.

@@ -63,7 +63,7 @@ impl Total {
     }
 }
 
-/// Until weir stops, or there is nothing more to tell.
+/// Tells how far the streams and queries are, until weir stops or there is nothing more to tell.
 pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Query>>) {
     let mut stop = app.stopping();
     let mut timer = tokio::time::interval(Duration::from_secs(1));

@@ -28,6 +28,9 @@ const FIELDS: &[&str] = &[
     "statusQuery",
 ];
 
+/// What is said of a recipe to people.
+const TEXTS: &[&str] = &["title", "contributor", "summary", "description", "iconImage"];
+
 /// Settings of the graph view that a recipe may replace, and where they are stored.
 const UI_BLOCKS: [(&str, List, Words); 3] = [
     ("nodeAppearances", List::Appearances, ["node appearance", "node appearances"]),
@@ -35,7 +38,8 @@ const UI_BLOCKS: [(&str, List, Words); 3] = [
     ("sampleQueries", List::Samples, ["sample query", "sample queries"]),
 ];
 
-/// Where `$name` stands for a value: fields of sources, and of outputs.
+/// Where `$name` stands for a value: fields of sources, and of outputs. First those of the reference, then those by which weir's
+/// own say where.
 const SOURCE_FIELDS: &[&str] = &[
     "path",
     "bootstrapServers",
@@ -49,11 +53,45 @@ const SOURCE_FIELDS: &[&str] = &[
     "regionOpt",
     "bucket",
     "key",
+    "endpoint",
+    "servers",
+    "domain",
+    "stream",
+    "subjects",
+    "topicFilters",
+    "queue",
+    "publication",
+    "slot",
 ];
-const OUTPUT_FIELDS: &[&str] =
-    &["url", "topic", "bootstrapServers", "streamName", "credentials", "region", "path", "hookUrl", "query"];
+const OUTPUT_FIELDS: &[&str] = &[
+    "url",
+    "topic",
+    "bootstrapServers",
+    "streamName",
+    "credentials",
+    "region",
+    "path",
+    "hookUrl",
+    "query",
+    "endpoint",
+    "queueUrl",
+    "bucket",
+    "prefix",
+    "servers",
+    "domain",
+    "subject",
+    "exchange",
+    "routingKey",
+    "urls",
+    "index",
+    "table",
+    "key",
+];
 /// As the reference has it, in the first version alone.
 const OUTPUT_FIELDS_V1: &[&str] = &["headers"];
+
+/// The fields of both whose texts may be secrets: what is wrong with them is told without them.
+const SECRET_FIELDS: &[&str] = &["credentials", "headers"];
 
 /// A recipe, its values filled in.
 pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<String>> {
@@ -70,17 +108,26 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
     for field in recipe.keys().filter(|field| version == 1 && !FIELDS.contains(&field.as_str())) {
         errors.push(format!("unknown field '{field}'; the fields are {}", FIELDS.join(", ")));
     }
-    if version == 2 && recipe.get("title").and_then(Json::as_str).is_none() {
+    if version == 2 && recipe.get("title").is_none_or(Json::is_null) {
         errors.push("the field 'title' is missing".to_owned());
+    }
+    for field in TEXTS {
+        if recipe.get(*field).is_some_and(|value| !value.is_string() && !value.is_null()) {
+            errors.push(format!("'{field}' is a text; write it in quotes"));
+        }
     }
     let mut ingests = list(&mut recipe, "ingestStreams", &mut errors);
     let mut standing = list(&mut recipe, "standingQueries", &mut errors);
-    let mut filling = Filling { values, missing: BTreeSet::new() };
-    ingests.iter_mut().for_each(|ingest| filling.ingest(ingest));
-    standing.iter_mut().for_each(|query| filling.standing(query));
-    for name in filling.missing {
-        errors.push(format!("the value of '${name}' is missing; give it with --recipe-value {name}=<value>"));
+    let mut filling = Filling::new(values);
+    for (index, ingest) in ingests.iter_mut().enumerate() {
+        filling.place = format!("ingestStreams[{index}]");
+        filling.ingest(ingest);
     }
+    for (index, query) in standing.iter_mut().enumerate() {
+        filling.place = format!("standingQueries[{index}]");
+        filling.standing(query);
+    }
+    errors.extend(filling.missing);
     let mut ui = Vec::new();
     for (field, kept, words) in UI_BLOCKS {
         match kept.decode(&Json::Array(list(&mut recipe, field, &mut errors))) {
@@ -159,28 +206,34 @@ fn standing_v2(index: usize, mut query: Json) -> Result<(String, StandingSetting
     for (index, output) in query.get_mut("outputs").and_then(Json::as_array_mut).into_iter().flatten().enumerate() {
         name(output, format!("output-{index}"));
     }
-    let (name, settings) = strict("NamedStandingBody", &query, v2::standing::decode(&query))?;
-    let wrong: Vec<String> = settings.workflows().filter_map(no_name).collect();
-    if wrong.is_empty() { Ok((name, settings)) } else { Err(wrong) }
+    let outputs = query.get("outputs").and_then(Json::as_array).into_iter().flatten();
+    let names = outputs.filter_map(|output| output.get("name").and_then(Json::as_str));
+    strict("NamedStandingBody", &query, names, v2::standing::decode(&query))
 }
 
 fn ingest_v2(index: usize, mut ingest: Json) -> Result<(String, Json), Vec<String>> {
     name(&mut ingest, format!("ingest-stream-{index}"));
     let decoded = v2::ingest::decode(&ingest);
     // In the notation of v1 with a name there is no schema.
-    if ingest.get("source").is_some() { strict("IngestBody", &ingest, decoded) } else { decoded }
+    if ingest.get("source").is_some() { strict("IngestBody", &ingest, [], decoded) } else { decoded }
 }
 
-/// What was decoded, unless a field or the name is wrong. The API tells what it does not know and goes on; a recipe is refused,
-/// as the reference has it.
-fn strict<T>(schema: &str, body: &Json, decoded: Result<(String, T), Vec<String>>) -> Result<(String, T), Vec<String>> {
+/// What was decoded, unless a field, its name or one of those within is wrong. The API tells what it does not know and goes on; a
+/// recipe is refused, as the reference has it.
+fn strict<'b, T>(
+    schema: &str,
+    body: &'b Json,
+    within: impl IntoIterator<Item = &'b str>,
+    decoded: Result<(String, T), Vec<String>>,
+) -> Result<(String, T), Vec<String>> {
     let unknown = unknown::fields(schema, body);
     let mut problems: Vec<String> = unknown.iter().map(|path| format!("{path} is no field that is known here")).collect();
+    let names = body.get("name").and_then(Json::as_str).into_iter().chain(within);
+    // Of an empty one the mistakes tell.
+    problems.extend(names.filter(|name| !name.is_empty()).filter_map(no_name));
     match decoded {
-        Ok((name, decoded)) => {
-            problems.extend(no_name(&name));
-            if problems.is_empty() { Ok((name, decoded)) } else { Err(problems) }
-        }
+        Ok(named) if problems.is_empty() => Ok(named),
+        Ok(_) => Err(problems),
         Err(mistakes) => {
             problems.extend(mistakes);
             Err(problems)
@@ -211,10 +264,17 @@ fn list(recipe: &mut JsonMap<String, Json>, field: &str, errors: &mut Vec<String
 /// Puts values in the places of `$name`.
 struct Filling<'a> {
     values: &'a [(String, String)],
+    /// The stream or query that is filled in.
+    place: String,
+    /// What is said of values that were not given, of each name once.
     missing: BTreeSet<String>,
 }
 
-impl Filling<'_> {
+impl<'a> Filling<'a> {
+    fn new(values: &'a [(String, String)]) -> Filling<'a> {
+        Filling { values, place: String::new(), missing: BTreeSet::new() }
+    }
+
     /// The second version has the source, and the query beside it.
     fn ingest(&mut self, ingest: &mut Json) {
         match ingest.get_mut("source") {
@@ -245,7 +305,7 @@ impl Filling<'_> {
     fn fields(&mut self, object: &mut Json, fields: &[&str]) {
         for field in fields {
             if let Some(value) = object.get_mut(*field) {
-                self.deep(value);
+                self.deep(value, field);
             }
         }
     }
@@ -258,21 +318,22 @@ impl Filling<'_> {
         }
     }
 
-    fn deep(&mut self, value: &mut Json) {
+    /// `path`: where it stands in a source or an output.
+    fn deep(&mut self, value: &mut Json, path: &str) {
         match value {
             Json::String(text) => {
-                if let Some(filled) = self.text(text) {
+                if let Some(filled) = self.text(text, path) {
                     *text = filled;
                 }
             }
-            Json::Array(items) => items.iter_mut().for_each(|item| self.deep(item)),
-            Json::Object(map) => map.values_mut().for_each(|item| self.deep(item)),
+            Json::Array(items) => items.iter_mut().for_each(|item| self.deep(item, path)),
+            Json::Object(map) => map.iter_mut().for_each(|(field, item)| self.deep(item, &format!("{path}.{field}"))),
             _ => {}
         }
     }
 
     /// `$name` is a value, `$$x` is `$x`, everything else is itself.
-    fn text(&mut self, text: &str) -> Option<String> {
+    fn text(&mut self, text: &str, path: &str) -> Option<String> {
         let name = text.strip_prefix('$')?;
         if name.starts_with('$') {
             return Some(name.to_owned());
@@ -280,9 +341,27 @@ impl Filling<'_> {
         // The last one given counts.
         let value = self.values.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
         if value.is_none() {
-            self.missing.insert(name.to_owned());
+            self.missing.insert(self.without_value(name, path));
         }
         value
+    }
+
+    /// What is said of `$name` where no value of that name was given. The text may also have been meant as it is, as `$SYS/#` is.
+    fn without_value(&self, name: &str, path: &str) -> String {
+        let is_secret = path.split('.').next().is_some_and(|field| SECRET_FIELDS.contains(&field));
+        if is_secret {
+            let place = &self.place;
+            return format!(
+                "{place}: the text of `{path}` begins with `$`, and no value of that name is given; give it with \
+                 --recipe-value <name>=<value>, or write `$$` in place of the `$` for the text itself"
+            );
+        }
+        if name.is_empty() {
+            return format!("{}: the text of `{path}` is '$', which names no value; write '$$' for the text itself", self.place);
+        }
+        format!(
+            "the value of '${name}' is missing; give it with --recipe-value {name}=<value>, or write '$${name}' for the text itself"
+        )
     }
 }
 
@@ -291,6 +370,7 @@ mod tests {
     use std::path::PathBuf;
 
     use serde_json::json;
+    use weir_connectors::{DESTINATIONS, SOURCES};
 
     use super::*;
     use crate::recipe::NoRecipe;
@@ -345,7 +425,12 @@ statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
         let error = |text: &str| read(text.as_bytes(), &[]).err().expect("wrong").join("\n");
         assert!(error("title: x").contains("'version'"));
         assert!(error("version: 7").contains("no version 7"));
-        assert!(error("version: 2").contains("'title'"));
+        assert_eq!(error("version: 2"), "the field 'title' is missing");
+        for version in [1, 2] {
+            let texts = "title: [1]\nsummary: 5\ndescription: null\ncontributor: me";
+            let expected = "'title' is a text; write it in quotes\n'summary' is a text; write it in quotes";
+            assert_eq!(error(&format!("version: {version}\n{texts}")), expected);
+        }
         assert!(error("- 1").contains("an object"));
     }
 
@@ -395,12 +480,104 @@ ingestStreams:
         assert_eq!(errors, [expected[0].replace("limit", "ingestLimit")]);
     }
 
+    /// The texts of every connector that are no place are known: a new one has its fields in the lists, or its texts here.
+    #[test]
+    fn whatever_says_where_is_filled_in() {
+        let given = values(&[("x", "filled")]);
+        let others = [
+            "applicationName",
+            "clientId",
+            "compression",
+            "field",
+            "recordsAt",
+            // The reference leaves it as it is.
+            "topics",
+            "type",
+            "username",
+        ];
+        let source: fn(&mut Filling<'_>, &mut Json) = |filling, definition| filling.ingest(definition);
+        let output: fn(&mut Filling<'_>, &mut Json) = |filling, definition| filling.output(definition, &[]);
+        let sources = SOURCES.iter().map(|row| ((row.sample)(), source));
+        let outputs = DESTINATIONS.iter().map(|row| ((row.sample)(), output));
+        for (mut sample, fill) in sources.chain(outputs) {
+            let mut texts = Vec::new();
+            for (field, value) in sample.as_object_mut().expect("an object") {
+                let text = if let Json::Array(items) = value { items.first_mut() } else { Some(value) };
+                if let Some(text) = text.filter(|text| text.is_string() && !others.contains(&field.as_str())) {
+                    *text = "$x".into();
+                    texts.push(field.clone());
+                }
+            }
+            fill(&mut Filling::new(&given), &mut sample);
+            for field in texts {
+                let value = &sample[&field];
+                assert_eq!(value.get(0).unwrap_or(value), "filled", "{field} of {sample}");
+            }
+        }
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/recipes.md")).expect("the page");
+        for (begin, fields) in [("| of sources |", SOURCE_FIELDS), ("| of outputs |", OUTPUT_FIELDS)] {
+            let line = page.lines().find(|line| line.starts_with(begin)).expect("the line that lists them");
+            fields.iter().for_each(|field| assert!(line.contains(&format!("`{field}`")), "{field} is not listed: {line}"));
+        }
+    }
+
+    #[test]
+    fn a_text_that_begins_with_a_dollar_can_be_written() {
+        let read = |filter: &str, version: u32| {
+            let name = if version == 1 { "MqttIngest" } else { "Mqtt" };
+            let mut source = json!({"type": name, "url": "mqtt://127.0.0.1:1", "clientId": "c", "topicFilters": [filter]});
+            if version == 2 {
+                source["format"] = json!({"type": "Json"});
+                source = json!({"source": source, "query": "RETURN 1"});
+            }
+            let recipe = json!({"version": version, "title": "t", "ingestStreams": [source]});
+            let read = read(recipe.to_string().as_bytes(), &values(&[("topic", "a/b")]));
+            read.map(|recipe| recipe.ingests[0].1["topicFilters"][0].clone())
+        };
+        for version in [1, 2] {
+            assert_eq!(read("$topic", version), Ok("a/b".into()));
+            assert_eq!(read("$$SYS/#", version), Ok("$SYS/#".into()));
+            // Also what looks like a name may be meant as it is.
+            for name in ["SYS/#", "other"] {
+                let missing = format!(
+                    "the value of '${name}' is missing; give it with --recipe-value {name}=<value>, or write '$${name}' for the text itself"
+                );
+                assert_eq!(read(&format!("${name}"), version), Err(vec![missing]));
+            }
+            let nameless =
+                "ingestStreams[0]: the text of `topicFilters` is '$', which names no value; write '$$' for the text itself";
+            assert_eq!(read("$", version), Err(vec![nameless.to_owned()]));
+            assert_eq!(read("$$", version), Ok("$".into()));
+        }
+    }
+
+    /// A password may begin with `$`: it was printed, and stood in logs.
+    #[test]
+    fn what_may_be_a_secret_is_not_told() {
+        let credentials = json!({"accessKeyId": "a", "secretAccessKey": "$hush1"});
+        let source = json!({"type": "KinesisIngest", "streamName": "$stream-name", "credentials": credentials});
+        let end = json!({"type": "PostToEndpoint", "url": "http://h/", "headers": {"X-Key": "$hush2"}});
+        let query = "MATCH (n) RETURN DISTINCT id(n) AS id";
+        let standing = json!({"pattern": {"type": "Cypher", "query": query}, "outputs": {"o": {"type": "Drop", "andThen": end}}});
+        let mut recipe = json!({"version": 1, "title": "t", "ingestStreams": [{"type": "NumberIteratorIngest"}, source]});
+        recipe["standingQueries"] = json!([standing]);
+        let errors = read(recipe.to_string().as_bytes(), &[]).err().expect("values are missing").join("\n");
+        for begin in [
+            "ingestStreams[1]: the text of `credentials.secretAccessKey` begins with `$`",
+            "standingQueries[0]: the text of `headers.X-Key` begins with `$`",
+            "the value of '$stream-name' is missing",
+        ] {
+            assert!(errors.lines().any(|line| line.starts_with(begin)), "{begin}: {errors}");
+        }
+        assert!(!errors.contains("hush"), "{errors}");
+    }
+
     #[test]
     fn headers_are_filled_in_the_first_version_alone() {
         let given = values(&[("key", "k"), ("at", "http://h/")]);
         let filled = |outputs: Json, output: &str| {
             let mut query = json!({"outputs": outputs});
-            Filling { values: &given, missing: BTreeSet::new() }.standing(&mut query);
+            Filling::new(&given).standing(&mut query);
             let output = query.pointer(output).expect("it is there");
             [output["url"].clone(), output["headers"]["X-Key"].clone()]
         };
@@ -444,11 +621,15 @@ title: Door log
 ingestStreams:
   - {source: {type: NumberIterator, limit: 3, bogus: 1}, query: RETURN 1, transform: {type: JavaScript, function: x}}
   - {name: bad name, source: {type: NumberIterator}, query: RETURN 1}
+  - {name: worse name, source: {type: NumberIterator}}
 standingQueries:
   - pattern: {type: Cypher, query: MATCH (n) RETURN DISTINCT id(n) AS id}
     output: []
   - pattern: {type: Cypher, query: MATCH (n) RETURN DISTINCT id(n) AS id}
     outputs: [{name: b c, destinations: [{type: Drop}, {type: Drop}]}]
+  - name: d e
+    pattern: {type: Cypher, query: MATCH (n) RETURN DISTINCT id(n) AS id}
+    outputs: [{name: f g, destinations: [{type: Nowhere}]}, {name: '', destinations: [{type: Drop}]}]
 ";
         let mut errors = read(text.as_bytes(), &[]).err().expect("wrong");
         errors.sort();
@@ -456,8 +637,14 @@ standingQueries:
             "ingestStreams[0]: .source.bogus is no field",
             "ingestStreams[0]: .transform is no field",
             "ingestStreams[1]: 'bad name' is no name",
+            "ingestStreams[2]: 'worse name' is no name",
+            "ingestStreams[2]: DecodingFailure at .query: Missing required field",
             "standingQueries[0]: .output is no field",
             "standingQueries[1]: 'b c' is no name",
+            "standingQueries[2]: 'd e' is no name",
+            "standingQueries[2]: 'f g' is no name",
+            "standingQueries[2]: DecodingFailure at .outputs[0].destinations[0]",
+            "standingQueries[2]: DecodingFailure at .outputs[1].name: a name has at least one character",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:?}");
         errors.iter().zip(expected).for_each(|(error, begin)| assert!(error.starts_with(begin), "{error}"));

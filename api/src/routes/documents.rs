@@ -47,7 +47,7 @@ async fn described(app: Arc<App>, request: Request, family: Family) -> Result<Re
     Ok(Reply::Whole(reply))
 }
 
-/// The same for people. The page asks for the document it shows.
+/// The description of the API for people. The page asks for the document it shows.
 pub async fn page(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     Ok(Reply::Whole(closed(document("text/html; charset=UTF-8", openapi::PAGE, Duration::ZERO))))
 }

@@ -27,7 +27,7 @@ pub async fn set_level(_: Arc<App>, request: Request) -> Result<Reply, ApiError>
     Ok(Reply::Value(json!({"level": level})))
 }
 
-/// Those of queries that change something, or take a copy of everything.
+/// Routes that are audited whatever their method and capability: they change something, or take a copy of everything.
 const AUDITED: &[&str] = &["transfer::back_up", "transfer::export", "transfer::import", "algorithms::save", "running::cancel"];
 
 impl Route {

@@ -31,7 +31,7 @@ use std::sync::{Arc, LazyLock};
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use warp::http::{self, HeaderMap, HeaderValue};
 use warp::reply::Response;
 use weir_connectors::body::Cut;
@@ -201,7 +201,7 @@ async fn handled(
     };
     if route.takes != Takes::Nothing {
         request.content = content(route.takes, family, &request.headers)?;
-        let read = read_body(received.body_mut(), &request.headers, route.takes, app.settings.webserver.body_bytes_max);
+        let read = read_body(received, &request.headers, route.takes, app.settings.webserver.body_bytes_max);
         let read = tokio::time::timeout(app.settings.webserver.body_timeout, read);
         // Nobody waits for the rest of one that weir would take nothing from any more.
         request.body = tokio::select! {
@@ -365,12 +365,25 @@ fn longest(takes: Takes, bytes_max: u64) -> (u64, &'static str) {
     (bytes_max, "that webserver.body-bytes-max allows")
 }
 
-async fn read_body(body: &mut Incoming, headers: &HeaderMap, takes: Takes, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
+/// Of a request whose client waits to be asked for its body: it was asked, and sends it.
+#[derive(Clone, Copy)]
+pub struct BodyAsked;
+
+async fn read_body(
+    received: &mut http::Request<Incoming>,
+    headers: &HeaderMap,
+    takes: Takes,
+    bytes_max: u64,
+) -> Result<Vec<u8>, ApiError> {
     let (most, why) = longest(takes, bytes_max);
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse::<u64>().ok());
     if announced.is_some_and(|length| length > most) {
         return Err(ApiError::TooLarge { most, why });
     }
+    if headers.contains_key(EXPECT) {
+        received.extensions_mut().insert(BodyAsked);
+    }
+    let body = received.body_mut();
     let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(1 << 20) as usize);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ApiError::bad(format!("the body could not be read: {error}")))?;

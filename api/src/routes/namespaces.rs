@@ -41,7 +41,7 @@ async fn made(app: Arc<App>, family: Family, name: String) -> Result<Reply, ApiE
     })
 }
 
-/// With everything in it.
+/// Deletes a namespace with everything in it.
 pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let name = request.name(0).to_owned();
     let (name, was_there) = blocking(move || app.delete_namespace(&name)).await?;

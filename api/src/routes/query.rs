@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
@@ -15,17 +15,17 @@ use weir_cypher_compiler::{
     unknown_parameters, wanted,
 };
 use weir_engine::evaluate::{Counts, Profile};
-use weir_engine::{EngineError, Graph, QueryOptions, Ways, Write, Written};
+use weir_engine::{Answered, EngineError, Graph, QueryOptions, Ways, Write, Written};
 use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
-use weir_model::{Failure, Plan, Text, Value};
+use weir_model::{Failure, Plan, Text, Tick, Value};
 
 use super::reply::{Reply, json_bytes, json_parts, json_text};
 use super::request::{Common, Request};
 use super::standing::plan_json;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::queries::{Answer, Client, Compiled, Pipe, plans};
+use crate::queries::{Answer, Client, Compiled, Pipe, Queries, Running, plans};
 use crate::standing;
 use crate::wire::family::Family;
 use crate::wire::query::{Drawn, QueryBody, Shape, Writer};
@@ -98,21 +98,13 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     let facts = compiled.prepared.plan.facts;
     asked.client.audit(&asked.body.text, facts);
     // The past may have to be read from the disk, and what ends queries does so once.
-    if compiled.quick && !facts.at_once && !profiled && asked.common.at.is_none() {
-        let answer = if compiled.prepared.writes() {
-            together(&asked, &compiled, &parameters, shape).await
-        } else {
-            at_once(&asked, &compiled, &parameters, shape)
-        };
-        // Without one it is not that quick after all, and nothing has happened yet.
-        if let Some(answer) = answer {
-            let answer = answer.map_err(|error| app.queries.explained(error));
-            if let Some(mut span) = asked.client.span(&asked.body.text, asked.common.graph.name()) {
-                span.since(began);
-                answer.as_ref().err().into_iter().for_each(|error| span.fail(error.to_string()));
-            }
-            return answer.map(|body| Reply::Whole(json_text(body)));
-        }
+    if compiled.quick
+        && !facts.at_once
+        && !profiled
+        && asked.common.at.is_none()
+        && let Some(answer) = quickly(&app, &asked, &compiled, &parameters, shape, began).await
+    {
+        return answer;
     }
     // What writes is never cut short by its client.
     let deadline = asked.common.timeout.filter(|_| !facts.writes).and_then(|timeout| began.checked_add(timeout));
@@ -127,48 +119,23 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     let place = app.queries.place(facts).await.inspect_err(|error| listed.running.fail(error))?;
     let (pipe, reader) = Pipe::new(listed.running.clone(), app.queries.settings.client_patience, latest);
     tokio::task::spawn_blocking(move || {
-        let running = listed.running.clone();
-        let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids(), family);
-        let (mut refused, mut cut) = (None, false);
-        let profile = profiled.then(|| Profile::new(&compiled.prepared.plan));
-        let cancelled = Some(&running.cancelled);
-        let options =
-            QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), may_listen: true, ..QueryOptions::default() };
-        let ended = graph.query(&compiled.prepared, &parameters, options, &mut |row| {
-            running.rows.fetch_add(1, Ordering::Relaxed);
-            if profiled {
-                return ControlFlow::Continue(());
-            }
-            match writer.row(row) {
-                Ok(()) => {
-                    let pushed = pipe.push(writer.written());
-                    cut |= pushed.is_break();
-                    pushed
-                }
-                Err(reason) => {
-                    refused = Some(reason);
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        let answer = match (ended, refused, profile) {
-            (_, Some(reason), _) => Err(ApiError::Cypher(reason)),
-            // One that got to its end all the same has its answer.
-            (Ok(answered), _, _) if cut && running.is_cancelled() => Err(running.ending(answered.committed.is_some())),
-            (Err(EngineError::Query(failure)), _, _) if running.is_stopped() && failure.kind == FailureKind::Interrupted => {
-                Err(running.ending(false))
-            }
-            (Ok(_), _, Some(profile)) => {
-                let ways = graph.ways(&compiled.prepared, &parameters);
-                Ok(family.body(profile_of(&compiled.prepared.plan, &ways, &profile)).to_string().into_bytes())
-            }
-            (Ok(_), _, None) => Ok(writer.finish().into_bytes()),
-            (Err(_), _, _) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
-                Err(ApiError::TimeLimit(timeout.unwrap_or_default().as_millis()))
-            }
-            (Err(error), _, _) => Err(app.queries.explained(error)),
+        let plan = &compiled.prepared.plan;
+        let mut run = Run {
+            queries: &app.queries,
+            graph: &graph,
+            compiled: &compiled,
+            parameters: &parameters,
+            running: &listed.running,
+            at,
+            deadline,
+            timeout,
+            family,
+            writer: Writer::new(shape, plan, graph.ids(), family),
+            profile: profiled.then(|| Profile::new(plan)),
         };
-        answer.as_ref().err().into_iter().for_each(|error| running.fail(error));
+        let ended = run.rows(&pipe);
+        let answer = run.judged(ended);
+        answer.as_ref().err().into_iter().for_each(|error| listed.running.fail(error));
         // Whoever reads the answer may ask what runs: not this any more.
         drop((listed, place));
         pipe.end(answer);
@@ -179,10 +146,118 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     }))
 }
 
+/// A query on a thread of its own.
+struct Run<'a> {
+    queries: &'a Queries,
+    graph: &'a Graph,
+    compiled: &'a Compiled,
+    parameters: &'a [Value],
+    running: &'a Running,
+    at: Option<Tick>,
+    deadline: Option<Instant>,
+    /// What its client gave it, which `deadline` is made of.
+    timeout: Option<Duration>,
+    family: Family,
+    writer: Writer,
+    /// Where how it runs is asked for, and not what it answers.
+    profile: Option<Profile>,
+}
+
+/// How the rows of a query have come to an end.
+struct Ended {
+    answered: Result<Answered, EngineError>,
+    /// Why a row has no place in the answer.
+    refused: Option<String>,
+    /// No more of them were taken.
+    cut: bool,
+}
+
+impl Run<'_> {
+    /// Runs it; its rows go into the pipe as they come.
+    fn rows(&mut self, pipe: &Pipe) -> Ended {
+        let (mut refused, mut cut) = (None, false);
+        let profiled = self.profile.is_some();
+        let options = QueryOptions {
+            at: self.at,
+            deadline: self.deadline,
+            cancelled: Some(&self.running.cancelled),
+            profile: self.profile.as_ref(),
+            may_listen: true,
+            ..QueryOptions::default()
+        };
+        let answered = self.graph.query(&self.compiled.prepared, self.parameters, options, &mut |row| {
+            self.running.rows.fetch_add(1, Ordering::Relaxed);
+            if profiled {
+                return ControlFlow::Continue(());
+            }
+            match self.writer.row(row) {
+                Ok(()) => {
+                    let pushed = pipe.push(self.writer.written());
+                    cut |= pushed.is_break();
+                    pushed
+                }
+                Err(reason) => {
+                    refused = Some(reason);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        Ended { answered, refused, cut }
+    }
+
+    /// The rest of its answer, or why it has none.
+    fn judged(self, Ended { answered, refused, cut }: Ended) -> Result<Vec<u8>, ApiError> {
+        if let Some(reason) = refused {
+            return Err(ApiError::Cypher(reason));
+        }
+        match answered {
+            // One that got to its end all the same has its answer.
+            Ok(answered) if cut && self.running.is_cancelled() => Err(self.running.ending(answered.committed.is_some())),
+            Ok(_) => Ok(match self.profile {
+                Some(profile) => {
+                    let ways = self.graph.ways(&self.compiled.prepared, self.parameters);
+                    let shown = profile_of(&self.compiled.prepared.plan, &ways, &profile);
+                    self.family.body(shown).to_string().into_bytes()
+                }
+                None => self.writer.finish().into_bytes(),
+            }),
+            Err(EngineError::Query(failure)) if self.running.is_stopped() && failure.kind == FailureKind::Interrupted => {
+                Err(self.running.ending(false))
+            }
+            Err(_) if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                Err(ApiError::TimeLimit(self.timeout.unwrap_or_default().as_millis()))
+            }
+            Err(error) => Err(self.queries.explained(error)),
+        }
+    }
+}
+
+/// Runs here and now what is over in no time. None where it is not that quick after all: then nothing has happened yet.
+async fn quickly(
+    app: &App,
+    asked: &Asked,
+    compiled: &Compiled,
+    parameters: &[Value],
+    shape: Shape,
+    began: Instant,
+) -> Option<Result<Reply, ApiError>> {
+    let answer = if compiled.prepared.writes() {
+        together(asked, compiled, parameters, shape).await
+    } else {
+        at_once(asked, compiled, parameters, shape)
+    };
+    let answer = answer?.map_err(|error| app.queries.explained(error));
+    if let Some(mut span) = asked.client.span(&asked.body.text, asked.common.graph.name()) {
+        span.since(began);
+        answer.as_ref().err().into_iter().for_each(|error| span.fail(error.to_string()));
+    }
+    Some(answer.map(|body| Reply::Whole(json_text(body))))
+}
+
 /// Steps that a read may take on a thread that serves connections: a fraction of a millisecond.
 const STEPS_AT_ONCE_MAX: u32 = 4096;
 
-/// The same for what it gives.
+/// Bytes that a read may give on a thread that serves connections.
 const BYTES_AT_ONCE_MAX: usize = 256 << 10;
 
 /// None when it takes too long.
@@ -243,13 +318,13 @@ pub fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Arc<Compi
     }
 }
 
-/// Of the parameters in the order of the plan; null for those that are not given.
+/// The values of the parameters in the order of the plan; null for those that are not given.
 fn values(plan: &Plan, body: &QueryBody) -> Vec<Value> {
     let given = by_name(body);
     plan.parameters.iter().map(|name| given.get(name.as_str()).copied().cloned().unwrap_or_default()).collect()
 }
 
-/// Tens of thousands may be given, and as many be asked for.
+/// The parameters by name: tens of thousands may be given, and as many be asked for.
 fn by_name(body: &QueryBody) -> HashMap<&str, &Value> {
     body.parameters.iter().map(|(name, value)| (name.as_str(), value)).collect()
 }

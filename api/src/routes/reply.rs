@@ -14,7 +14,7 @@ use crate::wire::family::Family;
 
 pub const JSON: &str = "application/json";
 
-/// Of the header `Warning`, as proxies refuse answers with long headers. What more there is says the body.
+/// The longest header `Warning`, as proxies refuse answers with long headers. The body says what more there is.
 const WARNING_BYTES_MAX: usize = 4000;
 
 pub enum Reply {
@@ -28,6 +28,8 @@ pub enum Reply {
     Changed(Json, Vec<String>),
     /// 202: it has begun.
     Accepted,
+    /// 201 without a body. What whoever made it should look at stands in the header alone.
+    Added(Vec<String>),
     /// No body.
     Empty(StatusCode),
     /// As it is: streams, pages, plain texts.
@@ -46,6 +48,10 @@ impl Reply {
                 error::response(StatusCode::ACCEPTED, Some(JSON), body.to_string())
             }
             Reply::Accepted => error::response(StatusCode::ACCEPTED, None, String::new()),
+            Reply::Added(warnings) => {
+                let header = warning_header(&warnings, "more");
+                warned(error::response(StatusCode::CREATED, None, String::new()), &header)
+            }
             Reply::Empty(status) => error::response(status, None, String::new()),
             Reply::Whole(response) => response,
         }
@@ -53,9 +59,12 @@ impl Reply {
 }
 
 fn resource(status: StatusCode, family: Family, value: Json, warnings: Vec<String>) -> Response {
-    let texts = HeaderValue::from_str(&warning_header(&warnings));
-    let mut response = error::response(status, Some(JSON), family.resource(value, warnings).to_string());
-    if let Ok(texts) = texts
+    let header = warning_header(&warnings, "more in the body");
+    warned(error::response(status, Some(JSON), family.resource(value, warnings).to_string()), &header)
+}
+
+fn warned(mut response: Response, header: &str) -> Response {
+    if let Ok(texts) = HeaderValue::from_str(header)
         && !texts.is_empty()
     {
         response.headers_mut().insert(WARNING, texts);
@@ -63,13 +72,13 @@ fn resource(status: StatusCode, family: Family, value: Json, warnings: Vec<Strin
     response
 }
 
-/// The value of the header; empty without warnings.
-fn warning_header(warnings: &[String]) -> String {
+/// The value of the header; empty without warnings. `rest`: what is said of those that do not fit, behind their number.
+fn warning_header(warnings: &[String], rest: &str) -> String {
     let mut header = String::new();
     for (index, warning) in warnings.iter().enumerate() {
         let next = one_warning(warning);
         if header.len() + next.len() + 2 > WARNING_BYTES_MAX {
-            add(&mut header, &one_warning(&format!("{} more in the body", warnings.len() - index)));
+            add(&mut header, &one_warning(&format!("{} {rest}", warnings.len() - index)));
             break;
         }
         add(&mut header, &next);
@@ -126,7 +135,7 @@ pub fn json_text(body: String) -> Response {
     error::response(StatusCode::OK, Some(JSON), body)
 }
 
-/// A page or a document, which may be kept so long.
+/// A page or a document, which may be kept for as long as `keep`.
 pub fn document(content_type: &'static str, body: impl Into<String>, keep: Duration) -> Response {
     let mut reply = error::response(StatusCode::OK, Some(content_type), body.into());
     let control = if keep.is_zero() { "no-cache".to_owned() } else { format!("max-age={}", keep.as_secs()) };
@@ -156,5 +165,13 @@ mod tests {
         let told = header.split(", 199 ").count() - 1;
         assert!(header.ends_with(&format!("\"{} more in the body\"", 2000 - told)), "{header}");
         assert_eq!(warned(&["x".repeat(10_000)]).as_deref(), Some("199 quine \"1 more in the body\""));
+        // Without a body there are no more in it.
+        for (warnings, header) in
+            [(vec![], None), (vec!["one".to_owned(), "x".repeat(10_000)], Some("199 quine \"one\", 199 quine \"1 more\""))]
+        {
+            let response = Reply::Added(warnings).into_response(Family::Current);
+            let told = response.headers().get(WARNING).map(|header| header.to_str().expect("a text"));
+            assert_eq!((response.status(), told), (StatusCode::CREATED, header));
+        }
     }
 }

@@ -34,7 +34,7 @@ pub type Names = &'static [&'static str];
 pub const AT_TIME: Names = &["at-time", "atTime"];
 const TIMEOUT: Names = &["timeout"];
 const MEMBER: Names = &["memberIdx", "member-idx"];
-/// The same as clients of today say it.
+/// The header in which clients of today say what `MEMBER` does.
 pub const MEMBER_HEADER: &str = "Quine-Member-Idx";
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -78,7 +78,7 @@ impl Request {
         self.names.get(index).map_or("", String::as_str)
     }
 
-    /// The same where it is the name of a resource, which the template of the path calls `parameter`.
+    /// As `name`, for the name of a resource, which the template of the path calls `parameter`.
     pub fn resource(&self, index: usize, parameter: &str) -> Result<&str, ApiError> {
         let name = self.name(index);
         let told = |wrong| ApiError::Decode(vec![format!("{INVALID}path parameter {parameter} ({wrong})")]);
@@ -211,8 +211,8 @@ impl Request {
     pub fn common(&self, app: &App) -> Result<Common, ApiError> {
         let mut mistakes = Vec::new();
         let v2 = self.family.is_v2();
-        let at =
-            if v2 { self.parsed(AT_TIME, "time", &mut mistakes, millis_of) } else { self.integer(&AT_TIME[..1], &mut mistakes) };
+        let names = if v2 { AT_TIME } else { &AT_TIME[..1] };
+        let at = if v2 { self.parsed(names, "time", &mut mistakes, millis_of) } else { self.integer(names, &mut mistakes) };
         let timeout = if v2 {
             self.parsed(TIMEOUT, "duration", &mut mistakes, |text| {
                 text.parse().ok().map(Duration::from_millis).or_else(|| parse_duration(text))
@@ -223,9 +223,13 @@ impl Request {
         if !mistakes.is_empty() {
             return Err(ApiError::Decode(mistakes));
         }
-        let now = clock::millis(SystemTime::now());
-        if let Some(at) = at.filter(|at| *at > now as i64) {
-            return Err(ApiError::bad(format!("Value {at} must be less than system time {now} for query parameter 'at-time'")));
+        let now = SystemTime::now();
+        if at.is_some_and(|at| at > clock::millis(now) as i64)
+            && let Some((name, given)) = self.given(names)
+        {
+            // Spelt as its author has spelt the other.
+            let now = if given.parse::<i64>().is_ok() { clock::millis(now).to_string() } else { clock::instant(now) };
+            return Err(ApiError::bad(format!("Value {given} must be less than system time {now} for query parameter '{name}'")));
         }
         Ok(Common {
             graph: self.graph(app)?,

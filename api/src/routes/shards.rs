@@ -14,14 +14,14 @@ use crate::error::ApiError;
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 
-/// As they were set last, until weir stops.
+/// The limits of shards as they were set last, until weir stops.
 #[derive(Default)]
 pub struct ShardLimits {
     set: Mutex<BTreeMap<u64, (i64, i64)>>,
 }
 
 impl ShardLimits {
-    /// Those of every shard that has limits.
+    /// The limits of every shard that has some.
     fn all(&self, app: &App) -> BTreeMap<u64, (i64, i64)> {
         let configured = |key: &str| app.settings.effective[key].as_i64();
         let count = configured("shard-count").unwrap_or_default().clamp(0, 4096) as u64;

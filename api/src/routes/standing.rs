@@ -24,6 +24,9 @@ use crate::wire::v2;
 
 const WHAT: &str = "standing query";
 
+/// What the documents call an output of v2.
+const WORKFLOW: &str = "Workflow";
+
 pub async fn list(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
     Ok(Reply::Items(app.standing.list(&graph).iter().map(|query| query.to_json(request.family)).collect()))
@@ -147,6 +150,7 @@ pub async fn add_workflow(app: Arc<App>, request: Request) -> Result<Reply, ApiE
         found => found?,
     };
     let body = request.data()?;
+    let warnings = unknown::warnings(WORKFLOW, &body);
     let decoded = v2::standing::decode_workflow(&body).and_then(|(name, outputs)| {
         let wrong = request.no_names(once(name.as_str()));
         if wrong.is_empty() { Ok(outputs) } else { Err(wrong) }
@@ -159,7 +163,7 @@ pub async fn add_workflow(app: Arc<App>, request: Request) -> Result<Reply, ApiE
         }
     })
     .await?;
-    Ok(Reply::Empty(StatusCode::CREATED))
+    Ok(Reply::Added(warnings))
 }
 
 /// Another definition for an output, which goes on where it stood. Answers with it.
@@ -167,6 +171,7 @@ pub async fn change_output(app: Arc<App>, request: Request) -> Result<Reply, Api
     let (family, name) = (request.family, request.resource(1, "outputName")?.to_owned());
     let query = find(&app, &request)?;
     let mut body = request.data()?;
+    let warnings = if family.is_v2() { unknown::warnings(WORKFLOW, &body) } else { Vec::new() };
     let new = match family {
         Family::V1 => vec![(name.clone(), Output::decode(&body).map_err(ApiError::Decode)?)],
         _ => {
@@ -196,10 +201,10 @@ pub async fn change_output(app: Arc<App>, request: Request) -> Result<Reply, Api
     if !changed.await? {
         return Err(ApiError::absent("output", &name));
     }
-    Ok(Reply::Value(match family {
-        Family::V1 => new[0].1.to_json(),
-        _ => v2::standing::workflows(&new, family).pop().unwrap_or_default(),
-    }))
+    Ok(match family {
+        Family::V1 => Reply::Value(new[0].1.to_json()),
+        _ => Reply::Changed(v2::standing::workflows(&new, family).pop().unwrap_or_default(), warnings),
+    })
 }
 
 /// Answers with the output as it was.

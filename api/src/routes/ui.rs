@@ -64,7 +64,7 @@ const STREAMS_FILES: &[(&str, &str)] = &[
 /// Nothing is loaded from anywhere but this server.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
-/// The same for a page whose scripts and styles are files: nothing that stands in it runs.
+/// As `POLICY`, for a page whose scripts and styles are files: nothing that stands in it runs.
 const POLICY_OF_FILES: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 /// Says where the description of the API is, from wherever the page is seen.

@@ -18,7 +18,7 @@ use crate::client::{Client, Parameters};
 const NAMES_AGE_MAX: Duration = Duration::from_secs(10);
 /// How long whoever pressed Tab may wait for the names.
 const NAMES_TIME_MAX_MS: u64 = 300;
-/// Where a graph is too large to be looked through, the labels and keys of so many nodes must do.
+/// Where a graph is too large to be looked through, the labels and keys of this many nodes must do.
 const SAMPLE_COUNT: usize = 2000;
 
 #[derive(Default)]

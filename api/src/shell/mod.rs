@@ -84,7 +84,7 @@ impl Session {
         Ok(Session { client, runtime, parameters: target.parameters(), version })
     }
 
-    /// With a user at a terminal.
+    /// Talks with a user at a terminal.
     fn converse(&mut self) -> io::Result<ExitCode> {
         let mut editor = Editor::new(&self.client, &self.runtime)?;
         say(&format!("weir {} at {}. `:help` lists the commands.\n", visible(&self.version), self.client.url()))?;

@@ -31,14 +31,14 @@ use crate::app::App;
 use crate::error::{self, plain};
 use crate::events::{Event, GAP};
 
-/// Of a message of a client.
+/// The longest message of a client.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// A client is pinged as often as `query.client-patience` has it, within these bounds.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Nothing has come for so many times the patience: the client is gone.
+/// When nothing has come for this many times the patience, the client is gone.
 pub const SILENCES_MAX: u32 = 4;
 
 /// What a handshake makes of a connection.

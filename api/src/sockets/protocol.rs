@@ -32,7 +32,7 @@ use crate::wire::family::Family;
 use crate::wire::query::{Drawn, QueryBody, Shape, named, piece};
 use crate::wire::values::body_with;
 
-/// A batch is sent when its rows come to so much, however many a client asked for.
+/// A batch is sent when its rows come to this many bytes, however many a client asked for.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// Rows and messages that wait for the client.

@@ -16,11 +16,12 @@ use serde_json::Value as Json;
 use weir_connectors::DestinationConfig;
 use weir_model::Position;
 
+use super::check::check_free;
 use super::parked::position_of;
 use super::query::frontier;
 use super::{DROP_PATIENCE, Query, StandingQueries, lock};
 use crate::error::ApiError;
-use crate::outputs::{Lane, Link, Opened};
+use crate::outputs::{Lane, Link, Named, Opened};
 use crate::wire::standing::Output;
 
 /// What is to become of the outputs of one name.
@@ -28,7 +29,7 @@ struct Change<'a> {
     query: &'a Arc<Query>,
     name: &'a str,
     old: Vec<Old>,
-    /// Those with the name of an old one take its place. Old ones without a new one go.
+    /// A new output with the name of an old one takes its place. Old ones without a new one go.
     new: &'a [(String, Output)],
 }
 
@@ -42,13 +43,21 @@ impl StandingQueries {
     /// Gives the output of that name, or the workflow of that name, another definition. False when there is none; an error leaves
     /// all of it as it was.
     pub fn change_output(&self, query: &Arc<Query>, name: &str, new: Vec<(String, Output)>) -> Result<bool, ApiError> {
-        let _one = lock(&self.changing);
         let is_meant = |(other, output): &(String, Output)| other == name || output.workflow() == Some(name);
-        let (old, kept) = query.settings().outputs.into_iter().partition::<Vec<_>, _>(is_meant);
+        let parts = || query.settings().outputs.into_iter().partition::<Vec<_>, _>(is_meant);
+        let (old, kept) = parts();
         if old.is_empty() {
             return Ok(false);
         }
+        // What is looked up for the new ones may take seconds, and nobody else should wait for that.
         let links = self.links(&query.graph, &kept, &new).map_err(|error| stays(name, &[], error))?;
+        let _one = lock(&self.changing);
+        self.check_known(query)?;
+        let (old, kept) = parts();
+        if old.is_empty() {
+            return Ok(false);
+        }
+        check_free(&kept, &new).map_err(|error| stays(name, &[], error))?;
         let change = Change { query, name, old: with_lanes(query, old)?, new: &new };
         let claimed: Vec<Claim> = change.old.iter().flat_map(|old| claims(&old.output)).collect();
         let (late, early) = links.into_iter().partition::<Vec<_>, _>(|(own, _)| change.waits(own, &claimed));
@@ -83,7 +92,8 @@ impl StandingQueries {
                 continue;
             }
             let position = old.and_then(|old| change.position(old));
-            let output = Opened::open((query.id, &query.name), &name, link, query.graph.ids(), position.as_ref(), &self.runtime)?;
+            let named = Named { query: &query.name, output: &name };
+            let output = Opened::open(query.id, named, link, query.graph.ids(), position.as_ref(), &self.runtime)?;
             opened.push((name, output));
         }
         opened.sort_by_key(|(name, _)| change.new.iter().position(|(other, _)| other == name));

@@ -44,7 +44,7 @@ impl StandingQueries {
         self.with_outputs(error, graph, there, &outputs)
     }
 
-    /// The same of a request to a query, beside all its outputs but those with a name that are to be changed.
+    /// As `with_the_rest`, for a request to a query, beside all its outputs but those that `name` names, which are to be changed.
     pub fn with_the_rest_for(
         &self,
         query: &Query,
@@ -73,7 +73,7 @@ impl StandingQueries {
         error.and(ApiError::Bad(told(&problems)))
     }
 
-    /// Those of the outputs with which nothing is wrong, and what is wrong with the others.
+    /// The outputs with which nothing is wrong, and what is wrong with the others.
     fn looked_at<'o>(
         &self,
         graph: &Graph,
@@ -97,15 +97,15 @@ impl StandingQueries {
     /// One of the new outputs.
     fn link(&self, graph: &Graph, there: &[(String, Output)], new: &[(String, Output)], index: usize) -> Result<Link, ApiError> {
         let (name, output) = &new[index];
-        let taken = there.iter().any(|(other, known)| other == name || known.workflow() == Some(name.as_str()));
         if name.is_empty() {
             return Err(ApiError::bad("The name of a standing query output has at least one character"));
         }
         if name.contains('\0') {
             return Err(ApiError::bad("The name of a standing query output cannot contain a zero byte".to_owned()));
         }
-        if taken || new[..index].iter().any(|(other, _)| other == name) {
-            return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
+        let earlier = || new[..index].iter().find(|(other, _)| other == name).map(|(_, earlier)| earlier);
+        if let Some(other) = holder(there, name).or_else(earlier) {
+            return Err(taken(name, [other, output]));
         }
         output.texts().into_iter().try_for_each(|text| self.procedures.check_text(text))?;
         let prepare = || Link::prepare(output, Preparing::new(graph, &self.procedures));
@@ -123,6 +123,40 @@ impl StandingQueries {
         }
         Ok(link)
     }
+}
+
+/// Whether the names of outputs that were looked at are free still, beside those that are there by now: what is looked up for
+/// them may take seconds, in which others come.
+pub(super) fn check_free(there: &[(String, Output)], new: &[(String, Output)]) -> Result<(), ApiError> {
+    let mut problems = Vec::new();
+    for (name, output) in new {
+        if let Some(other) = holder(there, name)
+            && !goes_on(&mut problems, (name.clone(), output), taken(name, [other, output]))?
+        {
+            break;
+        }
+    }
+    together(problems).map_or(Ok(()), Err)
+}
+
+/// The output that has a name.
+fn holder<'a>(there: &'a [(String, Output)], name: &str) -> Option<&'a Output> {
+    let has = |(other, known): &&(String, Output)| other == name || known.workflow() == Some(name);
+    there.iter().find(has).map(|(_, holder)| holder)
+}
+
+/// Of two outputs that one name stands for. What the further destinations of a workflow are called is weir's own choice, so it is
+/// told where that is the reason. It is no free name instead: changed, they go on where the one of the same number stood.
+fn taken(name: &str, both: [&Output; 2]) -> ApiError {
+    let as_part = |output: &Output| {
+        let of = output.workflow()?;
+        let number = name.strip_prefix(of)?.strip_prefix('#')?;
+        Some(format!(
+            "There is already a standing query output named `{name}`, as destination {number} of '{of}' is called; choose another name for one of the two"
+        ))
+    };
+    let told = both.into_iter().find_map(as_part);
+    ApiError::bad(told.unwrap_or_else(|| format!("There is already a standing query output named '{name}'")))
 }
 
 /// What is wrong with an output of v2, which is one destination of a workflow.
@@ -209,4 +243,89 @@ pub(super) fn in_order<T: Clone>(columns: &[(Text, T)], names: &[Text]) -> Optio
         return None;
     }
     names.iter().map(|name| columns.iter().find(|(other, _)| other == name).cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use crossbeam_channel::{Receiver, Sender, bounded};
+    use serde_json::{Value as Json, json};
+    use weir_connectors::{ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy};
+    use weir_engine::store::InMemory;
+    use weir_engine::{Engine, Options as EngineOptions};
+    use weir_model::Position;
+
+    use super::*;
+    use crate::procedures::Procedures;
+    use crate::wire::letters::Refusals;
+    use crate::wire::standing::{DestinationOutput, StandingSettings};
+
+    /// Something is looked up for it, until it is told that the rest has been done.
+    struct Slow {
+        asked: Sender<()>,
+        goes_on: Receiver<()>,
+    }
+
+    impl DestinationConfig for Slow {
+        fn settings(&self) -> Json {
+            json!({"type": "Slow"})
+        }
+
+        fn try_out(&self, _: &FilePolicy) -> Result<(), ConnectorError> {
+            let is_told = self.asked.send(()).is_ok() && self.goes_on.recv_timeout(Duration::from_secs(20)).is_ok();
+            is_told.then_some(()).ok_or_else(|| ConnectorError::config("type", "nothing else was done meanwhile"))
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            Err(ConnectorError::config("type", "is not opened"))
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_what_is_looked_up_for_an_output_and_what_comes_meanwhile_counts() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
+        let engine = engine.expect("an engine in memory");
+        engine.start().expect("there is nothing to replay");
+        let graph = engine.default_graph();
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
+        let drops = json!({"type": "Drop"});
+        let pattern = json!({"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n)"});
+        let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {"there": drops}})).expect("settings");
+        let (query, _) = queries.create(&graph, "q", settings, false).expect("it is created");
+
+        let (asked, is_asked) = bounded(1);
+        let (go_on, goes_on) = bounded(1);
+        let slow: Arc<dyn DestinationConfig> = Arc::new(Slow { asked, goes_on });
+        let named = |name: &str| {
+            let output = DestinationOutput { config: slow.clone(), refusals: Refusals::GiveUp };
+            vec![(name.to_owned(), Output::Destination(output))]
+        };
+        let meanwhile = |then: &dyn Fn()| {
+            is_asked.recv_timeout(Duration::from_secs(60)).expect("it is looked at");
+            then();
+            go_on.send(()).expect("it is waited for");
+        };
+        let added = std::thread::scope(|scope| {
+            let adding = scope.spawn(|| queries.add_outputs(&query, named("new")));
+            meanwhile(&|| {
+                let quick = Output::decode(&drops).expect("an output");
+                queries.add_outputs(&query, vec![("new".to_owned(), quick)]).expect("the name is free");
+            });
+            adding.join().expect("it ends")
+        });
+        let refusal = added.expect_err("the name is taken").to_string();
+        assert!(refusal.contains("There is already a standing query output named 'new'"), "{refusal}");
+
+        let changed = std::thread::scope(|scope| {
+            let changing = scope.spawn(|| queries.change_output(&query, "there", named("there")));
+            meanwhile(&|| assert_eq!(queries.remove_output(&query, "there").expect("it is removed").len(), 1));
+            changing.join().expect("it ends")
+        });
+        assert!(!changed.expect("it is looked for once more"), "what was to be changed is gone");
+    }
 }

@@ -39,7 +39,7 @@ impl Query {
         self.tell_left(until, &endings);
     }
 
-    /// Until each output has been handed what was found of ticks before this one, or its time is over.
+    /// Waits until each output has been handed what was found of ticks before this one, or its time is over.
     fn drain(self: &Arc<Self>, until: Tick, endings: &[Ending]) {
         // As at a switch, but nothing comes behind it: where much comes in, outputs would never have all. Of an empty graph there
         // is nothing.

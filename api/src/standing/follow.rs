@@ -19,19 +19,19 @@ use super::{Query, lock};
 use crate::error::ApiError;
 use crate::outputs::Sent;
 
-/// So many of the newest results of a query are kept.
+/// At most this many of the newest results of a query are kept.
 const RESULTS_MAX: usize = 100_000;
 
-/// No longer than this, and for so long after the last one who followed has gone.
+/// No result is kept for longer than this, and none once the last follower has been gone for this long.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// Of these, so long back they are found again after a crash.
+/// Of the results that are kept, those that came within this time are found again after a crash.
 const LOGGED_FOR: Duration = Duration::from_secs(60);
 
-/// A query that is looking through the graph is waited for so long: only then the log can be kept for those who follow it.
+/// How long a query that looks through the graph is waited for: the log can be kept for its followers only once it is through.
 const BACKFILL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// So many are handed to a follower at a time.
+/// At most this many results are handed to a follower at a time.
 const AT_ONCE: usize = 256;
 
 /// The newest results of a query.
@@ -64,9 +64,9 @@ struct Kept {
 struct Logged {
     /// By which installation of the query results are found again.
     by: QueryId,
-    /// Up to here they are not.
+    /// Results up to here are not found again.
     since: Place,
-    /// As it was said last: results behind the place are of the tick and later ones.
+    /// What the engine was told last: results behind the place are of the tick and later ones.
     noted: (Tick, Place),
 }
 
@@ -82,14 +82,14 @@ enum Told {
 /// One who follows.
 pub struct Follower {
     tail: Arc<Tail>,
-    /// Of what it was given last.
+    /// The place of the last result it was given.
     place: Place,
 }
 
 /// What comes to one who follows.
 pub enum News {
     Results(Vec<Sent>),
-    /// What comes behind the one place is kept no more, only what comes behind the other.
+    /// Results behind the first place are not kept any more, only those behind the second.
     Lost(Place, Place),
     Ended,
 }
@@ -162,7 +162,7 @@ impl Tail {
         self.news.notify_waiters();
     }
 
-    /// From now on. Nobody comes back for what is missed.
+    /// Follows from now on. Nobody comes back for what is missed.
     pub fn overhear(self: &Arc<Self>) -> Follower {
         let mut state = self.state();
         let place = state.last().max(state.upto);
@@ -170,7 +170,7 @@ impl Tail {
         Follower { tail: self.clone(), place }
     }
 
-    /// From behind a place. The error says from behind which one that can be.
+    /// Follows from behind a place. The error is the first place from behind which that is possible.
     fn follow(self: &Arc<Self>, place: Place) -> Result<Follower, Place> {
         let mut state = self.state();
         if place < state.gone {
@@ -232,7 +232,7 @@ impl Kept {
         self.batches.back().and_then(|(_, batch)| batch.last()).map(|last| last.place)
     }
 
-    /// Those behind what is gone. Of more than can be kept the last ones.
+    /// Takes the results behind `gone`.
     fn push(&mut self, results: &Arc<Vec<Sent>>, gone: Place) {
         let known = results.partition_point(|result| result.place <= gone);
         let batch = if known > 0 { Arc::new(results[known..].to_vec()) } else { results.clone() };

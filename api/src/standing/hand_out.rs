@@ -20,12 +20,12 @@ use crate::result_id::{result_hash, result_id};
 /// How soon the thread sees that a switch to another query has been made.
 const SWITCH_LOOK: Duration = Duration::from_millis(1);
 
-/// With few results in so long, a query needs no thread of its own.
+/// A query that has few results within this time needs no thread of its own.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
-/// With so many results a piece of a batch is full, and ends with its tick. Outputs have room for a number of pieces, and hold
-/// what they are handed encoded, too: were a replay after a start handed out as the large batch that it comes in, one that takes
-/// nothing would hold all that had waited for it twice.
+/// A piece of a batch with this many results is full, and ends with its tick. Outputs have room for a number of pieces, and hold
+/// what they are handed encoded, too: were a replay after a start handed out as the large batch that it comes in, an output that
+/// takes nothing would hold all that had waited for it twice.
 const PIECE_RESULTS: usize = 256;
 
 impl Query {

@@ -2,6 +2,19 @@
 //!
 //! Owns what is remembered of a query and the threads that take results to the outputs. How a pattern is maintained
 //! is the engine's affair, what an output does is in `outputs`.
+//!
+//!     query     one standing query as it runs
+//!     check     whether a request can be met
+//!     stored    what is stored of a query, and brought back after a restart
+//!     since     one that begins as of a past moment
+//!     watch     queries that have few results, looked after by one thread
+//!     hand_out  the thread of one that has many
+//!     follow    whoever follows the results
+//!     status    a query as the API shows it
+//!     change    an output is given another definition
+//!     replace   a query is given another pattern
+//!     parked    outputs that cannot be opened, tried again until they can
+//!     drain     a query is deleted, and what it has found still goes out
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -16,24 +29,24 @@ use weir_model::{IdScheme, NodeId, Plan, QueryId};
 
 use crate::error::ApiError;
 use crate::live::LiveState;
-use crate::outputs::{Link, Opened};
+use crate::outputs::{Link, Named, Opened};
 use crate::procedures::Procedures;
 use crate::wire::standing::{Output, StandingSettings, StartFrom};
 
 mod query;
 mod check;
 mod stored;
-mod change;
-mod drain;
-mod follow;
-mod hand_out;
-pub mod parked;
-mod replace;
 mod since;
-mod status;
 mod watch;
+mod hand_out;
+mod follow;
+mod status;
+mod change;
+mod replace;
+pub mod parked;
+mod drain;
 pub use check::compiled_text;
-use check::{goes_on, together};
+use check::{check_free, goes_on, together};
 pub use follow::{Follower, News};
 pub use query::Query;
 use query::frontier;
@@ -43,10 +56,11 @@ use watch::{QueriesByName, Watch};
 /// How soon the thread of a query sees that its graph has been looked through.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long it waits for results otherwise, and how often those that rest are looked at; who has other news for one rouses it.
+/// How long the thread of a query waits for results once its graph has been looked through, and how often queries that rest are
+/// looked at. Who has other news for a query rouses it.
 const WAIT: Duration = Duration::from_millis(250);
 
-/// Without results for so long while nothing comes in, everything that was found has been handed over.
+/// When nothing comes in, and no result has come for this long, everything that was found has been handed over.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// How long outputs that are dropped or changed may take to deliver what they have.
@@ -159,7 +173,7 @@ impl StandingQueries {
             if !problems.is_empty() && is_file(output) {
                 break;
             }
-            match Opened::open((id, query), &name, link, ids, None, &self.runtime) {
+            match Opened::open(id, Named { query, output: &name }, link, ids, None, &self.runtime) {
                 Ok(output) => opened.push((name, output)),
                 Err(error) => {
                     if !goes_on(&mut problems, (name, output), error)? {
@@ -209,7 +223,7 @@ impl StandingQueries {
         lock(&self.queries).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, query)| query.clone()).collect()
     }
 
-    /// Those of a graph that is left, in which none comes any more.
+    /// The queries of a graph that is being left: no new one comes.
     pub fn last_of(&self, graph: &Graph) -> Vec<Arc<Query>> {
         let _one = lock(&self.changing);
         self.list(graph)
@@ -231,8 +245,8 @@ impl StandingQueries {
         Ok(true)
     }
 
-    /// To be called while nothing else changes. Whoever found a query may have waited for that while it was deleted: what is
-    /// stored of it then would bring it back with the next start.
+    /// What counts is what it says while nothing else changes. Whoever found a query may have waited for that while it was
+    /// deleted: what is stored of it then would bring it back with the next start.
     fn check_known(&self, query: &Arc<Query>) -> Result<(), ApiError> {
         match self.get(&query.graph, &query.name) {
             Some(there) if Arc::ptr_eq(&there, query) => Ok(()),
@@ -242,9 +256,12 @@ impl StandingQueries {
 
     /// The outputs get the results from here on.
     pub fn add_outputs(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>) -> Result<(), ApiError> {
-        let _one = lock(&self.changing);
+        // What is looked up for them, as a region or a schema, may take seconds, and nobody else should wait for that.
         self.check_known(query)?;
         let links = self.links(&query.graph, &query.settings().outputs, &outputs)?;
+        let _one = lock(&self.changing);
+        self.check_known(query)?;
+        check_free(&query.settings().outputs, &outputs)?;
         self.add_linked(query, outputs, links)
     }
 

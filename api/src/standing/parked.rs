@@ -10,12 +10,13 @@ use weir_model::Position;
 use super::{Query, StandingQueries, lock};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::outputs::{Lane, Link, Opened};
+use crate::outputs::{Lane, Link, Named, Opened};
 use crate::procedures::Preparing;
 use crate::wire::standing::{Output, StandingSettings};
 
-/// Between two tries, at first and at most.
+/// The first pause between two tries.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Tries what is parked again, as long as there is an app. To be told whenever something is.
@@ -58,7 +59,8 @@ impl StandingQueries {
     }
 
     fn open_at(&self, query: &Query, lane: &Lane, link: Link, position: Option<Position>) -> Result<Opened, ApiError> {
-        Opened::open((query.id, &query.name), &lane.name, link, query.graph.ids(), position.as_ref(), &self.runtime)
+        let named = Named { query: &query.name, output: &lane.name };
+        Opened::open(query.id, named, link, query.graph.ids(), position.as_ref(), &self.runtime)
     }
 
     pub(super) fn park(&self, query: &Query, lane: &Lane, reason: &str) {

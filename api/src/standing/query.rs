@@ -19,7 +19,7 @@ use super::stored::Definition;
 use super::watch::Watch;
 use crate::error::ApiError;
 use crate::meter::Meter;
-use crate::outputs::{Figures, Lane, Opened, RunningOutput, TapPoints};
+use crate::outputs::{Figures, Lane, Named, Opened, RunningOutput, TapPoints};
 use crate::wire::standing::{Mode, Output, StandingSettings};
 
 pub struct Query {
@@ -86,7 +86,7 @@ impl Query {
         }
     }
 
-    /// Of one that begins as of a moment, what was there then is no news.
+    /// Where the query begins as of a moment, what was there then is no news.
     pub(super) fn sum_up(&self, start: Start, then: Vec<(Row, i64)>) -> Result<(), ApiError> {
         if start == Start::Summed {
             self.installed().take_off(then);
@@ -162,7 +162,7 @@ impl Query {
         read(&self.installed).clone()
     }
 
-    /// One that begins as of a moment has looked through the graph.
+    /// Fails while a query that begins as of a moment still looks through the graph.
     pub(super) fn check_begun(&self) -> Result<(), ApiError> {
         match self.installed().is_summed() {
             true => Err(ApiError::bad(format!("The standing query '{}' is still looking through the graph", self.name))),
@@ -230,8 +230,9 @@ impl Query {
                 query.weigh_again();
             }
         });
-        let (chain_max, tap_points) = (self.watch.chain_max, lane.tap_points.clone());
-        lane.start(opened.run((&self.name, &lane.name), &self.graph, (chain_max, tap_points), from, progress)?);
+        let named = Named { query: &self.name, output: &lane.name };
+        let tap_points = lane.tap_points.clone();
+        lane.start(opened.run(named, &self.graph, self.watch.chain_max, tap_points, from, progress)?);
         if lane.has_left() {
             self.rouse();
         }

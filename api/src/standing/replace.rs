@@ -103,7 +103,8 @@ impl StandingQueries {
         }
     }
 
-    /// Until the graph has been looked through for both, and what was found there is in the sum: the log does not have it.
+    /// Goes on until the graph has been looked through for both, and what was found there is in the sum: the log does not have
+    /// it.
     fn catch_up(&self, query: &Query, successor: &Successor) -> Result<(), ApiError> {
         loop {
             successor.take(LOOK)?;
@@ -243,7 +244,7 @@ impl Successor {
 }
 
 impl Query {
-    /// Another takes over; which one it was.
+    /// Another installation takes over. Answers with the id of the one before.
     fn succeed(&self, installed: Arc<StandingQuery>, settings: StandingSettings) -> QueryId {
         *lock(&self.settings) = settings;
         let _told = self.tail.hold();

@@ -19,16 +19,16 @@ use crate::live::LiveState;
 /// By graph and name.
 pub type QueriesByName = Mutex<BTreeMap<(String, String), Arc<Query>>>;
 
-/// Of its time, the watch spends at most this part looking at those that rest, however many they are.
+/// The watch spends at most one part in this many of its time looking at the queries that rest, however many they are.
 const SHARE: u32 = 20;
 
-/// So many results, at once or within `REST_AFTER`, are many: the others should not wait for them.
+/// This many results, at once or within `REST_AFTER`, are many: the other queries should not wait for them.
 pub(super) const MANY: usize = 1_000;
 
-/// When a query is called for, it is looked at so often for more; then there are many.
+/// A query that is called for is looked at for more results at most this often; where there still are more, it gets its thread.
 const LOOKS_MAX: usize = 8;
 
-/// What the queries know of it.
+/// What the queries know of the watch.
 pub struct Watch {
     pub live: Arc<LiveState>,
     /// Outputs that write one because of the other, at most.

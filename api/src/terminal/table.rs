@@ -13,7 +13,7 @@ use super::{Colour, Terminal};
 /// Narrower columns show nothing worth reading.
 const COLUMN_WIDTH_MIN: usize = 6;
 
-/// So many rows are looked at together to know how wide the columns are.
+/// At most this many rows are looked at together to know how wide the columns are.
 const ROWS_TOGETHER_MAX: usize = 1000;
 
 struct Cell {

@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 8192;
 /// How long the last spans may take to leave when weir ends.
 const FINISH_MAX: Duration = Duration::from_secs(3);
 
-/// Of a text in an attribute.
+/// The longest text in an attribute.
 const TEXT_BYTES_MAX: usize = 4096;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -122,7 +122,7 @@ struct Ended {
     error: Option<String>,
 }
 
-/// From now on, to the collector of these settings. A second start in one process (tests) keeps the first.
+/// Sends traces from now on, to the collector of these settings. A second start in one process (tests) keeps the first.
 pub fn start(settings: &TraceSettings) -> Result<(), String> {
     let collector = Collector::new(settings)?;
     let (sender, receiver) = mpsc::channel(WAITING_MAX);

@@ -21,7 +21,7 @@ const BATCH_MAX: usize = 512;
 /// How long a span waits for others.
 const GATHER_MAX: Duration = Duration::from_secs(1);
 
-/// Of each request.
+/// How long each request may take.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Tries of a batch, with pauses between them that double.
@@ -40,7 +40,7 @@ pub struct Collector {
 /// Why a batch was not taken.
 struct Refused {
     reason: String,
-    /// It may be later; after so long, where the collector says.
+    /// Whether it may be taken later, and after how long where the collector says.
     again: Option<Option<Duration>>,
 }
 
@@ -71,7 +71,7 @@ impl Collector {
         Ok(Collector { http, endpoint: settings.endpoint.clone(), headers, resource })
     }
 
-    /// Until there is nobody who could say more.
+    /// Sends spans until there is nobody who could say more.
     pub async fn run(self, mut said: mpsc::Receiver<Said>, figures: &Figures) {
         let (mut failing, mut finished) = (false, None);
         while let Some(batch) = gather(&mut said, &mut finished).await {
@@ -95,7 +95,8 @@ impl Collector {
         }
     }
 
-    /// How many of them the collector did not want; an error when it took none. `last`: there is no time to try again.
+    /// Sends spans. Answers with how many the collector did not want; an error when it took none. `last`: there is no time to try
+    /// again.
     async fn send(&self, batch: &[Ended], last: bool) -> Result<u64, String> {
         let body = self.body(batch).to_string();
         let mut pause = PAUSE_FIRST;

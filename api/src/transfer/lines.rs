@@ -119,7 +119,7 @@ impl Fields<'_> {
         GraphOptions::named(&name).map(Some).ok_or_else(unknown)
     }
 
-    /// Those of `properties`, and those that a table has no column for.
+    /// The properties in `properties`, and those that a table has no column for.
     fn properties(&self) -> Result<Map, String> {
         let mut properties = Map::default();
         for field in ["properties", "other"] {

@@ -273,7 +273,7 @@ fn must_fit(model: Option<GraphOptions>, graph: GraphOptions) -> Result<(), Stri
     }
 }
 
-/// Of a file of text; and how many bytes it has.
+/// The portions of a file of text, and how many bytes it has.
 fn portions_of_lines(file: &Path) -> Result<(Portions, u64), String> {
     let place = file.display().to_string();
     let unreadable = move |error: std::io::Error| format!("cannot read {place}: {error}");
@@ -427,13 +427,13 @@ fn at_line(number: u64, reason: &str) -> String {
     format!("line {number}: {reason}")
 }
 
-/// So many statements are committed at once.
+/// At most this many statements are committed at once.
 const STATEMENTS_AT_ONCE: usize = 256;
 
 /// Statements that write, one after another.
 struct Writes<'g> {
     graph: &'g Graph,
-    /// In which each of these stands.
+    /// The line in which each query stands.
     lines: Vec<u64>,
     queries: Vec<Arc<Prepared>>,
 }
@@ -496,7 +496,10 @@ impl Opened {
     /// configuration says which.
     fn new(settings: &Settings, namespace: Option<&str>, make: bool, model: Option<GraphOptions>) -> Result<Opened, String> {
         must_fit(model, settings.graph.or(model).unwrap_or_default())?;
-        let open = |store| if make { must_stay(store).and_then(|_| open_store(store)) } else { open_and_tell(store) };
+        let open = |store| match make {
+            true => must_stay(store).and_then(|_| open_store(store)).map_err(|error| chain(&error)),
+            false => open_and_tell(store),
+        };
         let store = open(&settings.store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
         let cannot = |error: &dyn std::error::Error| format!("cannot open the graph: {}", chain(error));
         let is_new = store.graphs().map_err(|error| cannot(&error))?.is_empty();

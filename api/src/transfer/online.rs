@@ -1,4 +1,4 @@
-//! Online: the same with a weir that runs, over HTTP.
+//! Online: exports, imports and backups of a weir that runs, over HTTP.
 
 use std::future::Future;
 

@@ -177,7 +177,7 @@ pub struct Rows {
     model: Option<GraphOptions>,
     frames: Frames,
     next: u64,
-    /// Those that come behind what says the model.
+    /// The rows behind the portion that says the model.
     waiting: Option<Portion>,
     ended: bool,
 }

@@ -41,7 +41,7 @@ impl Progress {
     }
 }
 
-/// Also when something went wrong.
+/// Ends the line also when something went wrong.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.end();

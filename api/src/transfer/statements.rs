@@ -91,7 +91,7 @@ fn temporal(function: &str, value: &Value) -> String {
     format!("{function}('{text}')")
 }
 
-/// On one line.
+/// The literal of a text, on one line.
 fn literal_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('\'');

@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Write, stderr, stdout};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// So many links in a row lead somewhere; the system allows no more, either.
+/// At most this many links in a row are followed; the system allows no more, either.
 const LINKS_MAX: usize = 40;
 
 const FOR_ALL: u32 = 0o666;
@@ -100,7 +100,7 @@ fn destination(file: &Path) -> PathBuf {
     file
 }
 
-/// The same path with something behind its name.
+/// This path, with a dot and `ending` behind its name.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{ending}"));

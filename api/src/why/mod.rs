@@ -32,7 +32,7 @@ use crate::wire::standing::Mode;
 /// Ways to a result that are told, and results besides those that were asked for.
 const SHOWN_MAX: usize = 10;
 
-/// Of so many others it is looked whether they show something new.
+/// Of other results, at most this many are looked at for something new to show.
 const OTHERS_MAX: usize = 1000;
 
 /// What is asked about: results with these values, with this id, or with these nodes, by the names of variables.
@@ -443,6 +443,9 @@ impl Question<'_> {
             Obstacle::NoNode(at) => format!("there is no node that could be {}", node(*at)),
             Obstacle::Label(at, label) => format!("{} has no label {}", node(*at), self.words.name(*label)),
             Obstacle::NoEdge { edge, from } => format!("no edge {} at {}", self.words.edge(pattern, *edge), node(*from)),
+            Obstacle::NoWay { edge, from } => {
+                format!("no way {} at {} that meets the rest of the pattern", self.words.edge(pattern, *edge), node(*from))
+            }
             Obstacle::SameNode(a, b) => format!("{} and {} are the same node", node(*a), node(*b)),
             Obstacle::SameEdge(a, b) => {
                 format!("{} and {} are the same edge", self.words.edge(pattern, *a), self.words.edge(pattern, *b))
@@ -466,7 +469,7 @@ impl Question<'_> {
         })
     }
 
-    /// Those that were found, by the names of their variables.
+    /// The nodes that were found, by the names of their variables.
     fn nodes(&self, pattern: &Pattern, nodes: &[Option<NodeId>]) -> Json {
         let found = pattern.nodes.iter().zip(nodes).filter_map(|(node, id)| Some((node, (*id)?)));
         let shown = found.map(|(node, id)| (self.words.slot(node.slot), Json::String(self.graph.ids().text(id))));
@@ -514,7 +517,7 @@ fn nodes_sought(part: &Operator, slots: &mut Vec<Slot>) {
     });
 }
 
-/// The same of the subqueries in an expression.
+/// As `nodes_sought`, for the subqueries in an expression.
 fn nodes_within(expr: &Expr, slots: &mut Vec<Slot>) {
     if let Expr::Subquery(subquery) = expr {
         nodes_sought(&subquery.plan, slots);

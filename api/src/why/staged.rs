@@ -17,8 +17,9 @@ use weir_model::{EdgeKey, Expr, NodeId, Tick, Value};
 use super::{Others, Question, SHOWN_MAX, when};
 use crate::error::ApiError;
 
-/// Of many rows that became one so many are told, and of the facts that were read for a row.
+/// Of many rows that became one, at most this many are told.
 const ROWS_MAX: usize = 5;
+/// Of the facts that were read for a row, at most this many are told.
 const FACTS_MAX: usize = 20;
 
 /// The answer as of a moment, and what is needed to tell of it.
@@ -100,7 +101,7 @@ impl Question<'_> {
 }
 
 pub fn failed(moment: &Moment) -> Result<(), EngineError> {
-    moment.failure().map_or(Ok(()), Err)
+    moment.take_failure().map_or(Ok(()), Err)
 }
 
 impl Telling<'_> {
@@ -144,7 +145,7 @@ impl Telling<'_> {
         self.why_not(answer, &meant, found)
     }
 
-    /// The same answer where there is no result: why, and which there are besides.
+    /// Completes the answer where there is no result: why, and which results there are besides.
     fn why_not(&self, mut answer: Json, meant: &Meant<'_>, found: Found) -> Result<Json, ApiError> {
         let question = self.question;
         let columns = &question.standing.plan.columns;
@@ -279,7 +280,11 @@ impl Telling<'_> {
                 told["place"] = place.map(|place| place + 1).into();
                 told["among"] = level.order.len().into();
             }
-            What::Join { left, stays: true, .. } if matches!(of, Of::One(_)) => self.not_matched(level, row, left, &mut told)?,
+            What::Join { left, right, stays: true } => {
+                if let Of::One(number) = of {
+                    self.not_matched(level, *number, (*left, *right), &mut told)?;
+                }
+            }
             What::Each(asks) => {
                 if let Some((_, number)) = below.first() {
                     self.asked(asks, &self.worked.levels[level.inputs[0]].rows[*number as usize].0, &mut told)?;
@@ -295,27 +300,42 @@ impl Telling<'_> {
         Ok(told)
     }
 
-    /// Why a row of an OPTIONAL MATCH that is joined by these has no match: how far its pattern gets.
-    fn not_matched(&self, level: &Level<'_>, row: &Row, keys: &[Expr], told: &mut Json) -> Result<(), ApiError> {
-        let (question, worked) = (self.question, &self.worked);
-        let mut at = level.inputs.get(1).copied();
-        while let Some(below) = at.and_then(|at| worked.levels[at].inputs.first()) {
-            at = Some(*below);
+    /// Why a row of the input has no match in an OPTIONAL MATCH that is joined by these: how far each of its patterns gets, or
+    /// that nothing of what they find goes with the row.
+    fn not_matched(
+        &self,
+        level: &Level<'_>,
+        number: u32,
+        (left, right): (&[Expr], &[Expr]),
+        told: &mut Json,
+    ) -> Result<(), ApiError> {
+        let (question, levels) = (self.question, &self.worked.levels);
+        let [input, found, ..] = level.inputs[..] else { return Ok(()) };
+        // Not the row that came of it, which has only what is looked at later.
+        let values = self.spread(input, &levels[input].rows[number as usize].0);
+        let (mut why_not, mut parts) = (Vec::new(), vec![found]);
+        while let Some(at) = parts.pop() {
+            parts.extend(levels[at].inputs.iter().rev());
+            let What::Pattern(source) = levels[at].what else { continue };
+            if self.is_late() {
+                return Ok(());
+            }
+            let origin = &self.staged.origins()[source];
+            let given = left.iter().filter_map(|key| {
+                let Expr::Slot(slot) = key else { return None };
+                let node = origin.pattern.nodes.iter().position(|node| node.slot == *slot)?;
+                if let Value::Node(id) = values[slot.0 as usize] { Some((node, id)) } else { None }
+            });
+            let looked = self.how_far(origin, &given.collect::<Vec<_>>(), &[])?;
+            why_not.extend(looked.reached.iter().map(|reached| question.reached(origin, source, reached)));
         }
-        let Some(What::Pattern(source)) = at.map(|at| &worked.levels[at].what) else { return Ok(()) };
-        if self.is_late() {
-            return Ok(());
+        if why_not.is_empty() {
+            let mut keys = JsonMap::new();
+            left.iter().for_each(|key| keys.extend(self.looked_at(key, &values)));
+            let (says, fails) = (self.says(level), self.no_row(left, right));
+            why_not.push(json!({"stage": stage(&level.what), "says": says, "fails": fails, "values": keys}));
         }
-        let origin = &self.staged.origins()[*source];
-        let values = worked.spread(level, row, self.staged.plan().width);
-        let given = keys.iter().filter_map(|key| {
-            let Expr::Slot(slot) = key else { return None };
-            let node = origin.pattern.nodes.iter().position(|node| node.slot == *slot)?;
-            if let Value::Node(id) = values[slot.0 as usize] { Some((node, id)) } else { None }
-        });
-        let looked = self.how_far(origin, &given.collect::<Vec<_>>(), &[])?;
-        let reached = looked.reached.iter().map(|reached| question.reached(origin, *source, reached));
-        told["whyNot"] = reached.collect::<Vec<Json>>().into();
+        told["whyNot"] = why_not.into();
         Ok(())
     }
 
@@ -498,19 +518,25 @@ impl Telling<'_> {
         let (keys, others) = if stop.input == 0 { (left, right) } else { (right, left) };
         let mut values_of = JsonMap::new();
         keys.iter().for_each(|key| values_of.extend(self.looked_at(key, values)));
-        let equal = self.equal(left, right);
         let fails = match stop.with {
             Some(with) => {
                 let other = self.worked.levels[stop.level].inputs[1 - stop.input];
                 let values = self.spread(other, &self.worked.levels[other].rows[with as usize].0);
                 others.iter().for_each(|key| values_of.extend(self.looked_at(key, &values)));
                 of.push(self.row(other, with)?);
-                format!("where {equal} does not hold")
+                format!("where {} does not hold", self.equal(left, right))
             }
-            None if keys.is_empty() => "the other part has no row".to_owned(),
-            None => format!("no row of the other part has {equal}"),
+            None => self.no_row(left, right),
         };
         Ok((fails, values_of))
+    }
+
+    /// That a row goes with none of the other part.
+    fn no_row(&self, left: &[Expr], right: &[Expr]) -> String {
+        match left {
+            [] => "the other part has no row".to_owned(),
+            _ => format!("no row of the other part has {}", self.equal(left, right)),
+        }
     }
 
     /// What must be equal on both sides of a join.

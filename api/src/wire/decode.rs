@@ -91,15 +91,16 @@ fn after_the_end(text: &[u8], error: &serde_json::Error) -> Option<char> {
     error.to_string().starts_with("trailing characters").then_some(c)
 }
 
-/// YAML takes many times longer to read than JSON. Whoever sends so much of it can send JSON.
+/// YAML takes many times longer to read than JSON. Whoever sends more of it than this can send JSON.
 pub const YAML_BYTES_MAX: usize = 4 << 20;
 
 /// What the values of a text may take. Short ones become many times as long as they are (`[0,0,…]`), and in YAML what has a name
 /// is there again wherever that stands (`*a`).
 const VALUES_BYTES_MAX: usize = 128 << 20;
 
-/// What one takes at least, and what an object takes besides, about.
+/// What a value takes at least.
 const VALUE_BYTES: usize = size_of::<Json>();
+/// What an object takes besides, about.
 const OBJECT_BYTES: usize = 480;
 
 const TOO_MUCH: &str = "the values in this text would take more than 128 MiB; split it up";
@@ -345,7 +346,7 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// The same with the whole path, for records of which a body may have several.
+    /// As `required`, with the whole path, for records of which a body may have several.
     pub fn required_here(&self, name: &str, mistakes: &mut Mistakes) -> Option<&'a Json> {
         let value = self.get(name);
         if value.is_none() {
@@ -425,7 +426,7 @@ impl<'a> Fields<'a> {
         found
     }
 
-    /// The same in any of the spellings of the families: `NamedPipe`, `NAMED_PIPE`, `{"type": "NamedPipe"}`.
+    /// As `word`, in any of the spellings of the families: `NamedPipe`, `NAMED_PIPE`, `{"type": "NamedPipe"}`.
     pub fn any_word(&self, name: &str, words: &[&'static str], mistakes: &mut Mistakes) -> Option<&'static str> {
         let value = self.get(name)?;
         let found = plain_word(value).and_then(|word| words.iter().find(|known| **known == word).copied());

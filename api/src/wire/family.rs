@@ -131,7 +131,7 @@ pub fn duration_text(duration: Duration) -> String {
     parts.iter().filter(|(count, _)| *count > 0).map(|(count, unit)| format!("{count}{unit}")).collect()
 }
 
-/// The same of a setting, which is read again as it is shown: nothing is rounded.
+/// As `duration_text`, for a setting, which is read again as it is shown: nothing is rounded.
 pub fn setting_text(duration: Duration) -> String {
     match duration.as_nanos() {
         nanos if nanos.is_multiple_of(1_000_000_000) => duration_text(duration),

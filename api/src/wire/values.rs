@@ -13,7 +13,7 @@ use weir_model::json::parse;
 use super::decode::{Reads, json, unmarked, yaml};
 use super::yaml_values;
 
-/// Of one body. Each takes a hundred bytes or two while it is read, beside what is in texts.
+/// The most values of one body. Each takes a hundred bytes or two while it is read, beside what is in texts.
 const VALUES_MAX: usize = 4 << 20;
 
 /// A body that is a value as a whole.

@@ -33,7 +33,7 @@ struct Pass<'t> {
     text: &'t [u8],
     /// How many values have begun.
     count: usize,
-    /// Which of them are floats, in their order: those that are still to come.
+    /// The numbers of values that are known to be floats, in order, as far as those are still to come.
     known: Peekable<IntoIter<usize>>,
     floats: Vec<usize>,
 }

@@ -8,7 +8,7 @@ use crate::dial::Wire;
 use crate::ends::{ANSWER_TIME_MAX, Incoming, Refused, Writer, ends, unanswered};
 use crate::fields::Fields;
 
-/// Each side says so often that it is there; twice as long without a word it is not.
+/// Each side says that it is there after this long; after twice as long without a word it is taken for gone.
 pub const HEARTBEAT_SECONDS: u16 = 20;
 
 /// No message that comes is longer.

@@ -43,7 +43,7 @@ pub const CONFIRM_OK: Name = (85, 11);
 #[derive(Clone, PartialEq, Debug)]
 pub enum Frame {
     Method(Name, Vec<u8>),
-    /// Of a message: how long it is, and its id if it has one.
+    /// How long a message is, and its id if it has one.
     Header(u64, Option<String>),
     Body(Vec<u8>),
     Heartbeat,
@@ -104,7 +104,7 @@ impl<'b> Fields<'b> {
         Some(String::from_utf8_lossy(self.bytes(length.into())?).into_owned())
     }
 
-    /// The same in four, as texts and tables are.
+    /// Bytes with their length before them, in four bytes, as texts and tables are.
     pub fn long(&mut self) -> Option<&'b [u8]> {
         let length = self.u32()?;
         self.bytes(length as usize)
@@ -136,7 +136,7 @@ impl Method {
         self
     }
 
-    /// Of at most 255 bytes.
+    /// Adds a text of at most 255 bytes.
     pub fn word(mut self, word: &str) -> Method {
         self.0.push(word.len() as u8);
         self.0.extend_from_slice(word.as_bytes());

@@ -1,6 +1,6 @@
 //! AMQP 0.9.1, as RabbitMQ speaks it: queues in, exchanges out. Frames, and methods in them; some twenty are needed.
 //!
-//!     AmqpIngest ─ consumer, so many unacknowledged ─> messages ─> Feed ─> graph ─ durable ─> basic.ack
+//!     AmqpIngest ─ consumer, some unacknowledged ─> messages ─> Feed ─> graph ─ durable ─> basic.ack
 //!     results ─ basic.publish, confirmed ─> WriteToAmqp
 
 mod access;

@@ -7,7 +7,7 @@ use super::connection::HEARTBEAT_SECONDS;
 use super::frame::{self, ACK, HEARTBEAT, Method};
 use crate::keeper::Messages;
 
-/// Of this connection: the numbers of the record and of the message. As many as were asked for.
+/// Messages of this connection, as many as were asked for: the numbers of the record and of the message.
 #[derive(Default)]
 pub struct Unacknowledged(VecDeque<(u64, u64)>);
 

@@ -75,8 +75,8 @@ struct Publishing {
     definition: WriteToAmqp,
     /// Messages on this connection.
     published: u64,
-    /// So many messages are sent before the first answer is waited for. Less, for a while, after one that the server does not
-    /// take: it does not say which one that was.
+    /// Messages sent before the first answer is waited for. Fewer, for a while, after one that the server does not take: it does
+    /// not say which one that was.
     together_max: usize,
 }
 

@@ -20,9 +20,9 @@ use crate::frames::Frame;
 /// values than there are numbers.
 const EMPTY_VALUES_MAX: usize = 1 << 16;
 
-/// Of a decimal, without leading ones that only repeat its sign: 256 bits are the most that others write, with so many digits
-/// behind the point.
+/// Bytes of a decimal, without leading ones that only repeat its sign: 256 bits are the most that others write.
 const DECIMAL_BYTES_MAX: usize = 32;
+/// Digits behind the point of a decimal: the most that others write.
 pub const SCALE_MAX: usize = 76;
 
 /// The number of a decimal without its point, in two's complement, the greatest byte first.
@@ -38,7 +38,7 @@ impl AvroDecoder {
         AvroDecoder::with(schema, &[], logical)
     }
 
-    /// The same of a schema that refers to others.
+    /// As `new`, for a schema that refers to others.
     pub fn with(schema: &str, others: &[&str], logical: bool) -> Result<AvroDecoder, String> {
         Ok(AvroDecoder { shapes: Shapes::read(schema, others, logical)? })
     }
@@ -336,7 +336,7 @@ pub fn decimal(bytes: &[u8], scale: usize) -> Option<String> {
     Some(if back.is_empty() { format!("{sign}{front}") } else { format!("{sign}{front}.{back}") })
 }
 
-/// Of a number that 128 bits may not hold, without its sign.
+/// The digits of a number that 128 bits may not hold, without its sign.
 fn wide_digits(number: Unscaled, is_negative: bool) -> String {
     let mut number = if is_negative { negated(number) } else { number };
     let mut digits = String::new();

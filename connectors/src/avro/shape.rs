@@ -52,7 +52,7 @@ pub enum Logical {
     Timestamp(i64),
     LocalTimestamp(i64),
     Duration,
-    /// With so many digits, and so many of them behind the point.
+    /// With `precision` digits, `scale` of them behind the point.
     Decimal {
         precision: usize,
         scale: usize,

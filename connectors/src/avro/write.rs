@@ -360,7 +360,7 @@ fn unscaled(digits: &str) -> Option<Unscaled> {
     Some(number)
 }
 
-/// The same number in so many bytes. None where it needs more.
+/// A number in two's complement, in `size` bytes. None where it needs more.
 fn widened(bytes: &[u8], size: usize) -> Option<Value> {
     let spare = size.checked_sub(bytes.len())?;
     let sign = if bytes.first().is_some_and(|byte| *byte >= 0x80) { 0xff } else { 0 };

@@ -27,11 +27,11 @@ use crate::config::{self, Secret};
 use crate::error::{ConnectorError, Fault};
 use crate::{HostPolicy, http};
 
-/// Credentials are fetched anew so long before they end.
+/// Credentials are fetched anew this long before they end.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(120);
-/// So are those of a definition that are kept elsewhere.
+/// Credentials of a definition that are kept elsewhere are looked up again after this.
 const LOOKED_UP_AGAIN: Duration = Duration::from_secs(30);
-/// Of whoever gives out credentials.
+/// Bytes of an answer of whoever gives out credentials, at most.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// Services that tell where what is asked for really is, and where to ask first.
@@ -94,7 +94,7 @@ pub struct Access {
     pub hosts: HostPolicy,
 }
 
-/// The same, settled.
+/// What is settled of an `Access`: where to ask, and with which keys.
 #[derive(Clone, Debug)]
 pub struct Settled {
     pub region: String,
@@ -103,7 +103,7 @@ pub struct Settled {
 }
 
 impl Access {
-    /// Those of a definition.
+    /// The options of a definition.
     pub fn of(
         credentials: &Option<AwsCredentials>,
         region: &Option<AwsRegion>,
@@ -292,7 +292,8 @@ impl KeysState {
     }
 }
 
-/// Those of a definition. What is kept elsewhere is looked up again after a while, and when the service does not take it.
+/// The credentials of a definition. What is kept elsewhere is looked up again after a while, and when the service does not take
+/// it.
 #[derive(Debug)]
 struct Defined(AwsCredentials);
 

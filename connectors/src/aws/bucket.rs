@@ -15,7 +15,7 @@ use crate::http;
 /// From the beginning of a request to the end of its answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// Of a list of a thousand names, whose length is bounded, too.
+/// Bytes of an answer, at most: a list of a thousand names, whose length is bounded, too.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Between `&` and `;` of XML. What is longer stands for no character.

@@ -24,7 +24,7 @@ pub struct Service {
     pub name: &'static str,
     /// Before the name of an operation; empty where requests are forms.
     pub target: &'static str,
-    /// Of requests.
+    /// The content type of requests.
     pub content_type: &'static str,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         Ok(Client { service, http: http::client()?, url: settled.url, region: settled.region, keys: settled.keys })
     }
 
-    /// The same for operations whose answers take as long as they take, as long as something comes.
+    /// This client for operations whose answers take as long as they take, as long as something comes.
     pub fn that_listens(self) -> Result<Client, ConnectorError> {
         Ok(Client { http: http::download_client()?, ..self })
     }

@@ -12,7 +12,7 @@ use crate::http;
 
 /// Lengths, and their check.
 const PRELUDE_BYTES: usize = 12;
-/// Of a check.
+/// Bytes of a check.
 const CHECK_BYTES: usize = 4;
 
 /// An answer whose messages have not all come.
@@ -61,7 +61,7 @@ pub fn take(come: &mut Vec<u8>) -> Result<Option<Told>, String> {
     }
 }
 
-/// Of the first message, as soon as it is known.
+/// The length of the first message, as soon as it is known.
 fn length(come: &[u8]) -> Result<Option<usize>, String> {
     let Some(length) = Fields(come).u32() else { return Ok(None) };
     let length = length as usize;
@@ -130,10 +130,10 @@ fn value<'b>(headers: &mut Fields<'b>) -> Option<Option<&'b str>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn message(headers: &[u8], payload: &[u8]) -> Vec<u8> {
+    pub(in crate::aws) fn message(headers: &[u8], payload: &[u8]) -> Vec<u8> {
         let length = (PRELUDE_BYTES + headers.len() + payload.len() + CHECK_BYTES) as u32;
         let mut bytes = [length.to_be_bytes(), (headers.len() as u32).to_be_bytes()].concat();
         bytes.extend(crc32fast::hash(&bytes).to_be_bytes());
@@ -142,7 +142,8 @@ mod tests {
         bytes
     }
 
-    fn text(name: &str, value: &str) -> Vec<u8> {
+    /// A header.
+    pub(in crate::aws) fn text(name: &str, value: &str) -> Vec<u8> {
         let mut header = vec![name.len() as u8];
         header.extend(name.as_bytes());
         header.push(7);

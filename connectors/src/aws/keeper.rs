@@ -14,7 +14,7 @@ use crate::feed::Acknowledge;
 
 /// Messages that have been received and are not deleted; then no more are asked for.
 const WAITING_MAX: usize = 2_000;
-/// Of one request.
+/// Entries of one request, at most.
 const ENTRIES_MAX: usize = 10;
 /// What is assumed where the queue does not tell how long it hides a message.
 const VISIBILITY_SECONDS: u64 = 30;
@@ -44,7 +44,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Waits until there is room for so many. Tells why there is none where it is for deletions that fail.
+    /// Waits until there is room for `messages` more. Tells why there is none where that is for deletions that fail.
     pub async fn room(&self, messages: u32, tell: impl Fn(&str)) {
         let is_room = |waiting: &Waiting| {
             let is_room = waiting.messages + messages as usize <= WAITING_MAX;
@@ -121,7 +121,7 @@ struct Hidden {
     done: VecDeque<Message>,
     /// Not earlier than this.
     again: Instant,
-    /// Of all three, and of those that are not here yet.
+    /// Counts `received`, `waiting`, `done`, and what is not here yet.
     count: watch::Sender<Waiting>,
 }
 

@@ -50,8 +50,7 @@ pub struct KinesisIngest {
     #[serde(default)]
     pub iterator_type: IteratorType,
     /// How often a request is made again before the stream says that something is wrong. It goes on trying.
-    #[serde(default = "retries", deserialize_with = "config::positive")]
-    #[schemars(range(min = 1))]
+    #[serde(default = "retries", deserialize_with = "config::times")]
     pub num_retries: u32,
     /// Records a second, at most.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
@@ -119,5 +118,30 @@ impl SourceConfig for KinesisIngest {
             pace: Pace::default(),
         };
         Ok(Box::new(Reading::start(&context.runtime, &place, self.access(context), stream, places)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::conformance::anything;
+    use crate::parse_source_v1;
+
+    #[test]
+    fn the_first_failure_may_be_one_too_many() {
+        let definitions = [
+            json!({"type": "KinesisIngest", "streamName": "events"}),
+            json!({"type": "KinesisKCLIngest", "kinesisStreamName": "events", "applicationName": "weir"}),
+        ];
+        for mut definition in definitions {
+            definition["numRetries"] = json!(0);
+            let config = parse_source_v1(&definition).unwrap();
+            config.check(&anything()).unwrap();
+            assert_eq!(config.settings()["numRetries"], 0);
+            definition["numRetries"] = json!(-1);
+            let told = parse_source_v1(&definition).map(drop).unwrap_err().to_string();
+            assert!(told.contains("numRetries"), "{told}");
+        }
     }
 }

@@ -43,10 +43,10 @@ pub struct Wanted {
     pub access: Access,
     pub bucket: String,
     pub key: String,
-    /// From this one on.
+    /// From this byte on.
     pub at: u64,
     pub place: String,
-    /// Of this version, if it is known; otherwise it is told here.
+    /// The version of the object, if it is known; otherwise it is told here.
     pub version: Arc<OnceLock<String>>,
     pub trouble: Trouble,
 }

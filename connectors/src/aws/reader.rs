@@ -1,7 +1,8 @@
 //! Who reads the shards of a stream of Kinesis: a lister that finds them, and a reader for each.
 //!
 //! A reader asks for records only when there is room for an answer, so that memory is bounded whatever the number of shards. One
-//! that is sent them as they come holds one message until there is room.
+//! that is sent them as they come holds one message until there is room. One that fails holds up no other: it leaves its room to
+//! them, and its trouble stays until it can read itself.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,18 +18,18 @@ use tokio::task::JoinSet;
 use weir_model::lock::lock;
 
 use super::access::Access;
-use super::client::{Client, Failed, Service};
+use super::client::{self, Client, Failed, Service};
 use super::events::{Events, Told};
 use super::iterator;
 use super::shards::{Answer, Event, Place, Places, Record, Stream};
 use crate::error::{ConnectorError, Fault};
-use crate::feed::{Pauses, Trouble};
+use crate::feed::{LASTS_MIN, Pauses, Trouble};
 
 pub static KINESIS: Service = Service { name: "kinesis", target: "Kinesis_20131202", content_type: "application/x-amz-json-1.1" };
 
 /// Answers that are under way or wait to be handed on.
 pub const ANSWERS_MAX: usize = 8;
-/// Records of one.
+/// Records of one answer, at most.
 const ANSWER_RECORDS_MAX: u32 = 2_000;
 /// Between two requests for one shard: five a second are allowed, to all its readers together.
 const ASK_INTERVAL: Duration = Duration::from_millis(250);
@@ -190,10 +191,10 @@ impl Lister {
                     from: self.places.from,
                     at: self.places.shards.get(&shard).cloned(),
                     now: self.now.contains(&shard),
+                    trouble: self.trouble.of(&shard),
                     shard: shard.into(),
                     events: self.events.clone(),
                     room: room.clone(),
-                    trouble: self.trouble.clone(),
                     hold: None,
                     consumer: None,
                     quiet_until: None,
@@ -288,6 +289,7 @@ pub struct Reader {
     pub now: bool,
     pub events: Sender<Event>,
     pub room: Arc<Semaphore>,
+    /// The trouble of this shard.
     pub trouble: Trouble,
     /// Where the shard may become another's.
     pub hold: Option<Arc<Hold>>,
@@ -295,6 +297,18 @@ pub struct Reader {
     pub consumer: Option<Arc<str>>,
     /// Nothing came up to here since what was handed on, as the service says to consumers.
     pub quiet_until: Option<String>,
+}
+
+/// Failures in a row, over all iterators and subscriptions of one reader.
+struct Tries {
+    failures: u32,
+    pauses: Pauses,
+}
+
+impl Tries {
+    fn new() -> Tries {
+        Tries { failures: 0, pauses: Pauses::new() }
+    }
 }
 
 /// How reading with one iterator went.
@@ -308,19 +322,24 @@ enum Went {
 impl Reader {
     /// The shard, and whether it was read to its end.
     pub async fn run(mut self) -> Result<(String, bool), ConnectorError> {
-        loop {
+        let mut tries = Tries::new();
+        let to_the_end = loop {
             let went = match self.consumer.clone() {
-                Some(consumer) => self.listen(&consumer).await?,
-                None => self.read().await?,
+                Some(consumer) => self.listen(&consumer, &mut tries).await?,
+                None => self.read(&mut tries).await?,
             };
             match went {
                 Went::Again => {}
-                Went::ToTheEnd => break,
-                Went::Stopped => return Ok((self.shard.to_string(), false)),
+                Went::ToTheEnd => break true,
+                Went::Stopped => break false,
             }
+        };
+        // Whoever has the shard now says what is wrong with it.
+        self.trouble.forget();
+        if to_the_end {
+            let _ = self.events.send(Event::Ended(self.shard.to_string())).await;
         }
-        let _ = self.events.send(Event::Ended(self.shard.to_string())).await;
-        Ok((self.shard.to_string(), true))
+        Ok((self.shard.to_string(), to_the_end))
     }
 
     /// False when it is to stop. Waits while nobody knows whose the shard is.
@@ -330,10 +349,6 @@ impl Reader {
             tokio::time::sleep(ASK_INTERVAL).await;
         }
         !hold.is_stopped()
-    }
-
-    async fn call(&self, operation: &str, body: &Json) -> Result<Json, Failed> {
-        call(&self.client, operation, body, self.stream.retries, &self.trouble).await
     }
 
     fn fatal(&self, failed: Failed) -> ConnectorError {
@@ -376,36 +391,47 @@ impl Reader {
         self.is_at_its_moment() && failed.code == "InvalidArgumentException" && speaks_of_it()
     }
 
-    /// One more failure in a row that passes.
-    fn passes(&self, failures: &mut u32, failed: &Failed) {
-        *failures += 1;
-        if *failures > self.stream.retries {
-            self.trouble.note(&failed.reason);
+    /// One more failure in a row that passes: it is waited for, without room, and told where there were too many.
+    async fn passes(&self, tries: &mut Tries, reason: &str) {
+        tries.failures += 1;
+        if tries.failures > self.stream.retries {
+            self.trouble.note(reason);
         }
+        tries.pauses.wait(ASK_INTERVAL).await;
+    }
+
+    /// The shard can be read. That there is an iterator or a subscription does not say so yet.
+    fn works(&self, tries: &mut Tries) {
+        *tries = Tries::new();
+        self.trouble.clear();
     }
 
     async fn iterator(&mut self) -> Result<Option<String>, Failed> {
         let Some(mut request) = self.next() else { return Ok(None) };
         request["StreamName"] = self.stream.name.as_str().into();
         request["ShardId"] = self.shard.as_ref().into();
-        let answer = self.call("GetShardIterator", &request).await?;
+        let answer = self.client.call("GetShardIterator", &request).await?;
         self.now = false;
-        Ok(answer["ShardIterator"].as_str().map(str::to_owned))
+        match answer["ShardIterator"].as_str() {
+            Some(iterator) => Ok(Some(iterator.to_owned())),
+            // None of a closed shard is another answer's.
+            None => {
+                Err(Failed { code: String::new(), reason: "the answer to GetShardIterator has none".to_owned(), retryable: true })
+            }
+        }
     }
 
     /// With one iterator, as long as it goes.
-    async fn read(&mut self) -> Result<Went, ConnectorError> {
-        let (mut pauses, mut failures) = (Pauses::new(), 0);
+    async fn read(&mut self, tries: &mut Tries) -> Result<Went, ConnectorError> {
         let mut iterator = loop {
             if !self.may_read().await {
                 return Ok(Went::Stopped);
             }
             match self.iterator().await {
                 Ok(iterator) => break iterator,
-                Err(failed) if self.is_early(&failed) => self.passes(&mut failures, &failed),
+                Err(failed) if failed.retryable || self.is_early(&failed) => self.passes(tries, &failed.reason).await,
                 Err(failed) => return self.ends(failed).await,
             }
-            pauses.wait(Duration::ZERO).await;
         };
         while let Some(from) = iterator {
             // Closed only with the source.
@@ -415,12 +441,23 @@ impl Reader {
             }
             let asked = Instant::now();
             let request = json!({"ShardIterator": from, "Limit": self.stream.pace.records_max});
-            let answer = match self.call("GetRecords", &request).await {
+            let answer = match self.client.call("GetRecords", &request).await {
                 Ok(answer) => answer,
+                Err(failed) if failed.retryable => {
+                    drop(room);
+                    self.passes(tries, &failed.reason).await;
+                    iterator = Some(from);
+                    continue;
+                }
                 // It lasts five minutes, and whoever hands on may be held back for longer.
                 Err(failed) if failed.code == "ExpiredIteratorException" => return Ok(Went::Again),
-                Err(failed) => return self.ends(failed).await,
+                Err(failed) => {
+                    // It may take as long as shards cannot be listed.
+                    drop(room);
+                    return self.ends(failed).await;
+                }
             };
+            self.works(tries);
             iterator = answer["NextShardIterator"].as_str().map(str::to_owned);
             if let Some(went) = self.hand_on(&answer, room).await? {
                 return Ok(went);
@@ -464,30 +501,56 @@ impl Reader {
     }
 
     /// Is sent the records, as long as one subscription lasts: five minutes.
-    async fn listen(&mut self, consumer: &str) -> Result<Went, ConnectorError> {
-        let mut events = match self.subscribe(consumer).await? {
+    async fn listen(&mut self, consumer: &str, tries: &mut Tries) -> Result<Went, ConnectorError> {
+        let mut events = match self.subscribe(consumer, tries).await? {
             Ok(events) => events,
             Err(went) => return Ok(went),
         };
+        let (begun, mut works) = (Instant::now(), false);
         loop {
             if !self.may_read().await {
                 return Ok(Went::Stopped);
             }
             let told = match tokio::time::timeout(ASK_INTERVAL, events.next()).await {
                 // Nothing came: others may have the shard by now.
-                Err(_) => continue,
+                Err(_) => {
+                    if !works && begun.elapsed() >= LASTS_MIN {
+                        self.works(tries);
+                        works = true;
+                    }
+                    continue;
+                }
                 Ok(Ok(Some(Told::Event(name, payload)))) if name == "SubscribeToShardEvent" => payload,
                 Ok(Ok(Some(Told::Event(..)))) => continue,
-                Ok(Ok(Some(Told::Failure(code, reason)))) if code == GONE => {
-                    return self.ends(Failed { code, reason, retryable: false }).await;
+                Ok(Ok(Some(Told::Failure(code, reason)))) => {
+                    let failed = ended_with(code, &reason);
+                    if !failed.retryable {
+                        return self.ends(failed).await;
+                    }
+                    self.passes(tries, &failed.reason).await;
+                    return Ok(Went::Again);
                 }
-                Ok(ended) => {
-                    tracing::debug!("{}, {}: the subscription has ended: {ended:?}", self.place, self.shard);
+                // As each one does after five minutes.
+                Ok(Ok(None)) if works => {
                     tokio::time::sleep(ASK_INTERVAL).await;
+                    return Ok(Went::Again);
+                }
+                Ok(Ok(None)) => {
+                    self.passes(tries, "the subscription has ended before anything came").await;
+                    return Ok(Went::Again);
+                }
+                Ok(Err(problem)) => {
+                    self.passes(tries, &format!("the subscription has broken off: {problem}")).await;
                     return Ok(Went::Again);
                 }
             };
             let told: Json = serde_json::from_slice(&told).map_err(|_| self.garbled("an event is no JSON"))?;
+            // One without records comes at once, also of a shard that cannot be read.
+            let has_records = told["Records"].as_array().is_some_and(|records| !records.is_empty());
+            if !works && (has_records || begun.elapsed() >= LASTS_MIN) {
+                self.works(tries);
+                works = true;
+            }
             // Closed only with the source.
             let Ok(room) = self.room.clone().acquire_owned().await else { return Ok(Went::Stopped) };
             if let Some(went) = self.hand_on(&told, room).await? {
@@ -502,8 +565,7 @@ impl Reader {
     }
 
     /// How it went where there is nothing to listen to, or it is to stop.
-    async fn subscribe(&mut self, consumer: &str) -> Result<Result<Events, Went>, ConnectorError> {
-        let (mut pauses, mut failures) = (Pauses::new(), 0);
+    async fn subscribe(&mut self, consumer: &str, tries: &mut Tries) -> Result<Result<Events, Went>, ConnectorError> {
         while let Some(position) = self.next() {
             if !self.may_read().await {
                 return Ok(Err(Went::Stopped));
@@ -513,19 +575,24 @@ impl Reader {
             match self.client.listen("SubscribeToShard", &request).await {
                 Ok(events) => {
                     self.now = false;
-                    self.trouble.clear();
                     return Ok(Ok(events));
                 }
                 // For seconds after another subscription to the shard has begun.
                 Err(failed) if failed.retryable || failed.code == IN_USE || self.is_early(&failed) => {
-                    self.passes(&mut failures, &failed);
+                    self.passes(tries, &failed.reason).await;
                 }
                 Err(failed) => return self.ends(failed).await.map(Err),
             }
-            pauses.wait(ASK_INTERVAL).await;
         }
         Ok(Err(Went::ToTheEnd))
     }
+}
+
+/// What a subscription was ended with. There is no status here that would say whose fault it is.
+fn ended_with(code: String, words: &str) -> Failed {
+    let of_the_service = || ["Internal", "Unavailable"].iter().any(|part| code.contains(part));
+    let retryable = code.is_empty() || code == IN_USE || client::passes(&code) || of_the_service();
+    Failed { reason: format!("the subscription has ended with {code}: {words}"), code, retryable }
 }
 
 #[cfg(test)]
@@ -533,9 +600,13 @@ mod tests {
     use tokio::sync::mpsc::channel;
 
     use super::*;
+    use crate::aws::events::tests::{message, text};
     use crate::aws::iterator::{IteratorAt, IteratorType};
+    use crate::aws::shards::Reading;
     use crate::aws::stand_in::StandIn;
     use crate::conformance::runtime;
+    use crate::real_server::wait;
+    use crate::source::Source;
 
     fn stream(name: &str) -> Stream {
         Stream { name: name.to_owned(), shard_ids: None, begin: Default::default(), retries: 3, pace: Pace::default() }
@@ -645,6 +716,93 @@ mod tests {
         let given = IteratorType::At(IteratorAt::AtTimestamp { millis_since_epoch: 8_000 });
         let told = read(given).unwrap_err().to_string();
         assert!(told.contains("InvalidArgumentException"), "{told}");
+    }
+
+    #[test]
+    fn failures_that_end_a_subscription_are_those_of_a_call() {
+        let (trouble, seen) = (Trouble::new("here").of("a"), Arc::new(Mutex::new(Vec::new())));
+        let (told, all) = (trouble.clone(), seen.clone());
+        let server = StandIn::start(move |_| {
+            let event = |told: Json| message(&text(":event-type", "SubscribeToShardEvent"), told.to_string().as_bytes());
+            let exception = |code: &str| {
+                let headers = [text(":message-type", "exception"), text(":exception-type", code)].concat();
+                message(&headers, br#"{"message": "why"}"#)
+            };
+            let mut all = all.lock().unwrap();
+            all.push(told.get());
+            let answer = match all.len() {
+                1..=3 => exception("InternalFailureException"),
+                4 => event(json!({"Records": [{"SequenceNumber": "8", "Data": ""}], "ContinuationSequenceNumber": "8"})),
+                5 => exception("KMSDisabledException"),
+                // Where it goes on all the same, it comes to the end.
+                _ => event(json!({"Records": []})),
+            };
+            (200, answer)
+        });
+        let (sender, _events) = channel(1);
+        let ended = runtime().block_on(async {
+            let reader = Reader {
+                client: Arc::new(Client::open(&KINESIS, &server.access(), None).await.unwrap()),
+                stream: Arc::new(Stream { retries: 1, ..stream("s") }),
+                place: "here".to_owned(),
+                shard: "a".into(),
+                from: 0,
+                at: Some(Place::After("7".to_owned())),
+                now: false,
+                events: sender,
+                room: Arc::new(Semaphore::new(1)),
+                trouble,
+                hold: None,
+                consumer: Some("arn".into()),
+                quiet_until: None,
+            };
+            reader.run().await
+        });
+        let problem = ended.unwrap_err().to_string();
+        assert!(problem.contains("KMSDisabledException: why"), "{problem}");
+        // One more than is nobody's business, until something comes.
+        let word = Some("here, a: the subscription has ended with InternalFailureException: why".to_owned());
+        assert_eq!(*seen.lock().unwrap(), [None, None, word.clone(), word, None]);
+    }
+
+    #[test]
+    fn shards_that_cannot_be_read_are_told_and_hold_up_no_other() {
+        // As many as there is room for.
+        let bad: Vec<String> = (0..ANSWERS_MAX).map(|n| format!("bad {n}")).collect();
+        let asked: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+        let all_work = Arc::new(AtomicBool::new(false));
+        let (counted, works, ids) = (asked.clone(), all_work.clone(), bad.clone());
+        let server = StandIn::start(move |now| match now.operation.as_str() {
+            "ListShards" => {
+                let shards = ids.iter().map(String::as_str).chain(["good"]).map(|id| json!({"ShardId": id}));
+                (200, json!({"Shards": shards.collect::<Vec<_>>()}).to_string())
+            }
+            "GetShardIterator" => (200, json!({"ShardIterator": now.body["ShardId"]}).to_string()),
+            _ => {
+                let shard = now.body["ShardIterator"].as_str().unwrap();
+                *counted.lock().unwrap().entry(shard.to_owned()).or_default() += 1;
+                match shard == "good" || works.load(Ordering::Relaxed) {
+                    true => (200, json!({"Records": [], "NextShardIterator": shard}).to_string()),
+                    false => (500, "{}".to_owned()),
+                }
+            }
+        });
+        let runtime = runtime();
+        let stream = Stream { retries: 0, ..stream("s") };
+        let places = Places { fresh: true, ..Places::default() };
+        let reading = Reading::start(runtime.handle(), "here", server.access(), stream, places);
+        let times = |shard: &str| asked.lock().unwrap().get(shard).copied().unwrap_or_default();
+        wait(|| bad.iter().all(|shard| times(shard) > 0), "all are asked for");
+        let before = times("good");
+        wait(|| times("good") > before + 3, "the other one is read");
+        wait(|| reading.trouble().is_some(), "a word");
+        for _ in 0..20 {
+            let told = reading.trouble().unwrap_or_default();
+            assert!(told.starts_with("here, bad ") && told.contains("500"), "{told}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        all_work.store(true, Ordering::Relaxed);
+        wait(|| reading.trouble().is_none(), "all can be read");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct Places {
     /// Records handed out, where that is asked for.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub taken: u64,
-    /// That was in this life.
+    /// The stream began in this life.
     #[serde(skip)]
     pub fresh: bool,
 }
@@ -107,7 +107,7 @@ impl Places {
 
 /// What readers tell. The order is that of the effects.
 pub enum Event {
-    /// These shards were there at the beginning, and how much of them is left out.
+    /// The shards that were there at the beginning, and how much of each is left out.
     Begun(BTreeMap<String, Place>),
     Records(Answer),
     Ended(String),
@@ -150,8 +150,8 @@ impl Reading {
         Reading { place: place.to_owned(), runtime: runtime.clone(), events, current: None, places, task, trouble, durable: None }
     }
 
-    /// The same of a stream of which others have shards, too. The task is told what is durable, and is to end when nobody tells
-    /// it any more.
+    /// As `start`, for a stream of which others have shards, too. The task is told what is durable, and is to end when nobody
+    /// tells it any more.
     pub fn share<F>(
         runtime: &Handle,
         place: &str,

@@ -23,7 +23,7 @@ use crate::error::ConnectorError;
 use crate::secret;
 
 static SNS: Service = Service { name: "sns", target: "", content_type: "application/x-www-form-urlencoded" };
-/// Of the protocol.
+/// The version of the protocol.
 const VERSION: &str = "2010-03-31";
 
 /// Publishes each result to a topic of SNS.

@@ -15,7 +15,7 @@ use crate::config::Secret;
 pub(super) struct Asked {
     /// Path and query.
     pub(super) target: String,
-    /// Of services that speak JSON.
+    /// The operation, of services that speak JSON.
     pub(super) operation: String,
     pub(super) body: Json,
     /// Which key it is signed with.
@@ -37,7 +37,7 @@ pub(super) struct StandIn {
 
 impl StandIn {
     /// `answer` gives the status and the body.
-    pub(super) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + Sync + 'static) -> StandIn {
+    pub(super) fn start<B: Into<Vec<u8>> + 'static>(answer: impl Fn(&Asked) -> (u16, B) + Send + Sync + 'static) -> StandIn {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let (answer, asked) = (Arc::new(answer), Arc::new(Mutex::new(Vec::new())));
@@ -50,10 +50,11 @@ impl StandIn {
                     let Some(asked) = read(&client) else { return };
                     all.lock().unwrap().push(asked.clone());
                     let (status, body) = answer(&asked);
+                    let body: Vec<u8> = body.into();
                     let length = body.len();
-                    let answer = format!("HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+                    let head = format!("HTTP/1.1 {status} Said\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
                     // Whoever asked may be gone.
-                    let _ = client.write_all(answer.as_bytes());
+                    let _ = client.write_all(&[head.into_bytes(), body].concat());
                 });
             }
         });
@@ -72,7 +73,7 @@ impl StandIn {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 
-    /// The keys of these.
+    /// The keys of what `asked` gives.
     pub(super) fn keys(&self) -> Vec<String> {
         self.asked().into_iter().map(|asked| asked.key).collect()
     }

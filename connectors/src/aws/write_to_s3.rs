@@ -151,7 +151,7 @@ struct Objects {
     bucket: Bucket,
     definition: WriteToS3,
     runtime: Handle,
-    /// Of the names of this output.
+    /// The part of the names of objects that is this output's.
     output: String,
     /// Whether it is known what is stored.
     looked: bool,
@@ -166,12 +166,12 @@ struct Objects {
     stop: Arc<AtomicBool>,
 }
 
-/// It is tried again.
+/// What could not be stored is tried again.
 #[derive(Clone, Copy)]
 struct Again {
-    /// Not before.
+    /// Not before this.
     at: Instant,
-    /// How long it is waited for that.
+    /// How long `at` is waited for.
     pause: Duration,
     /// Tries so far.
     tries: u32,

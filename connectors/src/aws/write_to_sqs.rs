@@ -108,7 +108,7 @@ impl DestinationConfig for WriteToSqs {
 
 struct SendMessages {
     queue: String,
-    /// The same, as it may be told.
+    /// The URL of `queue`, as it may be told.
     shown: String,
     group: Option<String>,
 }

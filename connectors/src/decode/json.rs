@@ -33,9 +33,9 @@ pub struct ObjectFraming {
 /// What a buffer begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// So many bytes that belong to no object.
+    /// This many bytes that belong to no object.
     Between(usize),
-    /// An object of so many bytes.
+    /// An object of this many bytes.
     Object(usize),
     /// Some of an object.
     Unfinished,
@@ -44,7 +44,7 @@ pub enum Part {
 }
 
 impl ObjectFraming {
-    /// Goes on where so many lists are not closed.
+    /// Goes on where this many lists are not closed.
     pub fn within(lists: u8) -> ObjectFraming {
         ObjectFraming { lists, ..ObjectFraming::default() }
     }

@@ -62,8 +62,8 @@ pub fn decode(decoder: &dyn Decoder, frames: &Frames, records: &mut Vec<Value>, 
     }
 }
 
-/// The same from one frame on, up to that with which the values come to `VALUES_BYTES_MAX`. Says which frame is the next, and how
-/// many bytes the values have that were measured.
+/// As `decode`, from the frame `first` on, up to that with which the values come to `VALUES_BYTES_MAX`. Says which frame is the
+/// next, and how many bytes the values have that were measured.
 pub fn decode_some(
     decoder: &dyn Decoder,
     frames: &Frames,

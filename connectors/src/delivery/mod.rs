@@ -38,7 +38,7 @@ pub struct Outgoing {
     pub positive: bool,
     /// Grows along the results of an output, and is the same for the same result after a restart.
     pub mark: u64,
-    /// The same for a match and its cancellation, where the caller has one.
+    /// One id for a match and its cancellation, where the caller has one.
     pub id: Option<NodeId>,
 }
 
@@ -218,7 +218,7 @@ impl Delivery {
         self.send_all(results, Vec::new(), mark)
     }
 
-    /// The same with results that can only be refused.
+    /// As `send`, with results that can only be refused (`unfit`).
     pub fn send_all(&self, results: Vec<Outgoing>, unfit: Vec<(Outgoing, String)>, mark: u64) -> Result<(), ConnectorError> {
         let count = (results.len() + unfit.len()) as u64;
         let waiting = &self.shared.counters.waiting;
@@ -347,11 +347,11 @@ struct Worker {
     on_refused: OnRefused,
     /// Results that the destination has taken and that do not count as written yet.
     held: u64,
-    /// Of what it does by itself.
+    /// Tries that the destination makes by itself.
     tries: u32,
-    /// It has taken everything before this mark,
+    /// The destination has taken everything before this mark.
     upper: u64,
-    /// and everything before this one counts as written.
+    /// Everything before this mark counts as written.
     told: u64,
     /// Where the destination stood then.
     at: Position,
@@ -679,7 +679,7 @@ pub(crate) async fn unless_stopped<T>(stop: &AtomicBool, asked: impl Future<Outp
     None
 }
 
-/// What is told of it then.
+/// What is told of a request whose answer `unless_stopped` did not wait for.
 pub(crate) fn unheard(place: &str) -> ConnectorError {
     ConnectorError::passing(place, "the output ends before there is an answer".to_owned())
 }

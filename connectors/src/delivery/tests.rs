@@ -192,7 +192,7 @@ fn an_output_of_all_gives_nothing_up_and_ends_with_what_is_refused() {
     assert_eq!(count(&delivery.counters().failed), 0);
 }
 
-/// Of an output that ends by itself: what was written, up to which marks that was told, and why it has ended.
+/// Runs an output that ends by itself: what was written, up to which marks that was told, and why it has ended.
 fn ended(
     on_refused: OnRefused,
     steps: Vec<Step>,
@@ -451,7 +451,7 @@ fn nothing_counts_as_delivered_before_the_dead_letters_are() {
     assert!(marks.lock().unwrap().is_empty());
 }
 
-/// Sends so many at once, one after another, and refuses those that are named, each as often as it is.
+/// Sends `at_once` results at once, one after another, and refuses those that are named, each as often as it is named.
 struct Picky {
     log: Log,
     refused: Vec<&'static str>,

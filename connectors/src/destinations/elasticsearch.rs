@@ -27,10 +27,10 @@ use crate::host_policy::HostPolicy;
 use crate::result_ids::Ids;
 use crate::{http, moment, secret};
 
-/// Of an answer: some hundred bytes for each of the documents.
+/// Bytes of an answer, at most: it has some hundred for each of the documents.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Of what the server says about a document.
+/// Characters of what the server says about a document, at most.
 const REASON_CHARACTERS_MAX: usize = 300;
 
 /// Documents are named by what they are in a request, and only this of the answer is asked for.
@@ -399,7 +399,7 @@ impl Bulk {
     }
 }
 
-/// Of each document in the order of the request, if all of them are told.
+/// The fate of each document in the order of the request, if all of them are told.
 fn fates(answer: &Json, count: usize) -> Option<Vec<Fate>> {
     let items = answer["items"].as_array().filter(|items| items.len() == count)?;
     let fate = |item: &Json| {

@@ -183,7 +183,7 @@ struct LineFile {
     place: String,
     /// None of a pipe or a device, which has no length to go back to and is not looked at again.
     identity: Option<(u64, u64)>,
-    /// Of whole lines.
+    /// Bytes of whole lines.
     length: u64,
     head: Head,
     /// A failed write may have left part of a line behind `length`.
@@ -222,7 +222,7 @@ impl LineFile {
         Ok(opened)
     }
 
-    /// So many bytes are in it.
+    /// Begins with a file in which `length` bytes are.
     fn begin(&mut self, length: u64) {
         (self.length, self.head) = (length, Head::default());
         self.head.grow(&self.file, length);
@@ -256,7 +256,7 @@ impl LineFile {
         Ok(())
     }
 
-    /// Puts the file aside, if it is time before so many bytes more come. All of it is on the disk then.
+    /// Puts the file aside, if it is time before `more` bytes come. All of it is on the disk then.
     fn rotate(&mut self, more: u64) -> Result<(), ConnectorError> {
         if !self.rotated.as_ref().is_some_and(|rotated| rotated.is_due(self.length, more)) {
             return Ok(());

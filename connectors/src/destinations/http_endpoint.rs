@@ -3,8 +3,8 @@
 //! At least once, as far as the tries reach: an answer that is lost on the way makes the request come again. What the
 //! server refuses (4xx but 408 and 429) is not tried again; what it cannot take now is, a few times with growing pauses
 //! (longer ones where the server asks for them), and then given up and counted: a broken hook must not hold the graph for
-//! ever. With a parallelism of 1 results arrive in order. An output that ends makes no further request, and waits for no
-//! answer.
+//! ever. How often and how soon can be said. With a parallelism of 1 results arrive in order. An output that ends makes no
+//! further request, and waits for no answer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -28,8 +28,14 @@ use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::http;
 
-/// Of an answer that nobody reads.
+/// Bytes taken in of an answer that nobody reads, at most.
 const DRAINED_BYTES_MAX: usize = 64 << 10;
+
+/// Between two tries, where nothing else is said.
+const BACKOFF_MAX_MILLIS: u32 = 2000;
+
+/// Shorter pauses are refused: each try that fails is logged.
+const BACKOFF_LEAST_MILLIS: u32 = 10;
 
 /// Posts each result to a URL, as JSON.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -47,9 +53,71 @@ pub struct PostToEndpoint {
     /// Sent with each request. The values are secret.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
+    /// How what the server cannot take at the moment is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<Retries>,
     /// What is around the data of a result.
     #[serde(default)]
     pub structure: Envelope,
+}
+
+/// How what a server cannot take at the moment is tried again, each result for itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "HttpRetries")]
+pub struct Retries {
+    /// So many tries altogether; 0: until it works. What was tried so often is given up, unless `onResultError` says otherwise:
+    /// with its types `Fail` and `Retry` there is no most.
+    #[serde(default = "tries_max", deserialize_with = "config::count")]
+    pub max_tries: u64,
+    /// The pause before the second try, about; twice as long before each further one.
+    #[serde(default = "backoff_min_millis", deserialize_with = "config::positive")]
+    #[schemars(range(min = BACKOFF_LEAST_MILLIS))]
+    pub min_backoff_millis: u32,
+    /// No pause is longer, unless the server asks for that; 2 seconds when not given, or as long as the first pause.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_backoff_millis: Option<u32>,
+}
+
+/// About three seconds for each result where the server does not ask for longer pauses.
+fn tries_max() -> u64 {
+    6
+}
+
+fn backoff_min_millis() -> u32 {
+    100
+}
+
+impl Default for Retries {
+    fn default() -> Retries {
+        Retries { max_tries: tries_max(), min_backoff_millis: backoff_min_millis(), max_backoff_millis: None }
+    }
+}
+
+impl Retries {
+    fn check(&self) -> Result<(), ConnectorError> {
+        match self.max_backoff_millis {
+            _ if self.min_backoff_millis < BACKOFF_LEAST_MILLIS => {
+                let problem = format!("the first pause must be at least {BACKOFF_LEAST_MILLIS} ms");
+                Err(ConnectorError::config("retryPolicy.minBackoffMillis", problem))
+            }
+            Some(longest) if longest < self.min_backoff_millis => {
+                let problem = "the longest pause is shorter than the first one; give a longer one, or leave it out";
+                Err(ConnectorError::config("retryPolicy.maxBackoffMillis", problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn policy(&self) -> RetryPolicy {
+        let longest = self.max_backoff_millis.unwrap_or(BACKOFF_MAX_MILLIS).max(self.min_backoff_millis);
+        RetryPolicy {
+            tries_max: (self.max_tries > 0).then(|| u32::try_from(self.max_tries).unwrap_or(u32::MAX)),
+            backoff_min: Duration::from_millis(self.min_backoff_millis.into()),
+            backoff_max: Duration::from_millis(longest.into()),
+        }
+    }
 }
 
 fn parallelism() -> u32 {
@@ -72,6 +140,7 @@ impl DestinationConfig for PostToEndpoint {
 
     fn check(&self) -> Result<(), ConnectorError> {
         http::url("url", &self.url)?;
+        self.retry_policy.iter().try_for_each(Retries::check)?;
         http::headers(&self.headers, true).map(|_| ())
     }
 
@@ -84,6 +153,7 @@ impl DestinationConfig for PostToEndpoint {
             url,
             headers: self.headers.clone(),
             parallelism: self.parallelism as usize,
+            policy: self.retry_policy.clone().unwrap_or_default().policy(),
             stop: Arc::default(),
             stops_at_refused: false,
             alone: false,
@@ -97,10 +167,11 @@ struct Poster {
     url: Url,
     headers: BTreeMap<String, Secret>,
     parallelism: usize,
+    policy: RetryPolicy,
     stop: Arc<AtomicBool>,
     /// Nothing is sent behind what is refused or fails, but for what is under way with it.
     stops_at_refused: bool,
-    /// And with its further tries nothing is: it comes first.
+    /// The first result is tried again, and nothing is sent with it.
     alone: bool,
 }
 
@@ -108,7 +179,7 @@ struct Poster {
 pub(super) enum Outcome {
     Taken,
     Refused(String),
-    /// May work later, so much later at least.
+    /// May work later, after this long at the earliest.
     Failed(String, Duration),
     /// Not sent: one before it failed or is refused, and it must not overtake that; or the output ends.
     Held,
@@ -202,7 +273,6 @@ impl Destination for Poster {
     }
 
     fn retry(&self) -> RetryPolicy {
-        // About three seconds for each result where the server does not ask for longer pauses, then it is given up.
-        RetryPolicy { tries_max: Some(6), backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(2) }
+        self.policy
     }
 }

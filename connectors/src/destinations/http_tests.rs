@@ -174,6 +174,23 @@ fn each_result_has_tries_of_its_own() {
 }
 
 #[test]
+fn how_often_and_how_soon_it_is_tried_can_be_said() {
+    let with = |policy: serde_json::Value| json!({"parallelism": 1, "retryPolicy": policy});
+    let server = Server::start(&[500, 500, 200]);
+    assert_eq!(server.deliver(with(json!({"maxTries": 2, "minBackoffMillis": 10})), 2), (1, 1));
+    assert_eq!(server.bodies(), ["0", "0", "1"]);
+    // More often than it is tried where nothing is said.
+    let server = Server::start(&[500, 500, 500, 500, 500, 500, 500, 500, 200]);
+    let patient = with(json!({"maxTries": 0, "minBackoffMillis": 10, "maxBackoffMillis": 10}));
+    assert_eq!(server.deliver(patient, 2), (2, 0));
+    assert_eq!(server.bodies().len(), 10);
+    let server = Server::start(&[500, 200]);
+    let begun = Instant::now();
+    assert_eq!(server.deliver(with(json!({"minBackoffMillis": 4000})), 1), (1, 0));
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn what_the_server_refuses_is_counted_and_not_repeated() {
     let server = Server::start(&[200, 404, 302, 200]);
     assert_eq!(server.deliver(json!({"parallelism": 1}), 4), (2, 2));

@@ -307,7 +307,7 @@ mod tests {
         all
     }
 
-    /// The same with what comes up to the end, but for what `connect` sent.
+    /// `all`, and what comes behind it up to the end, but for what `connect` sent.
     fn rest(client: &mut StdStream, mut all: Vec<u8>) -> Vec<u8> {
         client.read_to_end(&mut all).unwrap();
         let probe = [0, 0, 0, 5, b'n', b'u', b'l', b'l', b'\n'];

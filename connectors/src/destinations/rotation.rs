@@ -78,8 +78,9 @@ impl Rotation {
 #[derive(Clone, Debug)]
 struct Names {
     directory: PathBuf,
-    /// Of the file, up to the last dot, and from there on.
+    /// The name of the file up to its last dot.
     stem: String,
+    /// The name of the file from its last dot on.
     extension: String,
 }
 
@@ -154,13 +155,13 @@ impl Names {
 /// What a position says besides the length of the file at the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known {
-    /// Of the file that was put aside last.
+    /// The number of the file that was put aside last.
     pub number: u64,
     /// What comes again from before this mark is in files that were put aside.
     pub repeated_upto: u64,
-    /// Everything before this one is in them or in the file at the path.
+    /// Everything before this mark is in files that were put aside or in the file at the path.
     pub upto: u64,
-    /// When the first result came into that file, in milliseconds since 1970.
+    /// When the first result came into the file at the path, in milliseconds since 1970.
     pub since: u64,
 }
 
@@ -187,7 +188,7 @@ pub struct Rotated {
     rotation: Option<Rotation>,
     names: Names,
     pub known: Known,
-    /// Of the file that was put aside last.
+    /// When the file was put aside that was last, as its name has it.
     when: String,
     keeper: Keeper,
 }
@@ -230,7 +231,7 @@ impl Rotated {
         }
     }
 
-    /// So many bytes are in the file at the path.
+    /// Says that `length` bytes are in the file at the path.
     pub fn grown(&mut self, length: u64) {
         match length {
             0 => self.known.since = 0,
@@ -240,7 +241,7 @@ impl Rotated {
         }
     }
 
-    /// Whether a file of so many bytes is put aside before so many more come.
+    /// Whether a file of `length` bytes is put aside before `more` come.
     pub fn is_due(&self, length: u64, more: u64) -> bool {
         let Some(Rotation { bytes_max, interval_seconds, .. }) = &self.rotation else { return false };
         let age = now_millis().saturating_sub(self.known.since);
@@ -273,7 +274,7 @@ impl Rotated {
         self.keeper.look()
     }
 
-    /// Whether nobody has to look, with so many bytes in the file at the path.
+    /// Whether nobody has to look, with `length` bytes in the file at the path.
     pub fn rests(&self, length: u64) -> bool {
         let waits = length > 0 && self.rotation.as_ref().is_some_and(|rotation| rotation.interval_seconds.is_some());
         !waits && self.keeper.rests()

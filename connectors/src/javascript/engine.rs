@@ -13,7 +13,7 @@ use super::convert::{Tools, from_js, to_js};
 use super::{RECORD_TIME_MAX, Transformed, Watch};
 use crate::decode::VALUES_BYTES_MAX;
 
-/// Of everything a script has at a time.
+/// Bytes of everything a script has at a time, at most.
 const MEMORY_BYTES_MAX: usize = 128 << 20;
 
 /// What calls may take of the thread's stack.

@@ -2,7 +2,7 @@
 //!
 //!     records ─> Script ─(a thread of its own)─> engine: limits, sandbox ─> convert: values there and back ─> records
 //!
-//! A script has a second for a record and so much memory; it remembers nothing between records. What the engine cannot interrupt
+//! A script has a second for a record and bounded memory; it remembers nothing between records. What the engine cannot interrupt
 //! (a builtin that searches a very long text) is given up with its thread: whoever waits for it does not wait long.
 
 mod convert;
@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How soon whoever waits sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
-/// Of the thread: what the engine may use of it is less.
+/// Bytes of the thread's stack: what the engine may use of it is less.
 const STACK_BYTES: usize = 4 << 20;
 
 /// What becomes of records, in order, up to one with which the new values come to `VALUES_BYTES_MAX`.
@@ -36,7 +36,7 @@ const STACK_BYTES: usize = 4 << 20;
 pub struct Transformed {
     /// The new value of each, or why there is none.
     pub outcomes: Vec<Result<Value, String>>,
-    /// Of the new values, about.
+    /// Bytes of the new values, about.
     pub bytes: usize,
 }
 

@@ -20,21 +20,23 @@ use super::commits::Policy;
 use super::ingest::Topics;
 use super::lookout::{Counted, End, Inbox, Lookout, members};
 use super::member::Member;
-use super::records::{Records, Subscription, fatal, leave};
+use super::records::{GROUP_INTERVAL, Records, Subscription, fatal, leave};
 use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits};
 
-/// For so long nothing comes before a stream goes away, or a little longer; doubled each time it comes back, up to the other.
+/// A stream goes away when nothing has come for this long, or a little longer; doubled each time it comes back.
 const AWAY_AFTER: Duration = Duration::from_secs(30);
+/// `AWAY_AFTER` is doubled up to this.
 const AWAY_AFTER_MAX: Duration = Duration::from_secs(480);
-/// After it could not, as there are others in its group.
+/// A stream that could not go away, as there are others in its group, tries again after this.
 const AWAY_AGAIN: Duration = Duration::from_secs(120);
-/// With records coming for longer it has a client again.
+/// When records come for longer, the stream has a client again.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
-/// So long it is away at most where offsets are committed: brokers forget those of a group in which nobody is
+/// A stream that commits offsets is away this long at most: brokers forget those of a group in which nobody is
 /// (`offsets.retention.minutes`).
 const AWAY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
+/// A stream that commits no offsets is away this long at most.
 const NO_OFFSETS_AWAY_TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 /// While both its client and the inbox may have something.
 const SLICE: Duration = Duration::from_millis(10);
@@ -45,7 +47,7 @@ const ASK_TIME_MAX: Duration = Duration::from_secs(1);
 pub struct Away {
     lookout: Arc<Lookout>,
     inbox: Arc<Inbox>,
-    /// Of each topic that is read.
+    /// What has been counted of each topic that is read.
     counts: Vec<Counted>,
     /// Nobody else was in the group when the first record came. Forgotten when it rests.
     alone: bool,
@@ -201,7 +203,9 @@ impl Records {
     }
 
     /// Has a client of its own again. `at_once`: nothing more is read from the inbox, also not until it has its partitions.
-    fn come_back(&mut self, at_once: bool) -> Result<(), ConnectorError> {
+    pub(super) fn come_back(&mut self, at_once: bool) -> Result<(), ConnectorError> {
+        // Its group has to give it partitions first.
+        self.ask_group_at = Instant::now() + GROUP_INTERVAL;
         if self.consumer.is_none() {
             self.consumer = Some(self.connect()?);
             self.away_after = (self.away_after * 2).min(AWAY_AFTER_MAX);

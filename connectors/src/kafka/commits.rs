@@ -111,6 +111,9 @@ pub struct Commits {
     policy: Policy,
     durable: Offsets,
     sent: Offsets,
+    /// Where the group stood when a partition came, whoever had read up to there. Nothing before that is committed: what is
+    /// durable may be of a time when the partition was ours before, and others have read on since.
+    begun: Offsets,
     last: Instant,
     /// Where answers are waited for.
     waiter: Option<Waiter>,
@@ -119,7 +122,8 @@ pub struct Commits {
 impl Commits {
     /// What the stream goes on at is durable; the broker may not have been told before it ended.
     pub fn new(policy: Policy, durable: Offsets) -> Commits {
-        Commits { policy, durable, sent: Offsets::default(), last: Instant::now(), waiter: None }
+        let (sent, begun) = (Offsets::default(), Offsets::default());
+        Commits { policy, durable, sent, begun, last: Instant::now(), waiter: None }
     }
 
     pub fn policy(&self) -> &Policy {
@@ -130,9 +134,15 @@ impl Commits {
         &self.durable
     }
 
-    /// These partitions were at these offsets when they came: that is not news to the broker.
-    pub fn began(&mut self, topic: &str, partition: i32, offset: i64) {
-        self.sent.set(topic, partition, offset);
+    /// The partition comes, and this is what the group has committed of it, where that counts: no news to the broker.
+    pub fn began(&mut self, topic: &str, partition: i32, offset: Option<i64>) {
+        match offset {
+            Some(offset) => {
+                self.sent.set(topic, partition, offset);
+                self.begun.set(topic, partition, offset);
+            }
+            None => self.begun.unset(topic, partition),
+        }
     }
 
     pub fn became_durable(&mut self, offsets: Offsets) {
@@ -143,14 +153,22 @@ impl Commits {
     pub fn forget(&mut self, topic: &str) {
         self.durable.forget(topic);
         self.sent.forget(topic);
+        self.begun.forget(topic);
     }
 
-    /// Offsets of the reader's partitions that the broker has not been told.
-    fn news(&self, reads: impl Fn(&str, i32) -> bool) -> Vec<(&str, i32, i64)> {
-        let new = |(topic, partition, offset): &(&str, i32, i64)| {
-            reads(topic, *partition) && self.sent.get(topic, *partition).is_none_or(|sent| sent < *offset)
+    /// Offsets of the reader's partitions that may be committed.
+    fn own(&self, reads: impl Fn(&str, i32) -> bool) -> impl Iterator<Item = (&str, i32, i64)> {
+        let own = move |(topic, partition, offset): &(&str, i32, i64)| {
+            reads(topic, *partition) && self.begun.get(topic, *partition).is_none_or(|begun| begun < *offset)
         };
-        self.durable.iter().filter(new).collect()
+        self.durable.iter().filter(own)
+    }
+
+    /// The durable offsets that the broker has not been told.
+    fn news(&self, reads: impl Fn(&str, i32) -> bool) -> Vec<(&str, i32, i64)> {
+        let new =
+            |(topic, partition, offset): &(&str, i32, i64)| self.sent.get(topic, *partition).is_none_or(|sent| sent < *offset);
+        self.own(reads).filter(new).collect()
     }
 
     /// Commits if it is time.
@@ -223,7 +241,57 @@ impl Commits {
             return None;
         }
         // What is on its way is committed once more: its answer may be the one that fails.
-        let all: Vec<_> = self.durable.iter().filter(|(topic, partition, _)| reads(topic, *partition)).collect();
+        let all: Vec<_> = self.own(reads).collect();
         (!all.is_empty()).then(|| self.durable.signed_list(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::topic_partition_list::Offset;
+
+    use super::*;
+
+    /// It was committed at the offset at which it had gone to the other member: those behind it were read once more.
+    #[test]
+    fn a_partition_that_comes_back_is_not_committed_where_it_went_away() {
+        let offsets = |of: &[(i32, i64)]| {
+            let mut offsets = Offsets::default();
+            of.iter().for_each(|(partition, offset)| offsets.set("t", *partition, *offset));
+            offsets
+        };
+        let explicit =
+            ExplicitCommit { max_batch: 1, max_interval_millis: 1, parallelism: 1, wait_for_commit_confirmation: true };
+        let mut commits = Commits::new(Policy::Explicit(explicit), Offsets::default());
+        let rest = |commits: &Commits| {
+            let list = commits.rest(|topic, _| topic == "t");
+            let list = list.map(|list| list.elements().iter().map(|of| (of.partition(), of.offset())).collect::<Vec<_>>());
+            list.unwrap_or_default()
+        };
+        commits.began("t", 0, None);
+        commits.began("t", 1, None);
+        commits.became_durable(offsets(&[(0, 20), (1, 7)]));
+        assert_eq!(commits.news(|_, _| true).len(), 2);
+        commits.sent = commits.durable.clone();
+        assert!(commits.are_done(|_, _| true));
+        // The answer may be one that fails.
+        assert_eq!(rest(&commits), [(0, Offset::Offset(20)), (1, Offset::Offset(7))]);
+
+        // It was another's, who has read on.
+        commits.began("t", 0, Some(50));
+        assert_eq!(rest(&commits), [(1, Offset::Offset(7))]);
+        // One that failed is made again.
+        commits.sent = Offsets::default();
+        assert_eq!(commits.news(|_, _| true), [("t", 1, 7)]);
+        assert!(commits.news(|_, partition| partition == 0).is_empty());
+        commits.became_durable(offsets(&[(0, 50), (1, 7)]));
+        assert_eq!(rest(&commits), [(1, Offset::Offset(7))]);
+        commits.became_durable(offsets(&[(0, 51), (1, 7)]));
+        assert_eq!(rest(&commits), [(0, Offset::Offset(51)), (1, Offset::Offset(7))]);
+        // The group knows nothing of it any more.
+        commits.began("t", 0, None);
+        commits.became_durable(offsets(&[(0, 40)]));
+        assert_eq!(rest(&commits), [(0, Offset::Offset(40))]);
+        assert_eq!(Commits::new(Policy::Never, offsets(&[(0, 1)])).rest(|_, _| true).map(|list| list.count()), None);
     }
 }

@@ -198,7 +198,7 @@ impl KafkaIngest {
         given && matches!(self.topics, Topics::Subscribed(_))
     }
 
-    fn client(&self, stream: &str) -> Result<Settings, ConnectorError> {
+    pub(super) fn client(&self, stream: &str) -> Result<Settings, ConnectorError> {
         let mut decided =
             vec![("security.protocol", "is the option securityProtocol"), ("auto.offset.reset", "is the option autoOffsetReset")];
         if self.group_id.is_some() {

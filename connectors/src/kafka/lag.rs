@@ -63,7 +63,7 @@ impl Lag {
 }
 
 impl Records {
-    /// By what the client keeps.
+    /// The lag by what the client keeps.
     pub(super) fn look_at_lag(&mut self) -> Option<u64> {
         if self.lag.asks || Instant::now() < self.lag.look_at {
             return self.lag.records;
@@ -78,7 +78,7 @@ impl Records {
         self.lag.records
     }
 
-    /// By what the brokers say, as nothing is fetched.
+    /// Asks for the lag by what the brokers say, as nothing is fetched.
     pub(super) fn ask_for_lag(&mut self) {
         if !self.lag.hold() {
             return;
@@ -110,7 +110,7 @@ impl Records {
         self.lag.records = self.lag_by(extent);
     }
 
-    /// Of what has been handed out, as far as it is known where partitions begin and end.
+    /// The lag of what has been handed out, as far as it is known where partitions begin and end.
     fn lag_by(&self, extent: impl Fn(&str, i32) -> Option<Extent>) -> Option<u64> {
         let position = self.consumer.as_ref().and_then(|consumer| consumer.position().ok());
         let handed_out = position.as_ref().map(TopicPartitionList::elements).unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::{http, secret};
 
 /// A token without a lifetime is fetched again after this.
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
-/// Of a server that gives out tokens.
+/// Bytes of an answer of a server that gives out tokens, at most.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 const TOKEN_URL: &str = "saslJaasConfig.tokenEndpointUrl";

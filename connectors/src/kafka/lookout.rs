@@ -24,7 +24,7 @@ use rdkafka::metadata::Metadata;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use weir_model::lock::lock;
 
-use super::client::Voice;
+use super::client::{Voice, is_of_a_fetch};
 use super::failed;
 use super::login::SaslLogin;
 use super::properties::Settings;
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const COUNT_INTERVAL: Duration = Duration::from_secs(10);
 /// After a stream has come, until what its client had is given back to the system.
 const GIVE_BACK_AFTER: Duration = Duration::from_secs(5);
-/// So many topics are asked for one by one; where there are more, all that the brokers have are asked for at once.
+/// Topics that are asked for one by one, at most; where there are more, all that the brokers have are asked for at once.
 const TOPICS_ASKED_MAX: usize = 20;
 /// For one question to the broker.
 const ASK_TIME_MAX: Duration = Duration::from_secs(1);
@@ -119,6 +119,8 @@ struct Context {
     voice: Arc<Voice>,
     /// The other client tells what is wrong.
     quiet: bool,
+    /// A topic may not be read any more; the client does not say which.
+    refused: Arc<AtomicBool>,
 }
 
 impl rdkafka::ClientContext for Context {
@@ -131,10 +133,12 @@ impl rdkafka::ClientContext for Context {
     fn stats_raw(&self, _statistics: &[u8]) {}
 
     fn error(&self, error: KafkaError, reason: &str) {
+        let code = error.rdkafka_error_code();
+        if code.is_some_and(|code| is_of_a_fetch(code, reason)) {
+            self.refused.store(true, Ordering::Relaxed);
+        }
         // What concerns a topic is for those who read it to tell.
-        if !self.quiet
-            && !error.rdkafka_error_code().is_some_and(|code| of_a_topic(code) || code == RDKafkaErrorCode::AutoOffsetReset)
-        {
+        if !self.quiet && !code.is_some_and(|code| of_a_topic(code) || code == RDKafkaErrorCode::AutoOffsetReset) {
             self.voice.error(error, reason);
         }
     }
@@ -152,7 +156,7 @@ fn of_a_topic(code: RDKafkaErrorCode) -> bool {
 }
 
 impl Lookout {
-    /// That of all streams with these settings.
+    /// The lookout of all streams with these settings.
     pub fn of(place: &str, settings: &Settings) -> Result<Arc<Lookout>, ConnectorError> {
         static ALL: Mutex<Vec<Weak<Lookout>>> = Mutex::new(Vec::new());
         let (config, key) = shared(settings);
@@ -167,7 +171,8 @@ impl Lookout {
     }
 
     fn start(place: &str, config: &ClientConfig, key: Key) -> Result<Lookout, ConnectorError> {
-        let context = Context { voice: Arc::new(Voice::new(place, key.1.clone())), quiet: false };
+        let voice = Arc::new(Voice::new(place, key.1.clone()));
+        let context = Context { voice, quiet: false, refused: Arc::default() };
         let cannot = |_| failed(place, "the client that reads for streams at rest cannot be made", true);
         let mut consumer: BaseConsumer<Context> = config.create_with_context(context.clone()).map_err(cannot)?;
         let mut questions = config.clone();
@@ -364,7 +369,13 @@ impl Watch {
             match shared.consumer.poll(Duration::ZERO) {
                 Some(Ok(message)) => self.hand_out(&message),
                 Some(Err(error)) => match error.rdkafka_error_code() {
-                    Some(code) if of_a_topic(code) => turn.topics_changed = true,
+                    Some(code) if of_a_topic(code) => {
+                        turn.topics_changed = true;
+                        // Whose topic it is finds that out with a client of its own, says so, and keeps it until records come.
+                        if shared.consumer.context().refused.swap(false, Ordering::Relaxed) {
+                            self.end_all("a topic may not be read any more");
+                        }
+                    }
                     Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::NoOffset) => self.end_all(&error.to_string()),
                     _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => self.end_all(&error.to_string()),
                     // The callback has noted it.

@@ -19,6 +19,9 @@ use crate::names;
 /// and an older weir reads these.
 const ID_PARTITIONS: [i32; 2] = [-1, -2];
 
+/// What is noted of a partition stands so far below this one, for the same reason.
+const NOTED: i32 = -3;
+
 /// Under this name, which no topic has, stands whose position it is, as the id of a topic does: an older weir reads that, too,
 /// and keeps it.
 const READER: &str = "";
@@ -35,6 +38,9 @@ struct Topic {
     /// None where no broker has told it.
     id: Option<TopicId>,
     partitions: BTreeMap<i32, i64>,
+    /// Where partitions stood that were others' when the stream began with the topic, and that it has not begun with since. Of no
+    /// account where their group says more.
+    noted: BTreeMap<i32, i64>,
 }
 
 impl Offsets {
@@ -70,6 +76,11 @@ impl Offsets {
         note.starts_with(SIGN.as_bytes()) && self.sign().is_some_and(|sign| sign.as_bytes() != note)
     }
 
+    /// Whether it was this very stream.
+    pub fn is_own(&self, note: &[u8]) -> bool {
+        self.sign().is_some_and(|sign| sign.as_bytes() == note)
+    }
+
     /// The topic is another one than that of which something is known.
     pub fn forget(&mut self, topic: &str) {
         self.0.remove(topic);
@@ -84,22 +95,51 @@ impl Offsets {
         match self.0.get_mut(topic) {
             Some(topic) => {
                 topic.partitions.insert(partition, offset);
+                topic.noted.remove(&partition);
             }
             None => {
-                self.0.insert(topic.to_owned(), Topic { id: None, partitions: BTreeMap::from([(partition, offset)]) });
+                let partitions = BTreeMap::from([(partition, offset)]);
+                self.0.insert(topic.to_owned(), Topic { partitions, ..Topic::default() });
             }
         }
     }
 
-    /// Whether any partition of the topic was ever read.
+    pub fn unset(&mut self, topic: &str, partition: i32) {
+        if let Some(topic) = self.0.get_mut(topic) {
+            topic.partitions.remove(&partition);
+        }
+    }
+
+    /// Where a partition stood that the stream has not begun with.
+    pub fn noted(&self, topic: &str, partition: i32) -> Option<i64> {
+        self.0.get(topic)?.noted.get(&partition).copied()
+    }
+
+    pub fn note(&mut self, topic: &str, partition: i32, offset: i64) {
+        let topic = self.0.entry(topic.to_owned()).or_default();
+        if !topic.partitions.contains_key(&partition) {
+            topic.noted.insert(partition, offset);
+        }
+    }
+
+    /// Whether the stream has begun with any partition of the topic.
     pub fn knows(&self, topic: &str) -> bool {
-        self.0.get(topic).is_some_and(|topic| !topic.partitions.is_empty())
+        self.0.get(topic).is_some_and(|topic| !topic.partitions.is_empty() || !topic.noted.is_empty())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, i32, i64)> {
         let of = |(name, topic)| {
             let (topic, Topic { partitions, .. }): (&String, &Topic) = (name, topic);
             partitions.iter().map(move |(partition, offset)| (topic.as_str(), *partition, *offset))
+        };
+        self.0.iter().flat_map(of)
+    }
+
+    /// All that is noted.
+    pub fn all_noted(&self) -> impl Iterator<Item = (&str, i32, i64)> {
+        let of = |(name, topic)| {
+            let (topic, Topic { noted, .. }): (&String, &Topic) = (name, topic);
+            noted.iter().map(move |(partition, offset)| (topic.as_str(), *partition, *offset))
         };
         self.0.iter().flat_map(of)
     }
@@ -119,13 +159,15 @@ impl Offsets {
         out.clear();
         // Who has read nothing has committed nothing, and needs no name.
         let reads = self.0.len() > 1 || !self.is_named();
-        for (topic, Topic { id, partitions }) in self.0.iter().filter(|_| reads) {
-            let id: Vec<(i32, i64)> =
-                id.iter().flat_map(|TopicId(high, low)| ID_PARTITIONS.into_iter().zip([*high, *low])).collect();
+        for (topic, Topic { id, partitions, noted }) in self.0.iter().filter(|_| reads) {
+            let count = id.map_or(0, |_| ID_PARTITIONS.len()) + partitions.len() + noted.len();
             out.extend_from_slice(&(topic.len() as u16).to_le_bytes());
             out.extend_from_slice(topic.as_bytes());
-            out.extend_from_slice(&((id.len() + partitions.len()) as u32).to_le_bytes());
-            for (partition, offset) in id.iter().map(|(partition, half)| (partition, half)).chain(partitions) {
+            out.extend_from_slice(&(count as u32).to_le_bytes());
+            let id = id.iter().flat_map(|TopicId(high, low)| ID_PARTITIONS.into_iter().zip([*high, *low]));
+            let partitions = partitions.iter().map(|(partition, offset)| (*partition, *offset));
+            let noted = noted.iter().map(|(partition, offset)| (NOTED.wrapping_sub(*partition), *offset));
+            for (partition, offset) in id.chain(partitions).chain(noted) {
                 out.extend_from_slice(&partition.to_le_bytes());
                 out.extend_from_slice(&offset.to_le_bytes());
             }
@@ -160,7 +202,11 @@ impl Offsets {
             for _ in 0..u32::from_le_bytes(*count) {
                 let (partition, after) = rest.split_first_chunk::<4>()?;
                 let (offset, after) = after.split_first_chunk::<8>()?;
-                offsets.set(topic, i32::from_le_bytes(*partition), i64::from_le_bytes(*offset));
+                let (partition, offset) = (i32::from_le_bytes(*partition), i64::from_le_bytes(*offset));
+                match partition {
+                    ..=NOTED => offsets.note(topic, NOTED - partition, offset),
+                    _ => offsets.set(topic, partition, offset),
+                }
                 rest = after;
             }
             if let Some(topic) = offsets.0.get_mut(topic)
@@ -269,12 +315,36 @@ mod tests {
         let mut other = Offsets::default();
         other.name();
         assert!(other.is_of_another(notes[0]) && !offsets.is_of_another(notes[0]));
+        assert!(offsets.is_own(notes[0]) && !other.is_own(notes[0]));
         // An administrator, another program, and who wrote something of its own.
         for note in [b"".as_slice(), b"weird", b"\xff"] {
             assert!(!offsets.is_of_another(note), "{note:?}");
         }
         // A list of which nobody says whose it is.
         assert_eq!(super::notes(&Offsets::list([("t", 0, 1)])), [b"".as_slice()]);
+    }
+
+    #[test]
+    fn what_is_noted_of_a_partition_is_kept_apart_until_it_is_read() {
+        let mut offsets = Offsets::default();
+        offsets.set("t", 0, 3);
+        for (partition, offset) in [(0, 8), (1, 10), (i32::MAX - 2, 7)] {
+            offsets.note("t", partition, offset);
+        }
+        offsets.note("u", 0, 5);
+        offsets.set_id("t", TopicId(1, 2));
+        let mut position = Position::default();
+        offsets.write(&mut position);
+        let mut read = Offsets::read("k", &position).unwrap();
+        assert_eq!(read, offsets);
+        assert_eq!(Offsets::shown(&position.0).unwrap(), serde_json::json!({"t": {"0": 3}, "u": {}}));
+        assert_eq!(read.iter().collect::<Vec<_>>(), [("t", 0, 3)]);
+        assert_eq!(read.all_noted().collect::<Vec<_>>(), [("t", 1, 10), ("t", i32::MAX - 2, 7), ("u", 0, 5)]);
+        assert!(read.knows("u") && read.get("t", 1).is_none() && read.noted("t", 0).is_none());
+        read.set("t", 1, 4);
+        assert_eq!((read.get("t", 1), read.noted("t", 1)), (Some(4), None));
+        read.unset("t", 1);
+        assert_eq!((read.get("t", 1), read.noted("t", 1)), (None, None));
     }
 
     #[test]

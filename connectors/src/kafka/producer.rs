@@ -26,11 +26,11 @@ use super::properties::Settings;
 use crate::delivery::Outgoing;
 use crate::error::ConnectorError;
 
-/// Handed over at once, at most: what fits into a request as the client makes them, unless it is told otherwise.
+/// Records handed over at once, at most: what fits into a request as the client makes them, unless it is told otherwise.
 pub(super) const RECORDS_MAX: usize = 10_000;
 
-/// And so many bytes: four requests. An idempotent producer may have five under way, and while it has, and more to send, it keeps
-/// a core busy with asking itself whether it may.
+/// Bytes handed over at once, at most: four requests. An idempotent producer may have five under way, and while it has, and more
+/// to send, it keeps a core busy with asking itself whether it may.
 pub(super) const BYTES_MAX: usize = 4_000_000;
 
 /// What the client puts into one request (`batch.size`), unless it is told otherwise.

@@ -83,7 +83,7 @@ impl Settings {
         self.try_out::<BaseConsumer<Voice>>()
     }
 
-    /// The same with a client that writes.
+    /// As `try_to_read`, with a client that writes.
     pub fn try_to_write(&self) -> Result<(), ConnectorError> {
         self.try_out::<BaseProducer<Voice>>()
     }
@@ -109,7 +109,7 @@ impl Settings {
     }
 }
 
-/// Of a client that is made and writes nothing.
+/// For a client that is made and writes nothing.
 impl ProducerContext for Voice {
     type DeliveryOpaque = ();
 

@@ -14,12 +14,12 @@ use crate::origin::Origin;
 
 /// For one question to the broker.
 const ASK_TIME_MAX: Duration = Duration::from_secs(1);
-/// So long a partition is read without the others of its number, at most.
+/// A partition is read without the others of its number this long, at most.
 const ALONE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How far the partitions have been read.
 pub struct Reading {
-    /// Of every partition that was ever ours.
+    /// How far every partition is read that was ever ours. Of the others it may be noted where they stood.
     pub read: Offsets,
     pub assigned: Vec<Partition>,
     /// Partitions, by topic, in which the client went back as the offset was beyond their end: that of a topic that was made
@@ -54,11 +54,13 @@ pub struct Partition {
     touched: bool,
     /// The ending offset has been reached.
     finished: bool,
+    /// A record has come since that was asked for (`listen`).
+    heard: bool,
 }
 
 impl Partition {
     pub fn new(topic: String, number: i32, next: Option<i64>) -> Partition {
-        Partition { topic, number, start: next, next, touched: false, finished: false }
+        Partition { topic, number, start: next, next, touched: false, finished: false, heard: false }
     }
 
     /// Topic, number, and the offset of the record that comes next; -1 is the first there is.
@@ -213,7 +215,7 @@ impl Reading {
         }
     }
 
-    /// The same of a record whose partition is known, by its place in `assigned`.
+    /// As `take`, for a record whose partition is known, by its place in `assigned`.
     pub fn take_at(
         &mut self,
         index: usize,
@@ -229,6 +231,7 @@ impl Reading {
             self.went_back.entry(partition.topic.clone()).or_default().insert(partition.number);
         }
         partition.next = Some(offset + 1);
+        partition.heard = true;
         if wanted {
             partition.touched = true;
             match payload {
@@ -316,7 +319,7 @@ impl Reading {
         self.resume(consumer, |_| true);
     }
 
-    /// These partitions are read again, also those that waited for one of them.
+    /// The partitions that are wanted are read again, also those that waited for another one.
     fn resume(&self, consumer: &BaseConsumer<Member>, wanted: impl Fn(&Partition) -> bool) {
         // What is on its way to another member stays paused.
         let changes = consumer.context().changes();
@@ -361,11 +364,55 @@ impl Reading {
         self.assigned.iter().filter_map(of).reduce(|sum, lag| sum + lag)
     }
 
+    /// From now on it is noted of which topics records come.
+    pub fn listen(&mut self) {
+        self.assigned.iter_mut().for_each(|partition| partition.heard = false);
+    }
+
+    /// Whether records have come of all topics of which more is wanted.
+    pub fn hears_all(&self) -> bool {
+        let heard = self.assigned.iter().filter(|partition| partition.heard);
+        let heard: BTreeSet<&str> = heard.map(|partition| partition.topic.as_str()).collect();
+        self.assigned.iter().all(|partition| partition.finished || heard.contains(partition.topic.as_str()))
+    }
+
     pub fn is_finished(&self) -> bool {
         !self.assigned.is_empty() && self.assigned.iter().all(|partition| partition.finished)
     }
 
     pub fn reads(&self, topic: &str, number: i32) -> bool {
         self.assigned.iter().any(|partition| partition.number == number && partition.topic == topic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_noted_of_which_topics_records_come() {
+        let mut reading = Reading::new(Offsets::default(), None, false);
+        for (topic, number) in [("a", 0), ("a", 1), ("b", 0)] {
+            reading.assigned.push(Partition::new(topic.to_owned(), number, None));
+        }
+        let mut batch = Frames::default();
+        let mut take = |reading: &mut Reading, index| reading.take_at(index, 0, Some(b"x".as_slice()), &mut batch, |_| {});
+        assert!(!reading.hears_all());
+        take(&mut reading, 0);
+        assert!(!reading.hears_all());
+        take(&mut reading, 2);
+        assert!(reading.hears_all());
+        reading.listen();
+        take(&mut reading, 2);
+        assert!(!reading.hears_all());
+        // One partition speaks for its topic.
+        take(&mut reading, 1);
+        assert!(reading.hears_all());
+        // Nothing comes of one that has ended.
+        reading.listen();
+        take(&mut reading, 1);
+        assert!(!reading.hears_all());
+        reading.assigned[2].finished = true;
+        assert!(reading.hears_all());
     }
 }

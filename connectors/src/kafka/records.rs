@@ -5,7 +5,8 @@
 //!
 //! The position is what counts: a partition goes on where the graph stands, whatever the broker has been told. Only a
 //! partition that others may have read meanwhile begins at what the group has committed, when that is further. After a
-//! restart that is so where another weir has committed it, which is written with each commit (decision 70).
+//! restart that is so where another weir has committed it, which is written with each commit (decision 70). One that the stream
+//! never had begins at what the group has committed, however far that is; else where it was noted to be.
 //!
 //! A topic that was made anew under its name is another one: where it began is decided as if it had never been read, by a new
 //! client, which has nothing of the one before.
@@ -52,14 +53,17 @@ const LOOK_TIME_MAX: Duration = Duration::from_millis(300);
 /// Between two looks whether topics are still those that are read, and while nothing comes.
 const TOPICS_INTERVAL: Duration = Duration::from_secs(10);
 const TOPICS_INTERVAL_AT_REST: Duration = Duration::from_secs(30);
+/// A member without partitions for this long asks whether its group has somebody who gives them out; and again after as long.
+pub(super) const GROUP_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a partition that goes to another member waits for what was read of it to be durable.
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(5);
 /// `max.poll.interval.ms` of the client where nobody says otherwise.
 const POLL_INTERVAL_MILLIS: u64 = 300_000;
-/// Nobody asks for more for so long, at first, before nothing is read ahead any more, and so often the client is polled then.
+/// When nobody has asked for more for this long, at first, nothing is read ahead any more.
 const HOLD_AFTER: Duration = Duration::from_secs(5);
+/// While nothing is read ahead, the client is polled this often.
 const HOLD_INTERVAL: Duration = Duration::from_secs(1);
-/// For leaving the group in good order. Whoever stops the stream waits so long, at most.
+/// For leaving the group in good order. Whoever stops the stream waits this long, at most.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// What is read, and how far.
@@ -89,11 +93,13 @@ pub struct Records {
     pub(super) commits: Commits,
     /// Partitions nobody else can have read since this stream did.
     pub(super) ours: BTreeSet<(String, i32)>,
-    /// Those that it read before it was opened, and has not begun with since: others may have read them. What an administrator
-    /// has done to the offsets of the group is none of their doing.
+    /// Partitions that it read before it was opened, and has not begun with since: others may have read them. What an
+    /// administrator has done to the offsets of the group is none of their doing.
     left: BTreeSet<(String, i32)>,
     /// Nothing is asked before.
     ask_again: Instant,
+    /// When it asks for its group, if it has no partitions until then.
+    pub(super) ask_group_at: Instant,
     /// Which topics these are by now, while it is being asked; and when that is next.
     pub(super) asking: Option<Asking>,
     ask_topics_at: Instant,
@@ -103,13 +109,13 @@ pub struct Records {
     failure: Option<ConnectorError>,
     /// Since when its partitions are paused, as nobody asks for more.
     held: Option<Instant>,
-    /// When they are, or the client is polled the next time.
+    /// When its partitions are paused, or the client is polled the next time.
     hold_at: Instant,
-    /// How long nobody asks for more before they are.
+    /// How long nobody asks for more before its partitions are paused.
     hold_after: Duration,
     /// How many records are to be read.
     pub(super) lag: Lag,
-    /// What came while they were, and should not have. It is the first of the next batch.
+    /// What came while its partitions were paused, and should not have. It is the first of the next batch.
     early: Frames,
     rest: Rest,
 }
@@ -161,6 +167,7 @@ impl Records {
             reading: Reading::new(from, subscription.ending_offset, subscription.tells),
             subscription,
             ask_again: Instant::now(),
+            ask_group_at: Instant::now() + GROUP_INTERVAL,
             asking: None,
             ask_topics_at: Instant::now(),
             notice: None,
@@ -278,6 +285,7 @@ impl Records {
         };
         assigned.map_err(|error| failed(place, format!("cannot begin with the assigned partitions: {error}"), true))?;
         self.take_over(consumer, &elements, &starts);
+        consumer.context().voice.clear_if(Trouble::is_of_a_group);
         Ok(())
     }
 
@@ -297,9 +305,14 @@ impl Records {
                 shared.add_partition(topic, number);
             }
         }
-        // What this weir itself has committed is not further than it has read, but where its store was put back to what it was.
-        let counts = |topic: &str, number: i32, note: &[u8]| {
-            !self.left.contains(&key(topic, number)) || self.reading.read.is_of_another(note)
+        // What this stream itself has committed of a partition that it has not read, as far as it knows, it has read where its
+        // store was put back to what it was, or where the topic was made anew and it did not know yet: that is in no graph, and
+        // counts only where nothing else says where to begin.
+        let read = &self.reading.read;
+        let reset = self.subscription.reset;
+        let counts = |topic: &str, number: i32, note: &[u8]| match read.get(topic, number) {
+            Some(_) => !self.left.contains(&key(topic, number)) || read.is_of_another(note),
+            None => !read.is_own(note) || (reset != OffsetReset::Earliest && !read.knows(topic)),
         };
         let told = match shared.count() {
             0 => Offsets::default(),
@@ -310,17 +323,19 @@ impl Records {
         let mut list = TopicPartitionList::new();
         for element in elements {
             let (topic, number) = (element.topic(), element.partition());
-            let own = self.reading.read.get(topic, number).or_else(|| starts.get(topic, number));
-            let start = match own.max(told.get(topic, number)) {
+            if reset == OffsetReset::Latest && !read.knows(topic) && !starts.knows(topic) {
+                self.note_topic(consumer, topic, known.get(topic), (&shared, &told), &mut starts)?;
+            }
+            // What is noted says nothing where the group has read the partition: who read it may be behind that.
+            let noted = || read.noted(topic, number).or_else(|| starts.noted(topic, number));
+            let start = match read.get(topic, number).max(told.get(topic, number)).or_else(noted) {
                 Some(offset) => Some(offset),
-                // The stream has read this topic before, so this partition is newer than the stream.
-                None if self.reading.read.knows(topic) => None,
-                None => match self.subscription.reset {
+                // The stream has begun with this topic before, so this partition is newer than the stream.
+                None if read.knows(topic) => None,
+                None => match reset {
                     OffsetReset::Earliest => None,
-                    OffsetReset::Latest => {
-                        self.ends(consumer, topic, known.get(topic), &mut starts)?;
-                        Some(starts.get(topic, number).unwrap_or_default())
-                    }
+                    // It is not there yet.
+                    OffsetReset::Latest => Some(0),
                     OffsetReset::None => {
                         let group = &self.subscription.group;
                         let problem = format!(
@@ -334,9 +349,7 @@ impl Records {
             if let Some(offset) = start {
                 starts.set(topic, number, offset);
             }
-            if let Some(offset) = told.get(topic, number) {
-                self.commits.began(topic, number, offset);
-            }
+            self.commits.began(topic, number, told.get(topic, number));
             let offset = start.map_or(Offset::Beginning, Offset::Offset);
             list.add_partition_offset(topic, number, offset).map_err(|error| failed(place, error.to_string(), false))?;
         }
@@ -349,6 +362,9 @@ impl Records {
         self.away_at = Instant::now() + self.away_after;
         for (topic, number, offset) in starts.iter() {
             self.reading.read.set(topic, number, offset);
+        }
+        for (topic, number, offset) in starts.all_noted() {
+            self.reading.read.note(topic, number, offset);
         }
         for element in elements {
             let (topic, number) = (element.topic().to_owned(), element.partition());
@@ -485,38 +501,64 @@ impl Records {
         if matches!(self.subscription.topics, Topics::Subscribed(_)) {
             self.ours.clear();
         }
+        self.ask_group_at = Instant::now() + GROUP_INTERVAL;
         self.consumer = Some(self.connect()?);
         Ok(())
     }
 
-    /// Notes where the partitions of a topic end now, also of those that are others': should they become ours, nothing that
-    /// comes from now on is left out.
-    fn ends(
+    /// Notes where the group stands in the partitions of a topic, and where it has read nothing, where they end now, also of
+    /// those that are others': should they become ours, nothing that comes from now on is left out. `asked` are the partitions
+    /// of which the group has been asked already, and `told` is what it has told: those that are ours now are all among them. One
+    /// of the others without a leader holds up nobody, and would be read from its beginning.
+    fn note_topic(
         &self,
         consumer: &BaseConsumer<Member>,
         topic: &str,
         known: Option<&Known>,
+        (asked, told): (&TopicPartitionList, &Offsets),
         starts: &mut Offsets,
     ) -> Result<(), ConnectorError> {
         let place = consumer.context().voice.place();
         let cannot = |error: KafkaError| failed(place, format!("cannot find out where topic {topic} ends: {error}"), true);
-        let numbers: Vec<i32> = match &self.subscription.topics {
+        // Whether each has a leader, which alone can say where it ends.
+        let partitions: Vec<(i32, bool)> = match &self.subscription.topics {
             Topics::Assigned(topics) => {
                 // Those that come later are read from their beginning.
                 let is_there = |known: &Known, number: i32| known.partitions == 0 || (number as usize) < known.partitions;
                 let there = |number: &i32| known.is_none_or(|known| is_there(known, *number));
-                topics.get(topic).into_iter().flatten().copied().filter(there).collect()
+                topics.get(topic).into_iter().flatten().copied().filter(there).map(|number| (number, true)).collect()
             }
             Topics::Subscribed(_) => {
                 let metadata = consumer.fetch_metadata(Some(topic), ASK_TIME_MAX).map_err(cannot)?;
-                metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id()).collect()
+                let all = metadata.topics().iter().flat_map(|topic| topic.partitions());
+                all.map(|partition| (partition.id(), partition.leader() >= 0)).collect()
             }
         };
-        for number in numbers {
-            if starts.get(topic, number).is_none() {
-                let (_, end) = consumer.fetch_watermarks(topic, number, ASK_TIME_MAX).map_err(cannot)?;
-                starts.set(topic, number, end);
-            }
+        let is_own = |number: i32| asked.find_partition(topic, number).is_some();
+        let mut others = TopicPartitionList::new();
+        for (number, _) in partitions.iter().filter(|(number, _)| !is_own(*number)) {
+            others.add_partition(topic, *number);
+        }
+        let others = match others.count() {
+            0 => Offsets::default(),
+            _ => committed(consumer, &others, place, ASK_TIME_MAX, |_, _, _| true)?,
+        };
+        for (number, has_leader) in partitions {
+            let offset = match told.get(topic, number).or_else(|| others.get(topic, number)) {
+                Some(offset) => offset,
+                None if has_leader || is_own(number) => {
+                    let (_, end) = consumer.fetch_watermarks(topic, number, ASK_TIME_MAX).map_err(cannot)?;
+                    end
+                }
+                None => {
+                    tracing::warn!(
+                        "{place}: partition {number} of topic {topic}, which is another member's, has no leader that could say where \
+                         it ends; if it comes to this one and the group has committed nothing of it, it is read from its beginning"
+                    );
+                    continue;
+                }
+            };
+            starts.note(topic, number, offset);
         }
         Ok(())
     }
@@ -580,13 +622,66 @@ impl Records {
             && self.commits.are_done(|topic, number| self.reading.reads(topic, number))
     }
 
+    /// The client looks for whoever gives out the partitions of its group without a word, for as long as it takes.
+    fn look_after_group(&mut self) {
+        // On its way back, it reads what it has by the lookout.
+        let Some(consumer) = self.consumer.as_ref().filter(|_| self.away.is_none()) else { return };
+        let Topics::Subscribed(topics) = &self.subscription.topics else { return };
+        if self.has_partitions() || !consumer.context().changes().is_empty() {
+            self.ask_group_at = Instant::now() + GROUP_INTERVAL;
+        } else if Instant::now() >= self.ask_group_at {
+            let asked = ask_group(consumer, topics);
+            self.ask_group_at = Instant::now() + GROUP_INTERVAL;
+            if let Err(error) = asked {
+                let group = &self.subscription.group;
+                let reason = error.rdkafka_error_code().map_or_else(|| error.to_string(), |code| code.to_string());
+                let reason =
+                    format!("there are no partitions to read, as the coordinator of group {group} does not answer: {reason}");
+                consumer.context().voice.note(RDKafkaErrorCode::CoordinatorNotAvailable, &reason);
+            }
+        }
+    }
+
+    /// Whether its group has given it partitions. Those that it reads without its client, on its way back, are not its group's.
+    fn has_partitions(&self) -> bool {
+        self.away.is_none() && !self.reading.assigned.is_empty()
+    }
+
+    /// Whether it is a member that its group does not let in, which is over when it gives partitions.
+    fn waits_for_group(&self, trouble: &Trouble) -> bool {
+        matches!(self.subscription.topics, Topics::Subscribed(_)) && trouble.is_of_a_group()
+    }
+
     /// Finds out whether what kept the client from its work is over: the client itself only tells that it began.
     fn look_after_trouble(&mut self) {
+        let trouble = self.consumer.as_ref().and_then(|consumer| consumer.context().voice.trouble());
+        let Some(trouble) = trouble else { return self.look_after_group() };
         let Some(consumer) = &self.consumer else { return };
         let voice = &consumer.context().voice;
-        // A partition that is not there is looked for with its topic.
-        let elsewhere = |trouble: Trouble| trouble.code == RDKafkaErrorCode::UnknownPartition;
-        if voice.trouble().is_none_or(elsewhere) || Instant::now() < self.ask_again {
+        let waiting = !consumer.context().changes().is_empty();
+        // Where all partitions went to other members nothing comes that would say it is over. Of those that come back it is told
+        // anew.
+        let is_idle = self.away.is_none() && !waiting && self.reading.assigned.is_empty();
+        if is_idle && matches!(self.subscription.topics, Topics::Subscribed(_)) {
+            voice.clear_if(Trouble::is_of_a_fetch);
+        }
+        // A partition that is not there is looked for with its topic; what may not be fetched is over when something comes.
+        let elsewhere = trouble.code == RDKafkaErrorCode::UnknownPartition || trouble.is_of_a_fetch();
+        if elsewhere || Instant::now() < self.ask_again {
+            return;
+        }
+        if let Topics::Subscribed(topics) = &self.subscription.topics
+            && self.waits_for_group(&trouble)
+        {
+            // Whoever is answered need not be let in.
+            if !waiting && (trouble.code == RDKafkaErrorCode::CoordinatorNotAvailable || self.has_partitions()) {
+                let answered = ask_group(consumer, topics).is_ok();
+                self.ask_again = Instant::now() + LOOK_AGAIN;
+                if answered {
+                    voice.clear();
+                    self.ask_group_at = Instant::now() + GROUP_INTERVAL;
+                }
+            }
             return;
         }
         self.ask_again = Instant::now() + LOOK_AGAIN;
@@ -594,7 +689,6 @@ impl Records {
             Ok(metadata) => topic.is_none() || metadata.topics().iter().all(|topic| topic.error().is_none()),
             Err(_) => false,
         };
-        let waiting = !consumer.context().changes().is_empty();
         let over = match &self.subscription.topics {
             Topics::Subscribed(topics) => {
                 topics.iter().all(|topic| there(Some(topic.as_str()).filter(|topic| !topic.starts_with('^'))))
@@ -603,12 +697,27 @@ impl Records {
         };
         if over && !waiting {
             voice.clear();
+            // What was wrong may have kept the group from being found, too.
+            self.ask_group_at = Instant::now() + GROUP_INTERVAL;
         }
     }
 }
 
-/// How long to wait for somebody to ask before the next hold, after one that was so long. All that was read ahead is fetched
-/// again after each: where every record waits a little longer than that, it would be for each of them.
+/// Whether the broker answers that gives out the partitions of the group: it also knows what the group has committed.
+fn ask_group(consumer: &BaseConsumer<Member>, topics: &[String]) -> Result<(), KafkaError> {
+    let mut any = TopicPartitionList::new();
+    // It answers also where there is no such topic.
+    any.add_partition(topics.iter().find(|topic| !topic.starts_with('^')).map_or("any", String::as_str), 0);
+    consumer.committed_offsets(any, ASK_TIME_MAX).map(drop)
+}
+
+/// A topic may not be read, or not be seen.
+fn is_refused(error: &KafkaError) -> bool {
+    error.rdkafka_error_code() == Some(RDKafkaErrorCode::TopicAuthorizationFailed)
+}
+
+/// How long to wait for somebody to ask before the next hold, after one that lasted for `held`. All that was read ahead is
+/// fetched again after each: where every record waits a little longer than that, it would be for each of them.
 fn next_hold_after(before: Duration, held: Duration, time_max: Duration) -> Duration {
     let after = if held < time_max { before * 2 } else { HOLD_AFTER };
     after.min(time_max)
@@ -677,7 +786,12 @@ impl Source for Records {
         match consumer.poll(Duration::ZERO) {
             Some(Ok(message)) => self.reading.take(&message, consumer, &mut self.early),
             // The end of a partition is told again when it is read on.
-            Some(Err(error)) => self.failure = fatal(consumer, &error),
+            Some(Err(error)) => {
+                self.failure = fatal(consumer, &error);
+                if is_refused(&error) {
+                    self.reading.listen();
+                }
+            }
             None => {}
         }
         if let Err(failure) = self.follow() {
@@ -722,6 +836,7 @@ impl Source for Records {
                         break;
                     }
                     // The member's callback has noted it.
+                    None if is_refused(&error) => self.reading.listen(),
                     None => {}
                 },
                 None if batch.is_empty() && Instant::now() < deadline => self.follow()?,
@@ -741,8 +856,11 @@ impl Source for Records {
             let member = consumer.context();
             use RDKafkaErrorCode::{UnknownPartition, UnknownTopic, UnknownTopicOrPartition};
             let elsewhere = |code| matches!(code, UnknownTopicOrPartition | UnknownTopic | UnknownPartition);
-            if !batch.is_empty() && member.voice.trouble().is_some_and(|trouble| !elsewhere(trouble.code)) {
-                member.voice.clear();
+            if !batch.is_empty() {
+                member.voice.clear_if(|trouble| match trouble.is_of_a_fetch() {
+                    true => self.reading.hears_all(),
+                    false => !elsewhere(trouble.code) && !self.waits_for_group(trouble),
+                });
             }
             if finishes && self.reading.is_finished() && member.changes().is_empty() {
                 return Ok(Progress::Finished);
@@ -854,7 +972,151 @@ pub(super) fn leave(
 
 #[cfg(test)]
 mod tests {
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::DefaultProducerContext;
+    use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+    use serde_json::json;
+
+    use super::super::ingest::KafkaIngest;
     use super::*;
+    use crate::conformance::anything;
+
+    type Broker = MockCluster<'static, DefaultProducerContext>;
+
+    /// A member of a group at a broker that answers like this whenever it is asked who keeps the group.
+    fn member_of(broker: &Broker, answer: RDKafkaRespErr) -> Records {
+        broker.create_topic("t", 1, 1).unwrap();
+        broker.request_errors(RDKafkaApiKey::FindCoordinator, &[answer; 1000]);
+        open(broker, OffsetReset::Earliest, Offsets::default())
+    }
+
+    fn open(broker: &Broker, reset: OffsetReset, from: Offsets) -> Records {
+        let definition = json!({"topics": ["t"], "bootstrapServers": broker.bootstrap_servers(), "groupId": "g"});
+        let ingest: KafkaIngest = serde_json::from_value(definition).unwrap();
+        let subscription =
+            Subscription { topics: ingest.topics.clone(), group: "g".to_owned(), reset, ending_offset: None, tells: false };
+        let (settings, runtime) = (ingest.client("stream").unwrap(), anything().runtime);
+        Records::open("Kafka".to_owned(), settings, subscription, Policy::Never, from, &runtime).unwrap()
+    }
+
+    /// Where these partitions of the topic begin, as soon as the broker answers.
+    fn wait_starts(records: &mut Records, numbers: &[i32]) -> Offsets {
+        let consumer = records.consumer.clone().unwrap();
+        let mut list = TopicPartitionList::new();
+        for number in numbers {
+            list.add_partition("t", *number);
+        }
+        let since = Instant::now();
+        loop {
+            match records.starts(&consumer, &list.elements(), &HashMap::new()) {
+                Ok((starts, _)) => return starts,
+                Err(error) => assert!(since.elapsed() < Duration::from_secs(60), "{error}"),
+            }
+        }
+    }
+
+    fn wait_trouble(records: &mut Records, part: &str) {
+        let since = Instant::now();
+        while !records.trouble().is_some_and(|trouble| trouble.contains(part)) {
+            assert!(since.elapsed() < Duration::from_secs(60), "{:?}", records.trouble());
+            records.next(&Limits::default(), &mut Frames::default()).unwrap();
+        }
+    }
+
+    /// The client tells it once, and it was taken for over as soon as the topic could be seen.
+    #[test]
+    fn a_group_that_may_not_be_used_is_told_of_until_it_gives_partitions() {
+        let broker = MockCluster::new(1).unwrap();
+        let mut records = member_of(&broker, RDKafkaRespErr::RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED);
+        wait_trouble(&mut records, "Group authorization failed");
+        let since = Instant::now();
+        while since.elapsed() < 4 * LOOK_AGAIN {
+            records.next(&Limits::default(), &mut Frames::default()).unwrap();
+            assert!(records.trouble().is_some_and(|trouble| trouble.contains("Group authorization failed")));
+        }
+    }
+
+    /// That the client does not tell at all.
+    #[test]
+    fn a_group_without_a_coordinator_is_told_of() {
+        let broker = MockCluster::new(1).unwrap();
+        let mut records = member_of(&broker, RDKafkaRespErr::RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE);
+        records.next(&Limits::default(), &mut Frames::default()).unwrap();
+        assert!(records.ask_group_at > Instant::now() + GROUP_INTERVAL / 2);
+        records.ask_group_at = Instant::now();
+        wait_trouble(&mut records, "the coordinator of group g does not answer");
+    }
+
+    /// Of a partition that came after the backup, what lay before its own commit was in no graph.
+    #[test]
+    fn what_was_read_after_the_backup_that_was_put_back_is_read_again() {
+        let broker = MockCluster::new(1).unwrap();
+        broker.create_topic("t", 3, 1).unwrap();
+        let (mut position, mut other) = (Offsets::default(), Offsets::default());
+        position.name();
+        position.set("t", 0, 5);
+        other.name();
+        // Later only members of the group may commit.
+        let servers = broker.bootstrap_servers();
+        let committer = rdkafka::ClientConfig::new().set("bootstrap.servers", servers).set("group.id", "g").create();
+        let committer: BaseConsumer = committer.unwrap();
+        let since = Instant::now();
+        for list in [position.signed_list([("t", 0, 9), ("t", 1, 100)]), other.signed_list([("t", 2, 7)])] {
+            while let Err(error) = committer.commit(&list, CommitMode::Sync) {
+                assert!(since.elapsed() < Duration::from_secs(60), "{error}");
+            }
+        }
+        drop(committer);
+        let starts_of = |reset: OffsetReset, position: &Offsets| {
+            let starts = wait_starts(&mut open(&broker, reset, position.clone()), &[0, 1, 2]);
+            [0, 1, 2].map(|number| starts.get("t", number))
+        };
+        assert_eq!(starts_of(OffsetReset::Earliest, &position), [Some(5), None, Some(7)]);
+        assert_eq!(starts_of(OffsetReset::Latest, &position), [Some(5), None, Some(7)]);
+        // Where nothing is known of the topic its own commits are the best there is, but where all of it is wanted.
+        position.forget("t");
+        assert_eq!(starts_of(OffsetReset::Earliest, &position), [None, None, Some(7)]);
+        assert_eq!(starts_of(OffsetReset::Latest, &position), [Some(9), Some(100), Some(7)]);
+    }
+
+    #[test]
+    fn a_partition_of_others_whose_end_nobody_tells_holds_up_nobody() {
+        let broker = MockCluster::new(1).unwrap();
+        broker.create_topic("t", 3, 1).unwrap();
+        broker.partition_leader("t", 1, None).unwrap();
+        let starts = wait_starts(&mut open(&broker, OffsetReset::Latest, Offsets::default()), &[0]);
+        assert_eq!((starts.get("t", 0), starts.noted("t", 1), starts.noted("t", 2)), (Some(0), None, Some(0)));
+    }
+
+    /// A stream that had been away for half a minute asked at once, before its group could have given it anything.
+    #[test]
+    fn a_new_client_gives_its_group_time() {
+        let broker = MockCluster::new(1).unwrap();
+        broker.create_topic("t", 1, 1).unwrap();
+        let mut records = open(&broker, OffsetReset::Earliest, Offsets::default());
+        records.ask_group_at = Instant::now();
+        records.start_over().unwrap();
+        assert!(records.ask_group_at > Instant::now() + GROUP_INTERVAL / 2);
+        records.ask_group_at = Instant::now();
+        leave(records.consumer.take().unwrap(), None, None);
+        records.come_back(true).unwrap();
+        assert!(records.ask_group_at > Instant::now() + GROUP_INTERVAL / 2);
+    }
+
+    #[test]
+    fn that_a_topic_may_not_be_read_is_over_where_it_is_others_to_read() {
+        let broker = MockCluster::new(1).unwrap();
+        broker.create_topic("t", 1, 1).unwrap();
+        let mut records = open(&broker, OffsetReset::Earliest, Offsets::default());
+        let refused = "Fetch from broker 1 failed: Broker: Topic authorization failed";
+        records.consumer.as_ref().unwrap().context().voice.note(RDKafkaErrorCode::TopicAuthorizationFailed, refused);
+        records.reading.assigned.push(Partition::new("t".to_owned(), 0, None));
+        records.look_after_trouble();
+        assert!(records.trouble().is_some());
+        records.reading.assigned.clear();
+        records.look_after_trouble();
+        assert_eq!(records.trouble(), None);
+    }
 
     #[test]
     fn short_holds_become_rare() {

@@ -16,7 +16,7 @@ use rdkafka::types::RDKafkaRespErr;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TopicId(pub i64, pub i64);
 
-/// Of a topic. One that is not there has no partitions.
+/// What is known of a topic. One that is not there has no partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
     pub id: Option<TopicId>,

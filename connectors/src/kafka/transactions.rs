@@ -28,7 +28,7 @@ use crate::error::{ConnectorError, Fault};
 /// For one request that belongs to a transaction.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// A broker is taken to keep the offset of a group for so long at least (`offsets.retention.minutes` is a week).
+/// A broker is taken to keep the offset of a group for this long at least (`offsets.retention.minutes` is a week).
 const OFFSET_KEPT_MIN: Duration = Duration::from_secs(3600);
 
 /// For the records of one transaction to be acknowledged; then it is aborted and written again. Less than the broker gives it.
@@ -55,7 +55,7 @@ pub struct Transactions {
 struct Frontier {
     /// Where it was told to be, or has been moved to since.
     known: Option<u64>,
-    /// That of a transaction of which it is not known whether it was committed, and since when.
+    /// The frontier of a transaction of which it is not known whether it was committed, and since when.
     unsure: Option<Committing>,
     /// As long as it is that of an earlier process, it says nothing of what comes.
     all_is_new: bool,
@@ -100,11 +100,11 @@ struct UnderWay {
 
 /// What a failure of a transaction asks for.
 enum Remedy {
-    /// The same request again.
+    /// The request is sent again.
     Again(String),
-    /// The transaction is over; a new one with the same results.
+    /// The transaction is aborted; a new one takes its results.
     Abort(String),
-    /// A new producer.
+    /// A new producer is made.
     Anew(String),
 }
 

@@ -199,7 +199,7 @@ struct Acknowledged {
 struct Sending {
     /// The first index the producer was not given.
     handed: usize,
-    /// Before that, what is to be given once more.
+    /// Indexes before `handed` that are to be given once more.
     again: Vec<usize>,
     failed: Vec<Failure>,
 }

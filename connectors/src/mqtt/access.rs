@@ -14,7 +14,7 @@ use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::secret;
 
-/// The broker hears something at least so often, or it takes weir for gone.
+/// The broker hears something at least this often, or it takes weir for gone.
 pub const ALIVE_SECONDS: u16 = 30;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -86,7 +86,7 @@ impl Login {
         Connection::over(wire, &self.hello(client, forget, password.as_deref())).await
     }
 
-    /// So many bytes a packet may have, where the broker says so.
+    /// How many bytes a packet may have, where the broker says so.
     pub async fn packet_bytes_max(&self, client: &str) -> Result<Option<usize>, Refused> {
         let password = self.password()?;
         let wire = self.server.connect().await?;

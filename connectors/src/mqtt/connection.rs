@@ -24,7 +24,7 @@ impl Connection {
         }
     }
 
-    /// So many bytes a packet may have, where the broker says so. It does that in version 5, on a connection that is for nothing
+    /// How many bytes a packet may have, where the broker says so. It does that in version 5, on a connection that is for nothing
     /// else.
     pub async fn packet_bytes_max(wire: Box<dyn Wire>, hello: &Hello<'_>) -> Result<Option<usize>, String> {
         let (mut incoming, writer) = ends(wire, "the broker");

@@ -23,7 +23,7 @@ use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// The broker answers when weir says that it is there; when nothing has come for so long, it is not there.
+/// The broker answers when weir says that it is there; when nothing has come for this long, the broker is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(ALIVE_SECONDS as u64);
 
 /// What the broker says of a topic that is not for us.

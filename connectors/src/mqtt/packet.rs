@@ -16,7 +16,7 @@ pub enum Packet {
         code: u8,
     },
     Publish(Publish),
-    /// Of a message with this number.
+    /// The message with this number is acknowledged.
     Acknowledged(u16),
     /// The level that each topic gets, or 0x80.
     Subscribed(Vec<u8>),
@@ -47,7 +47,7 @@ pub fn connect(hello: &Hello<'_>) -> Vec<u8> {
     greeting(hello, 4)
 }
 
-/// The same in version 5, in which a broker says what it takes.
+/// As `connect`, in version 5, in which a broker says what it takes.
 pub fn connect_for_limits(hello: &Hello<'_>) -> Vec<u8> {
     greeting(hello, 5)
 }
@@ -90,7 +90,7 @@ fn publish_length(topic: &str, payload: &[u8]) -> usize {
     2 + topic.len() + 2 + payload.len()
 }
 
-/// All of it.
+/// All bytes of the packet of a message with a number.
 pub fn publish_bytes(topic: &str, payload: &[u8]) -> usize {
     let said = publish_length(topic, payload);
     let length_bytes = match said {
@@ -183,7 +183,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Packet, usize)>, String> {
     Ok(Some((packet, 1 + count + length)))
 }
 
-/// An answer to `connect_for_limits`: so many bytes a packet may have, if the broker says that.
+/// An answer to `connect_for_limits`: how many bytes a packet may have, if the broker says that.
 pub fn parse_limits(bytes: &[u8]) -> Result<Option<(Option<usize>, usize)>, String> {
     let Some((kind, rest)) = bytes.split_first() else { return Ok(None) };
     let Some((length, count)) = length_of(rest)? else { return Ok(None) };

@@ -22,11 +22,11 @@ struct Message {
 /// As many as the broker lets be.
 #[derive(Default)]
 pub struct Unacknowledged {
-    /// Those that came on this connection, so that they can be acknowledged there, in that order; with so many of them that is
-    /// being done.
+    /// Messages that came on this connection, in order: they can be acknowledged there.
     here: VecDeque<Message>,
+    /// How many of `here` are being acknowledged.
     saying: usize,
-    /// Those of earlier connections that have not come again yet.
+    /// Messages of earlier connections that have not come again yet.
     before: VecDeque<Message>,
     hasher: RandomState,
 }
@@ -101,7 +101,7 @@ mod tests {
         assert!(waiting.took(1, &message(1, false, "a")) && waiting.took(2, &message(2, false, "b")));
         waiting.connected(true);
         assert!(!waiting.took(3, &message(1, true, "a")));
-        // The same number and something else, or the same twice, or not said to be a repetition.
+        // The number with another payload, the message a second time, and one that is not said to be a repetition.
         assert!(waiting.took(3, &message(2, true, "c")));
         assert!(waiting.took(4, &message(1, true, "a")));
         assert!(waiting.took(5, &message(2, false, "b")));

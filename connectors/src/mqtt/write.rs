@@ -20,7 +20,7 @@ use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
-/// Messages sent before the first answer is waited for: brokers let a client have so many.
+/// Messages sent before the first answer is waited for: brokers let a client have as many.
 const MESSAGES_MAX: usize = 100;
 
 /// Publishes each result to a topic of MQTT.
@@ -109,7 +109,7 @@ impl Publishing {
     }
 }
 
-/// Sends messages, and waits until so many are acknowledged.
+/// Sends messages, and waits until `waiting` of them are acknowledged.
 async fn acknowledged(connection: &mut Connection, messages: &[u8], mut waiting: usize) -> Result<(), String> {
     connection.writer.send(messages).await?;
     let deadline = Instant::now() + ANSWERS_TIME_MAX;

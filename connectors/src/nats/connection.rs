@@ -105,7 +105,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The same with TLS. Nothing but the greeting has been said.
+    /// This connection with TLS. Nothing but the greeting has been said.
     pub async fn encrypted(self, server: &Server) -> Result<Connection, String> {
         let plain = self.incoming.whole(self.writer).ok_or("the server does not wait for TLS")?;
         let (incoming, writer) = ends(server.encrypt(plain).await?, OTHER);

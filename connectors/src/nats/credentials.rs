@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
-/// Of a user, in the upper bits of the first byte of a public key.
+/// What a user's public key has in the upper bits of its first byte.
 const USER: u8 = 20 << 3;
 
 /// What a seed has there.
@@ -53,7 +53,7 @@ impl Credentials {
         encoded(bytes)
     }
 
-    /// Of what the server has asked.
+    /// The signature of what the server has asked.
     pub fn signature(&self, asked: &str) -> String {
         URL_SAFE_NO_PAD.encode(self.pair.sign(asked.as_bytes()))
     }

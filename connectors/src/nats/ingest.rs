@@ -32,19 +32,19 @@ use crate::names::unlikely;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// Messages asked for at once. So many more are asked for when half of them have come.
+/// Messages that are asked for and have not come, at most. More are asked for when half of them are left.
 const PULL_COUNT: usize = 500;
 
-/// Bytes of them, if no message can be longer than that.
+/// Bytes asked for at once, if no message can be longer than that.
 const PULL_BYTES: usize = 4 << 20;
 
-/// The server says every five seconds that it is there; when it has not for so long, it is not.
+/// The server says every five seconds that it is there; when it has not for this long, it is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
-/// A consumer of a connection that is gone goes after so long.
+/// A consumer of a connection that is gone goes after this long.
 const CONSUMER_SECONDS: u64 = 300;
 
-/// For so many acknowledgements a consumer that weir makes waits.
+/// A consumer that weir makes waits for this many acknowledgements.
 const UNACKNOWLEDGED_MAX: u64 = 2_000;
 
 /// Reads the messages of a stream of JetStream.

@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// Asks a consumer for so many messages, which come to the inbox; until then the server says every so often that it is there.
+/// Asks a consumer for `count` messages, which come to the inbox; until then the server says every five seconds that it is there.
 pub fn pull(count: usize, bytes_max: usize) -> Vec<u8> {
     const SECOND: u64 = 1_000_000_000;
     json!({"batch": count, "max_bytes": bytes_max, "expires": 30 * SECOND, "idle_heartbeat": 5 * SECOND}).to_string().into_bytes()

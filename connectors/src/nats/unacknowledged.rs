@@ -23,8 +23,9 @@ const WORDS_MAX: usize = 1_000;
 pub struct Unacknowledged {
     /// Messages handed on: number of the record, place in the stream, where an answer is wanted. As many as the consumer lets be.
     messages: VecDeque<(u64, u64, String)>,
-    /// Where it is to be said that one is done, which is being said of so many.
+    /// Where it is to be said that a message is done.
     done: VecDeque<String>,
+    /// For how many of `done` it is being said.
     said: usize,
     /// When the consumer was made whose messages they are.
     consumer: String,

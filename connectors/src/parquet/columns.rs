@@ -25,7 +25,7 @@ pub enum Meaning {
     Text,
     Json,
     Uuid,
-    /// With so many digits behind the point.
+    /// With this many digits behind the point.
     Decimal(usize),
     Date,
     /// How many nanoseconds it counts in.

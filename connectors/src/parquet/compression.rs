@@ -57,7 +57,7 @@ impl Compression {
         }
     }
 
-    /// The levels, which are not compressed, and behind them what is undone: so many bytes.
+    /// The levels, which are not compressed, and behind them the `count` bytes that are undone.
     pub fn undone(&mut self, levels: &[u8], packed: &[u8], count: usize) -> Result<Vec<u8>, String> {
         let name = self.name();
         let undone = self.undone_to(levels, packed, count).map_err(|error| format!("its {name} is damaged: {error}"))?;
@@ -142,7 +142,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// Of two blocks.
+    /// The bytes in two blocks.
     fn hadoop(bytes: &[u8]) -> Vec<u8> {
         let halves = bytes.split_at(bytes.len() / 3);
         let frame = |half: &[u8]| {

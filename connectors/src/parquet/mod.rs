@@ -38,8 +38,9 @@ pub use spool::Spool;
 pub use table::{Cell, ColumnKind, Field, TableWriter};
 use tree::{LeafType, Root};
 
-/// Taken from the columns at once: so many rows, and about so many bytes.
+/// Rows taken from the columns at once, at most.
 const ROWS_MAX: usize = 4096;
+/// Bytes taken from the columns at once, about.
 const BYTES_MAX: u64 = 8 << 20;
 
 pub struct ParquetReader {
@@ -79,7 +80,7 @@ impl ParquetReader {
         ParquetReader::of(file, place, wanted, from)
     }
 
-    /// The same of a file that is open.
+    /// As `open`, for a file that is open.
     pub fn of(
         file: File,
         place: &str,

@@ -18,18 +18,19 @@ use super::compression::Compression;
 use super::thrift::{Broken, Thrift, wrong};
 use super::values;
 
-/// Read of a header at first, and at most: there may be a least and a greatest value in it.
+/// Bytes read of a header at first.
 const HEADER_BYTES: usize = 512;
+/// Bytes read of a header at most: there may be a least and a greatest value in it.
 const HEADER_BYTES_MAX: usize = 16 << 20;
 
-/// Of a page whose compression is undone. Writers make them of a megabyte, and some of a hundred.
+/// Bytes of a page whose compression is undone, at most. Writers make them of a megabyte, and some of a hundred.
 const PAGE_BYTES_MAX: usize = 512 << 20;
 
-/// Of the pages of all columns that lie open at the same time.
+/// Bytes of the pages of all columns that lie open at the same time, at most.
 const OPEN_BYTES_MAX: usize = 2 << 30;
 
-/// Of the pages of all columns that some rows are taken from, with what their levels take where rows are lists. A row may go on
-/// over pages without end, and one that repeats a level millions of times has a few bytes.
+/// Bytes of the pages of all columns that some rows are taken from, at most, with what their levels take where rows are lists. A
+/// row may go on over pages without end, and one that repeats a level millions of times has a few bytes.
 const TAKEN_BYTES_MAX: usize = 4 << 30;
 
 /// What an item of a list takes besides its bytes: its levels, and where it lies.
@@ -71,7 +72,7 @@ pub struct Pages {
     end: u64,
     next: Option<Header>,
     open: Arc<Open>,
-    /// Of the bytes of these, the page before.
+    /// How many of the bytes in `open` are those of the page before.
     before: usize,
     /// Bytes as they are in the file.
     packed: Vec<u8>,
@@ -128,7 +129,7 @@ impl Pages {
         }
     }
 
-    /// From where it stands on.
+    /// The next `count` bytes, from where it stands on.
     fn bytes(&mut self, count: usize) -> Result<&[u8], String> {
         if self.packed.len() < count {
             self.packed.resize(count, 0);
@@ -208,7 +209,7 @@ enum Kind {
 }
 
 impl Header {
-    /// And how long it is.
+    /// A header, and how long it is.
     fn read(bytes: &[u8]) -> Result<(Header, usize), Broken> {
         let mut thrift = Thrift(bytes);
         let (mut data, mut dictionary, mut data2) = ([None; 5], [None; 4], [None; 8]);
@@ -255,7 +256,7 @@ impl Header {
         Ok((Header { kind, packed: packed as usize, unpacked: unpacked as usize }, bytes.len() - thrift.0.len()))
     }
 
-    /// Whether its lengths are possible, where so many bytes are left for it.
+    /// Whether its lengths are possible, where `left` bytes are left for it.
     fn check(&self, left: u64, compression: Option<&Compression>) -> Result<(), String> {
         let Header { packed, unpacked, .. } = self;
         if *packed as u64 > left {
@@ -288,7 +289,7 @@ impl Header {
         }
     }
 
-    /// Where its column is.
+    /// Whether it is compressed where its column is.
     fn is_compressed(&self) -> bool {
         !matches!(self.kind, Kind::Data2 { compressed: false, .. })
     }
@@ -393,7 +394,7 @@ mod tests {
         bytes
     }
 
-    /// Of plain values without levels, and with something more in it.
+    /// The header of plain values without levels, with something more in it.
     fn header(unpacked: i64, packed: i64, values: i64, more: &[u8]) -> Vec<u8> {
         let field = |n: i64| [&[0x15][..], &number(n)].concat();
         let data = [&[0x2c][..], &field(values), &field(0), &field(3), &field(3), &[0]].concat();
@@ -405,7 +406,7 @@ mod tests {
         pages(file, codec, 0).collect::<Result<_, _>>().map_err(crate::parquet::told)
     }
 
-    /// Of a column that lies in so many lists.
+    /// The pages of a column that lies in this many lists.
     fn pages(file: &[u8], codec: CompressionCodec, lists: i16) -> Pages {
         let mut copy = tempfile::tempfile().unwrap();
         copy.write_all(file).unwrap();
@@ -444,7 +445,7 @@ mod tests {
     /// Some bytes a page were as many items as there are gigabytes.
     #[test]
     fn a_row_is_not_read_over_pages_without_end() {
-        // The level of a further item, so many times.
+        // The level of a further item, `1 << 24` times.
         let levels = [5, 0, 0, 0, 0x80, 0x80, 0x80, 0x10, 1];
         let file = [&header(9, 9, 1 << 24, &[])[..], &levels].concat().repeat(20);
         let pages = || pages(&file, CompressionCodec::UNCOMPRESSED, 1);

@@ -39,7 +39,7 @@ pub enum Cell<'a> {
     Boolean(bool),
     Integer(i64),
     Float(f64),
-    /// Of columns of texts, JSON or bytes.
+    /// For columns of texts, JSON or bytes.
     Bytes(&'a [u8]),
     Texts(&'a [Text]),
 }
@@ -47,7 +47,7 @@ pub enum Cell<'a> {
 pub struct TableWriter {
     writer: SerializedFileWriter<Vec<u8>>,
     columns: Vec<Column>,
-    /// Of the group in the making.
+    /// Rows of the group in the making.
     rows: usize,
     bytes: usize,
 }
@@ -57,9 +57,9 @@ struct Column {
     values: Values,
     /// For each row, or each item of a list: how much of the way to a value is there.
     depths: Vec<i16>,
-    /// Of a list: 0 where an item begins a row.
+    /// For lists: 0 where an item begins a row.
     repeats: Vec<i16>,
-    /// Those that are settled.
+    /// Rows that are settled.
     rows: usize,
 }
 
@@ -106,7 +106,7 @@ impl TableWriter {
         Ok(Some(std::mem::take(self.writer.inner_mut())))
     }
 
-    /// The rest.
+    /// The rest of the file.
     pub fn finish(mut self) -> Result<Vec<u8>, String> {
         let ended = self.end_group().and_then(|()| self.writer.into_inner());
         ended.map_err(|error| error.to_string())

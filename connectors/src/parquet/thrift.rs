@@ -67,8 +67,8 @@ impl<'a> Thrift<'a> {
         Ok((byte & 0xf, self.there(&[byte & 0xf], count)?))
     }
 
-    /// So many, if there are bytes for as many. The library takes truths in a list for no bytes at all, and reads something else
-    /// behind them: the format has no such list.
+    /// The count, if there are bytes for as many items. The library takes truths in a list for no bytes at all, and reads
+    /// something else behind them: the format has no such list.
     fn there(&self, forms: &[u8], count: u64) -> Result<usize> {
         if count > 0 && forms.iter().any(|form| [TRUE, FALSE].contains(form)) {
             return wrong("it has a list of truths");
@@ -80,7 +80,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Behind a value.
+    /// Goes behind a value.
     pub fn pass(&mut self, form: u8) -> Result<()> {
         self.pass_within(form, 0)
     }

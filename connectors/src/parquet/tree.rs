@@ -150,7 +150,7 @@ impl Building {
 }
 
 impl Node {
-    /// The field of so many rows.
+    /// The field of `count` rows.
     pub fn filled(&self, mut leaves: Vec<Leaf>, count: usize) -> Result<Filled, String> {
         if matches!(self, Node::Leaf(_))
             && leaves.len() == 1

@@ -53,7 +53,7 @@ fn behind_levels(bytes: &[u8], max: i16, encoding: Encoding, count: u32) -> Opti
     bytes.get(usize::try_from(bits.div_ceil(8)).ok()?..)
 }
 
-/// What is behind lengths, of which there are no more than so many; they are packed as differences.
+/// What is behind lengths, of which there are no more than `count_max`; they are packed as differences.
 fn behind_lengths(bytes: &[u8], count_max: u64) -> Option<&[u8]> {
     let mut rest = bytes;
     let (block, parts, count, _first) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)?, number(&mut rest)?);
@@ -94,7 +94,7 @@ fn number(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Blocks of 128 in four parts: so many values, which are all the same.
+    /// Blocks of 128 in four parts: `count` values, which are all the same.
     fn lengths(count: u64, behind: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0x80, 1, 4];
         let mut left = count;

@@ -40,7 +40,7 @@ pub struct Login {
     pub place: String,
 }
 
-/// Names of things in a database have so many bytes at most.
+/// Bytes of the name of a thing in a database, at most.
 const NAME_BYTES_MAX: usize = 63;
 
 /// What stands for TLS where a scheme says it; here an option does.

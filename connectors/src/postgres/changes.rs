@@ -33,7 +33,7 @@ pub struct Column {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     Begin(Transaction),
-    /// And what the server may forget when all of it is durable.
+    /// What the server may forget when all of the transaction is durable.
     Commit(u64),
     Change(Change),
     /// Several tables were emptied, each a change of its own.

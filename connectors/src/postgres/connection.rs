@@ -176,7 +176,7 @@ impl Connection {
         }
     }
 
-    /// The same of an answer, which has to come.
+    /// As `message`, for an answer, which has to come.
     pub async fn answer(&mut self, deadline: Instant) -> Result<Message, String> {
         self.message(deadline).await?.ok_or_else(unanswered)
     }

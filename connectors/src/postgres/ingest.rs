@@ -30,7 +30,7 @@ use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// A server that has said nothing for so long is gone: it is asked for a sign of life every ten seconds.
+/// A server that has said nothing for this long is gone: it is asked for a sign of life every ten seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// A slot is made when the transactions that run at that moment have ended.
@@ -42,14 +42,15 @@ const ROW_TIME_MAX: Duration = Duration::from_secs(300);
 /// SQLSTATE of what is not there.
 const UNDEFINED_OBJECT: &str = "42704";
 
-/// The tables of publications, with the columns that changes may have. Before version 18 changes have no generated columns,
-/// whatever the view says; since then the view is right. Before version 12 there are none.
-const TABLES: &str = "SELECT to_jsonb(t) || jsonb_build_object('columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) \
-    FROM pg_catalog.pg_attribute a \
-    JOIN pg_catalog.pg_class c ON c.oid = a.attrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-    WHERE n.nspname = t.schemaname AND c.relname = t.tablename AND a.attnum > 0 AND NOT a.attisdropped \
+/// The tables of publications, with what each is and the columns that changes may have. Before version 18 changes have no
+/// generated columns, whatever the view says; since then the view is right. Before version 12 there are none.
+const TABLES: &str = "SELECT to_jsonb(t) || jsonb_build_object('relkind', c.relkind, \
+    'columns', (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_catalog.pg_attribute a \
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped \
     AND (current_setting('server_version_num')::int >= 180000 OR coalesce(to_jsonb(a) ->> 'attgenerated', '') = ''))) \
-    FROM pg_catalog.pg_publication_tables t";
+    FROM pg_catalog.pg_publication_tables t \
+    JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname \
+    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename";
 
 /// Reads what changes in tables of PostgreSQL.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -458,7 +459,10 @@ fn selection(shown: &Json) -> Option<(String, Table)> {
     let columns = shown["columns"].as_array().into_iter().flatten().filter(|column| wanted(column));
     let columns = columns.map(|column| Some(name(column.as_str()?))).collect::<Option<Vec<_>>>()?.join(", ");
     let filter = shown["rowfilter"].as_str().map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
-    let sql = format!("SELECT {columns} FROM {}.{}{filter}", name(schema), name(table));
+    // Tables that inherit from one are published by themselves. Partitions are not where their root stands for them, and it
+    // has no rows of its own.
+    let only = if shown["relkind"] == "r" { "ONLY " } else { "" };
+    let sql = format!("SELECT {columns} FROM {only}{}.{}{filter}", name(schema), name(table));
     Some((sql, Table { schema: schema.to_owned(), name: table.to_owned(), columns: Vec::new() }))
 }
 
@@ -515,14 +519,15 @@ mod tests {
     #[test]
     fn a_table_is_read_as_it_is_published() {
         let sql = |shown: Json| selection(&shown).map(|(sql, _)| sql);
-        let published = json!({"schemaname": "public", "tablename": "a\"b", "rowfilter": "(id > 3)",
+        let published = json!({"schemaname": "public", "tablename": "a\"b", "rowfilter": "(id > 3)", "relkind": "r",
             "attnames": ["id", "x y", "sum"], "columns": ["id", "name", "x y"]});
-        assert_eq!(sql(published).unwrap(), "SELECT \"id\", \"x y\" FROM \"public\".\"a\"\"b\" WHERE (id > 3)");
-        let whole = json!({"schemaname": "s", "tablename": "t", "columns": ["id", "name"]});
+        assert_eq!(sql(published).unwrap(), "SELECT \"id\", \"x y\" FROM ONLY \"public\".\"a\"\"b\" WHERE (id > 3)");
+        // All of its partitions.
+        let whole = json!({"schemaname": "s", "tablename": "t", "relkind": "p", "columns": ["id", "name"]});
         assert_eq!(sql(whole).unwrap(), "SELECT \"id\", \"name\" FROM \"s\".\"t\"");
         // A table may have no columns at all.
-        let bare = json!({"schemaname": "s", "tablename": "t", "attnames": null, "columns": null});
-        assert_eq!(sql(bare).unwrap(), "SELECT  FROM \"s\".\"t\"");
+        let bare = json!({"schemaname": "s", "tablename": "t", "relkind": "r", "attnames": null, "columns": null});
+        assert_eq!(sql(bare).unwrap(), "SELECT  FROM ONLY \"s\".\"t\"");
         assert_eq!(sql(json!({})), None);
     }
 }

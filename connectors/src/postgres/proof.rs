@@ -12,7 +12,7 @@ use ring::{digest, hmac, pbkdf2};
 
 pub const SCRAM: &str = "SCRAM-SHA-256";
 
-/// A server may ask for so many rounds at most: it is weir that calculates them.
+/// Rounds that a server may ask for, at most: it is weir that calculates them.
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// The answer to a salt of four bytes.
@@ -32,7 +32,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// A login by SCRAM on its way. No channel binding: what it adds to a certificate that is verified is little.
 pub struct Scram {
-    /// That of the connection counts for PostgreSQL, and this is empty.
+    /// Empty for PostgreSQL, for which the name counts that the connection has.
     name: &'static str,
     password: String,
     nonce: String,

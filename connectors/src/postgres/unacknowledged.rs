@@ -12,9 +12,11 @@ pub struct Unacknowledged {
     /// When everything up to this record is durable, the server need not keep what stands before this place of its log.
     transactions: VecDeque<(u64, u64)>,
     durable: u64,
-    /// That place, and the last that the server was told, or is being told.
+    /// The server need not keep what stands before this place.
     flushed: u64,
+    /// The last place that the server was told.
     told: u64,
+    /// The place that the server is being told.
     saying: u64,
     /// The server has asked for a sign of life.
     pub asked: bool,

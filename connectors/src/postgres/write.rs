@@ -152,7 +152,7 @@ enum Parameter {
     Id,
     Tick,
     Positive,
-    /// Of the match, the same for its cancellation.
+    /// The id of the match, the same for its cancellation.
     ResultId,
     /// What was returned, without what is around it.
     Data,

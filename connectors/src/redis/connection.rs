@@ -55,7 +55,7 @@ impl Connection {
         self.awaited(ANSWER_TIME_MAX).await
     }
 
-    /// The next answer, which has to come: after so long a silence it will not.
+    /// The next answer, which has to come: after a silence of `silence_max` it will not.
     pub async fn awaited(&mut self, silence_max: Duration) -> Result<Reply, String> {
         loop {
             if let Some(reply) = self.answer(Instant::now() + silence_max).await? {
@@ -84,7 +84,7 @@ pub fn put_command(command: &[&[u8]], out: &mut Vec<u8>) {
 /// beginning, with each piece of it.
 #[derive(Default)]
 struct Answer {
-    /// So many bytes of it are taken apart.
+    /// How many bytes of it are taken apart.
     taken: usize,
     /// Lists that are not whole, each in the one before it, and how many items of each have to come.
     open: Vec<(i64, Vec<Reply>)>,
@@ -127,7 +127,7 @@ impl Answer {
 
 enum Item {
     Whole(Reply),
-    /// So many items follow.
+    /// A list, of which this many items follow.
     List(i64),
 }
 

@@ -8,13 +8,14 @@ use crate::ends::Refused;
 /// Bytes of one answer, about.
 const ANSWER_BYTES: usize = 4 << 20;
 
-/// Entries asked for at once, at first and at most.
+/// Entries asked for at once, at first.
 const COUNT_FIRST: usize = 100;
+/// Entries asked for at once, at most.
 const COUNT_MAX: usize = 5_000;
 
 pub struct Entry {
     pub id: Vec<u8>,
-    /// Of all its fields, as they came.
+    /// Bytes of all its fields, as they came.
     pub bytes: usize,
     /// None of one without the field, and of one that was deleted meanwhile.
     pub record: Option<Vec<u8>>,
@@ -59,7 +60,7 @@ fn odd() -> Refused {
     Refused::Passing("the answer is not one with entries of a stream".to_owned())
 }
 
-/// Those of an answer about one stream; none when there was nothing in time.
+/// The entries of an answer about one stream; none when there was nothing in time.
 pub fn of_stream(reply: Reply, field: Option<&[u8]>) -> Result<Vec<Entry>, Refused> {
     let streams = match reply {
         Reply::Null => return Ok(Vec::new()),
@@ -70,7 +71,7 @@ pub fn of_stream(reply: Reply, field: Option<&[u8]>) -> Result<Vec<Entry>, Refus
     listed(stream.into_iter().nth(1).ok_or_else(odd)?, field)
 }
 
-/// Those of a list.
+/// The entries of a list.
 pub fn listed(list: Reply, field: Option<&[u8]>) -> Result<Vec<Entry>, Refused> {
     let Reply::List(entries) = list else { return Err(odd()) };
     let entry = |entry: Reply| {

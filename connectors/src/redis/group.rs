@@ -31,13 +31,13 @@ use crate::source::Source;
 /// Entries that have been handed on and are not acknowledged; then no more are asked for.
 const UNACKNOWLEDGED_MAX: usize = 2_000;
 
-/// Of one question.
+/// Ids in one question, at most.
 const IDS_MAX: usize = 1_000;
 
-/// For so long the server holds back an answer while there is nothing new.
+/// The server holds back an answer this long while there is nothing new.
 const HELD_BACK: Duration = Duration::from_secs(5);
 
-/// The same while there is something to be acknowledged soon: meanwhile nothing else can be said on the connection.
+/// As `HELD_BACK`, while there is something to be acknowledged soon: meanwhile nothing else can be said on the connection.
 const HELD_BACK_FOR_ACKNOWLEDGEMENTS: Duration = Duration::from_millis(100);
 
 /// What came for a connection that is gone, and whose last question the server was still holding back, is read when that is over
@@ -47,18 +47,20 @@ const READ_AGAIN: Duration = HELD_BACK.saturating_add(Duration::from_secs(1));
 /// Where others are waited for no other time.
 const CLAIM_AFTER_SECONDS: u64 = 60;
 
-/// Between two looks for what others have left, and between the answers of one look.
+/// The pause between two looks for what others have left, at least.
 const CLAIM_PAUSE_MIN: Duration = Duration::from_millis(500);
+/// The pause between two looks for what others have left, at most.
 const CLAIM_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// The pause between the answers of one look.
 const CLAIM_GOES_ON: Duration = Duration::from_millis(10);
 
-/// That entries are worked on is said so often at least, for others who look.
+/// It is said at least this often that entries are worked on, for others who look.
 const ALIVE_PAUSE_MAX: Duration = Duration::from_secs(20);
 
 /// For the last words.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
-/// What is given back has been lying for so long, in milliseconds: longer than others wait.
+/// What is given back has been lying for this long, in milliseconds: longer than others wait.
 const GIVEN_BACK_IDLE: &[u8] = b"172800000";
 
 /// Before the id of every entry.
@@ -112,7 +114,7 @@ pub struct Member {
     records: u64,
     /// Entries handed on: the number of the record, and the id.
     waiting: VecDeque<(u64, Vec<u8>)>,
-    /// Those to be acknowledged.
+    /// Ids of the entries that are to be acknowledged.
     done: Vec<Vec<u8>>,
     count: Count,
     due: Due,

@@ -36,7 +36,7 @@ fn add(server: &RealServer, numbers: Range<u32>) {
     assert!(cli.wait().unwrap().success());
 }
 
-/// Of entries that were given to somebody and are not acknowledged.
+/// How many entries were given to somebody and are not acknowledged.
 fn pending(server: &RealServer) -> usize {
     say(server, &["XPENDING", "events", "readers"]).lines().next().unwrap().parse().unwrap()
 }
@@ -67,7 +67,7 @@ fn numbers(records: &[String]) -> BTreeSet<u32> {
     in_order(records).into_iter().collect()
 }
 
-/// What comes until nothing has come for so long; all of it is durable at once.
+/// What comes until nothing has come for `quiet`; all of it is durable at once.
 fn rest(stream: &mut RecordStream, quiet: Duration) -> Vec<String> {
     let (mut found, mut batch, mut last) = (Vec::new(), Frames::default(), Instant::now());
     while last.elapsed() < quiet {

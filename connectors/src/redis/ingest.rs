@@ -28,17 +28,18 @@ use crate::frames::{Frames, Limits, Progress};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// For so long the server holds back an answer while there is nothing new.
+/// The server holds back an answer this long while there is nothing new.
 const HELD_BACK: Duration = Duration::from_secs(5);
 
-/// After so long a silence no answer will come.
+/// After a silence of this length no answer will come.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// Others of a group are waited for no longer.
 const CLAIM_AFTER_SECONDS_MAX: u64 = 86_400;
 
-/// Between two tries to connect, at first and at most.
+/// The pause between two tries to connect, at first.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// The pause between two tries to connect, at most.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Reads the entries of a stream of Redis.
@@ -192,7 +193,7 @@ struct Entries {
     asked: Option<Instant>,
     /// The id of the last entry that is here; none until it is known where the stream begins.
     received: Option<Vec<u8>>,
-    /// Of the last that was handed on.
+    /// The id of the last entry that was handed on.
     out: Vec<u8>,
     waiting: VecDeque<Entry>,
     count: Count,

@@ -26,11 +26,12 @@ use crate::source::Source;
 /// Schemas kept at once, unless a single batch names more.
 const KEPT_MAX: usize = 1000;
 
-/// For so long a schema that was not there is taken for one that is not.
+/// A schema that was not there is taken for absent this long.
 const ABSENT_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Between two questions when one has failed, at first and at most.
+/// The pause between two questions when one has failed, at first.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
+/// The pause between two questions when one has failed, at most.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Messages in a message that the header of a record goes down.

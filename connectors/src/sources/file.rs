@@ -296,7 +296,7 @@ impl FileStream {
         FileStream::behind(Arc::new(Opened::open(path, Path::new(place), None, None)?), 0, false)
     }
 
-    /// Goes on behind so many bytes, behind which a line has ended.
+    /// Goes on behind `offset` bytes, behind which a line has ended.
     fn behind(opened: Arc<Opened>, offset: u64, ends_with_lines: bool) -> Result<FileStream, ConnectorError> {
         if offset > 0 {
             let wrong = |problem: String| ConnectorError::Position { place: opened.place.clone(), problem };
@@ -323,7 +323,7 @@ impl FileStream {
         Ok(FileStream { opened, at_end: false, has_writer: false, put_aside: None })
     }
 
-    /// Of a pipe that nobody has written to yet nothing is read, and that is not its end. Waits for somebody.
+    /// Waits for somebody to write to a pipe. Nothing is read of one that nobody has written to yet, and that is not its end.
     fn waits_for_a_writer(&mut self, wait: Duration) -> bool {
         if !self.opened.is_pipe || self.has_writer || self.opened.read.load(Ordering::Relaxed) > 0 {
             return false;

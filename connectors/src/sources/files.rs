@@ -46,12 +46,12 @@ struct Current {
 /// What a position holds.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct At {
-    /// Of a pattern, which file. Empty before the first one.
+    /// Which file of a pattern. Empty before the first one.
     name: PathBuf,
     /// It is read to its end, and the next one is to come.
     over: bool,
     head: Head,
-    /// That of the source that cuts the file.
+    /// The position of the source that cuts the file.
     inner: Vec<u8>,
 }
 

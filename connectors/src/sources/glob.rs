@@ -17,17 +17,17 @@ use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
 use crate::moment;
 
-/// What was listed is good for so long.
+/// What was listed is good for this long.
 const LISTED: Duration = Duration::from_secs(1);
 
-/// So many names are looked at in directories that no files are read from: whoever sends a pattern must not have the whole disk
+/// Names looked at in directories that no files are read from, at most: whoever sends a pattern must not have the whole disk
 /// looked through.
 const OUTSIDE_MAX: usize = 50_000;
 
-/// So many parts a pattern may have: the walk is as deep in the stack as there are.
+/// Parts that a pattern may have, at most: the walk is as deep in the stack as there are.
 const PARTS_MAX: usize = 256;
 
-/// So many directories are named.
+/// Directories that are named, at most.
 const NAMED_MAX: usize = 3;
 
 /// Whether the path stands for others: one that is there stands for itself.
@@ -77,12 +77,12 @@ impl Pattern {
         Ok(listed.files[first..].iter().find(|file| self.files.check(file).is_ok()).cloned())
     }
 
-    /// That files are left out, to be told to whoever looks at the stream.
+    /// Says that files are left out, for whoever looks at the stream.
     pub fn notice(&self) -> Option<String> {
         lock(&self.listed).notice.clone()
     }
 
-    /// That files cannot be looked for at the moment.
+    /// Why files cannot be looked for at the moment.
     pub fn trouble(&self) -> Option<String> {
         lock(&self.listed).trouble.clone()
     }
@@ -111,8 +111,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// Of directories that nobody was told of. Whoever sees the stream may not be who chose what is allowed, and hears only of
-    /// what lies below that.
+    /// Tells of directories that nobody was told of. Whoever sees the stream may not be who chose what is allowed, and hears only
+    /// of what lies below that.
     fn tell(&self, mut directories: BTreeMap<PathBuf, bool>, listed: &mut Listed) {
         if directories.is_empty() {
             return;
@@ -172,11 +172,11 @@ fn list_within(pattern: &Path, files: &FilePolicy, outside_max: usize) -> Result
 struct Walk<'a> {
     parts: &'a [&'a OsStr],
     files: &'a FilePolicy,
-    /// So many more names may be looked at that are not in directories that files are read from.
+    /// How many more names may be looked at that are not in directories that files are read from.
     outside_left: usize,
     /// Directories, with the part that was looked for in them: with several `**` there are many ways to each.
     seen: HashSet<(PathBuf, usize)>,
-    /// The same of the directories that files are read from, as they lie: by `..` and links they have any number of paths.
+    /// As `seen`, for the directories that files are read from, as they lie: by `..` and links they have any number of paths.
     inside: HashSet<(PathBuf, usize)>,
     found: Vec<PathBuf>,
 }

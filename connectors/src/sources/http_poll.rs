@@ -223,7 +223,7 @@ fn no_json(error: serde_json::Error) -> String {
 /// Where the source stands.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Stood {
-    /// Of the next request.
+    /// The cursor of the next request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
     /// What the server calls its last answer, if that was handed on as a whole.
@@ -231,10 +231,10 @@ struct Stood {
     etag: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     modified: Option<String>,
-    /// Of the last answer to this request.
+    /// The digest of the last answer to this request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
-    /// So many of its records are handed on; all where none.
+    /// How many records of that answer are handed on; all where none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     part: Option<usize>,
 }
@@ -259,7 +259,7 @@ enum Asked {
     /// There is more to be asked for at once.
     More,
     Done,
-    /// It may work later, so much later at least.
+    /// It may work later, after this long at the earliest.
     Failed(String, Duration),
 }
 

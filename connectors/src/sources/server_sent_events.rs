@@ -95,7 +95,7 @@ struct Listener {
     url: reqwest::Url,
     place: String,
     parser: EventParser,
-    /// Of the newest event that was handed on, or had nothing to be.
+    /// The id of the newest event that was handed on, or had nothing to be.
     last_id: String,
 }
 
@@ -105,7 +105,7 @@ enum Ended {
     ForGood,
     /// In order: after some events, or after none.
     Closed(bool),
-    /// It may work later, so much later at least.
+    /// It may work later, after this long at the earliest.
     Failed(String, Duration),
 }
 
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn one_that_breaks_off_again_and_again_works_when_it_has_lasted() {
-        // So many bytes are said to come, and fewer do.
+        // Fewer bytes come than are said to.
         let broken = || {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\n";
             says(&format!("{head}data: MQ==\n\n"))

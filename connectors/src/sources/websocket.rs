@@ -40,7 +40,7 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 /// Pings without an answer, after which nobody is there.
 const PINGS_UNANSWERED_MAX: u32 = 3;
 
-/// All sockets of an interval say that they are alive at so many moments of it, counted from when the first of them began: a
+/// All sockets of an interval say that they are alive at this many moments of it, counted from when the first of them began: a
 /// thousand that each had a moment of its own would wake the machine a thousand times an interval, and twice, as answers come
 /// back.
 const MOMENTS: u32 = 5;
@@ -72,7 +72,7 @@ pub struct WebsocketSimpleStartupIngest {
     pub maximum_per_second: Option<u32>,
 }
 
-/// Read at once; of each connection there is so much room, also where nothing comes.
+/// Bytes read at once; each connection has this much room, also where nothing comes.
 const READ_BYTES: usize = 16 << 10;
 
 /// What keeps a connection from being taken for dead.
@@ -208,7 +208,7 @@ struct Talker {
 enum Ended {
     /// In order: there is nothing more to come.
     Complete,
-    /// Why; and so long at least the server wants to be left alone.
+    /// Why, and how long the server wants to be left alone, at least.
     Broken(String, Duration),
 }
 

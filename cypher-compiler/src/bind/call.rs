@@ -15,14 +15,14 @@ use crate::procedures;
 /// What the first clause of a query sees.
 #[derive(Clone, Default)]
 pub enum First {
-    /// What every clause of it sees.
+    /// What every clause of the query sees.
     #[default]
     Outer,
-    /// The same, in a subquery that is an expression: it need not return anything.
+    /// As `Outer`, in a subquery that is an expression: it need not return anything.
     Expression,
-    /// That, or, where it is an importing WITH, what it chooses of this.
+    /// As `Outer`; but an importing WITH sees this scope, and chooses from it.
     Importable(Scope),
-    /// This; later clauses see it as far as WITH lets it pass.
+    /// This scope; later clauses see it as far as WITH lets it pass.
     Given(Scope),
 }
 
@@ -276,6 +276,7 @@ impl Binder<'_> {
                 let message = format!("Variable `{name}` already declared in outer scope");
                 self.error(span, Code::VariableAlreadyBound, message);
             }
+            self.draft.call(*slot, name);
             self.scope.insert(name, *slot);
         }
     }

@@ -26,11 +26,21 @@ pub enum Holds {
 pub struct SlotInfo {
     /// The variable, for explain and errors; empty for anonymous ones.
     pub name: Text,
+    /// Whether the query has another name for it, too, as behind `WITH a AS b`.
+    pub is_renamed: bool,
     pub holds: Holds,
     /// The type of the value where the text tells it.
     pub type_name: Option<&'static str>,
     /// Of a list: the type all its elements have.
     pub element_type: Option<&'static str>,
+}
+
+impl SlotInfo {
+    /// The name by which people are told of the slot. A slot with two names has none: either may be another variable's by then,
+    /// as in `WITH a AS b, b AS a`.
+    pub fn told(&self) -> Text {
+        if self.is_renamed { Text::default() } else { self.name.clone() }
+    }
 }
 
 #[derive(Debug)]
@@ -89,7 +99,7 @@ impl Draft {
     }
 
     pub fn new_slot(&mut self, name: &str, holds: Holds) -> Slot {
-        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name: None, element_type: None });
+        self.slots.push(SlotInfo { name: Text::new(name), is_renamed: false, holds, type_name: None, element_type: None });
         Slot((self.slots.len() - 1) as u32)
     }
 
@@ -97,15 +107,21 @@ impl Draft {
     pub fn new_slot_for(&mut self, name: &str, expr: &Expr) -> Slot {
         let (holds, type_name) = (self.value_holds(expr), types::type_of(self, expr));
         let element_type = types::element_type(self, expr);
-        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name, element_type });
+        self.slots.push(SlotInfo { name: Text::new(name), is_renamed: false, holds, type_name, element_type });
         Slot((self.slots.len() - 1) as u32)
     }
 
     /// A slot for the elements of a list.
     pub fn new_element_slot(&mut self, name: &str, list: &Expr) -> Slot {
         let (holds, type_name) = (self.element_holds(list), types::element_type(self, list));
-        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name, element_type: None });
+        self.slots.push(SlotInfo { name: Text::new(name), is_renamed: false, holds, type_name, element_type: None });
         Slot((self.slots.len() - 1) as u32)
+    }
+
+    /// From here on the query calls the slot by this name.
+    pub fn call(&mut self, slot: Slot, name: &str) {
+        let info = &mut self.slots[slot.0 as usize];
+        info.is_renamed |= info.name.as_str() != name;
     }
 
     pub fn holds(&self, slot: Slot) -> Holds {

@@ -2,18 +2,30 @@
 //!
 //! A draft is a plan whose patterns have no order yet: conditions lie unsorted in `Pattern::conditions`, `steps` are empty.
 //! All errors of a query are gathered, not the first only.
+//!
+//!     draft       a plan in the making, and what later stages need to know of each slot
+//!     scope       which variables are visible, and the slots they stand for
+//!     clause      MATCH, UNWIND, and the way from one clause to the next
+//!     pattern     a pattern becomes a query graph
+//!     expression  variables to slots, names to indices, calls to functions
+//!     types       what the text alone tells about types
+//!     projection  WITH and RETURN
+//!     aggregate   aggregating functions, taken out of the expression they stand in
+//!     update      CREATE, MERGE, SET, REMOVE, DELETE, FOREACH
+//!     subquery    queries inside expressions
+//!     call        CALL, and LOAD CSV
 
-pub mod aggregate;
-mod call;
-mod clause;
 pub mod draft;
-mod expression;
-mod pattern;
-mod projection;
 mod scope;
-mod subquery;
+mod clause;
+mod pattern;
+mod expression;
 pub mod types;
+mod projection;
+pub mod aggregate;
 mod update;
+mod subquery;
+mod call;
 
 #[cfg(test)]
 mod call_tests;
@@ -99,8 +111,8 @@ impl<'a> Binder<'a> {
         self.error(span, Code::Unsupported, format!("{what} is not supported in this version"));
     }
 
-    /// What listens has no last row, and what writes is not done before it has all its rows. Nor is a stream or an output done
-    /// with a record or a result before that, nor a query with one that runs in place of a call.
+    /// What listens has no last row. So it cannot stand where somebody waits for the last row: in a query that writes, in that of
+    /// a stream or an output, and in one that runs in place of a call.
     fn check_listening(&mut self) {
         let Some((name, span)) = self.listens.take() else { return };
         let Some(place) = self.options.runs_as.or(self.has_writes.then_some("a query that writes")) else { return };

@@ -78,7 +78,7 @@ impl Binder<'_> {
         let labels: Vec<_> = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
         let known = node.variable.as_ref().and_then(|name| self.scope.get(&name.text));
         if let (Some(slot), Some(name)) = (known, &node.variable) {
-            self.check_type(name, slot, "Node");
+            self.check_variable(name, slot, "Node");
         }
         let slot = known.unwrap_or_else(|| self.declare(node.variable.as_ref(), Holds::Node));
         deferred.properties.extend(node.properties.iter().map(|map| Properties { of: slot, each: false, map }));
@@ -115,7 +115,7 @@ impl Binder<'_> {
         let chain = self.chain(edge, part);
         let known = edge.variable.as_ref().and_then(|name| self.scope.get(&name.text));
         if let (Some(slot), Some(name)) = (known, &edge.variable) {
-            self.check_type(name, slot, if chain.is_some() { super::types::LIST } else { "Relationship" });
+            self.check_variable(name, slot, if chain.is_some() { super::types::LIST } else { "Relationship" });
             if graph.relationships.contains(&name.text) {
                 let message = format!("Cannot use the same relationship variable '{}' for multiple relationships", name.text);
                 self.error(name.span, Code::RelationshipUniquenessViolation, message);
@@ -224,7 +224,7 @@ impl Binder<'_> {
     }
 
     /// A variable of an earlier clause must be able to hold what the pattern makes of it.
-    fn check_type(&mut self, name: &Name, slot: Slot, wanted: &'static str) {
+    fn check_variable(&mut self, name: &Name, slot: Slot, wanted: &'static str) {
         if let Some(found) = super::types::type_of(&self.draft, &Expr::Slot(slot))
             && found != wanted
         {

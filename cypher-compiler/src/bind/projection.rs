@@ -73,6 +73,7 @@ impl Binder<'_> {
                     message,
                 );
             }
+            self.draft.call(slot, &name);
             self.scope.insert(&name, slot);
         }
         operator

@@ -92,7 +92,7 @@ fn is_null(expr: &Expr) -> bool {
 }
 
 impl Binder<'_> {
-    fn expect(&mut self, expr: &Expr, span: Span, wanted: &[&str], shown: &str) {
+    fn check_type(&mut self, expr: &Expr, span: Span, wanted: &[&str], shown: &str) {
         if let Some(found) = type_of(&self.draft, expr)
             && !wanted.contains(&found)
         {
@@ -101,44 +101,44 @@ impl Binder<'_> {
     }
 
     pub fn expect_boolean(&mut self, expr: &Expr, span: Span) {
-        self.expect(expr, span, &[BOOLEAN], BOOLEAN);
+        self.check_type(expr, span, &[BOOLEAN], BOOLEAN);
     }
 
     /// WHERE takes a list for whether it has elements.
     pub fn expect_condition(&mut self, expr: &Expr, span: Span) {
-        self.expect(expr, span, &[BOOLEAN, LIST], BOOLEAN);
+        self.check_type(expr, span, &[BOOLEAN, LIST], BOOLEAN);
     }
 
     pub fn expect_list(&mut self, expr: &Expr, span: Span) {
-        self.expect(expr, span, &[LIST], LIST);
+        self.check_type(expr, span, &[LIST], LIST);
     }
 
     /// An operand of `- * / % ^`. What is known of times and durations is known when they run.
     pub fn expect_number(&mut self, expr: &Expr, span: Span) {
-        self.expect(expr, span, &[INTEGER, FLOAT], "Integer, Float or Duration");
+        self.check_type(expr, span, &[INTEGER, FLOAT], "Integer, Float or Duration");
     }
 
     pub fn expect_properties(&mut self, expr: &Expr, span: Span) {
         let shown = "Map, Node, Relationship, Point, Duration, Date, Time, LocalTime, LocalDateTime or DateTime";
-        self.expect(expr, span, &["Map", "Node", "Relationship"], shown);
+        self.check_type(expr, span, &["Map", "Node", "Relationship"], shown);
     }
 
     /// What has properties that can be set.
     pub fn expect_entity(&mut self, expr: &Expr, span: Span) {
-        self.expect(expr, span, &["Node", "Relationship"], "Node or Relationship");
+        self.check_type(expr, span, &["Node", "Relationship"], "Node or Relationship");
     }
 
     pub fn expect_node(&mut self, expr: &Expr, span: Span) {
-        self.expect(expr, span, &["Node"], "Node");
+        self.check_type(expr, span, &["Node"], "Node");
     }
 
     pub fn expect_map(&mut self, expr: &Expr, span: Span) {
-        self.expect(expr, span, &["Map", "Node", "Relationship"], "Map, Node or Relationship");
+        self.check_type(expr, span, &["Map", "Node", "Relationship"], "Map, Node or Relationship");
     }
 
     pub fn expect_deletable(&mut self, expr: &Expr, span: Span) {
         if !matches!(expr, Expr::HasLabels { .. }) {
-            self.expect(expr, span, &["Node", "Path", "Relationship"], "Node, Path or Relationship");
+            self.check_type(expr, span, &["Node", "Path", "Relationship"], "Node, Path or Relationship");
         }
     }
 
@@ -149,7 +149,7 @@ impl Binder<'_> {
                 [most @ .., last] => format!("{} or {last}", most.join(", ")),
                 [] => String::new(),
             };
-            self.expect(argument, span, wanted, &shown);
+            self.check_type(argument, span, wanted, &shown);
         }
     }
 }

@@ -366,8 +366,8 @@ impl Binder<'_> {
     }
 }
 
-/// A path over what has just been written is read back by a pattern of bound nodes and edges. Each path by one of its own, and
-/// where an end was null, so that nothing was written, the path is null: the row passes all the same.
+/// Reads the paths over what has just been written, each by a pattern of bound nodes and edges of its own. Where an end was null,
+/// nothing was written and the path is null: the row passes all the same.
 fn with_paths(operator: Operator, named: Vec<Pattern>) -> Operator {
     named.into_iter().fold(operator, |input, pattern| {
         let nulls = pattern.paths.iter().map(|path| path.slot).collect();
@@ -376,8 +376,8 @@ fn with_paths(operator: Operator, named: Vec<Pattern>) -> Operator {
     })
 }
 
-/// The same inside FOREACH, where the only pattern is that of MERGE: one of what is there finds it, once, and one that is not
-/// found and creates nothing has its path null.
+/// As `with_paths`, inside FOREACH, where the only pattern is that of MERGE: it finds what is there once, and where it finds
+/// nothing it creates nothing and the path is null.
 fn with_paths_then(named: Vec<Pattern>, then: Vec<Write>) -> Vec<Write> {
     if then.is_empty() {
         return then;

@@ -33,7 +33,7 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Vec<Diagnostic>>
     Ok(out)
 }
 
-/// A plan by itself. Slots have no names any more but those of the columns.
+/// A plan by itself. Slots are shown by their numbers, which no two share, and columns by name.
 pub fn explain_plan(plan: &Plan) -> String {
     explain_noted(plan, &|_| String::new())
 }
@@ -50,9 +50,10 @@ pub fn explain_operator(plan: &Plan, operator: &Operator) -> String {
     out.trim_end().to_owned()
 }
 
-/// An expression of a plan.
+/// An expression of a plan, as it might be written: by the names of variables.
 pub fn expression_text(plan: &Plan, expr: &Expr) -> String {
-    Printer::of_plan(plan, Vec::new()).expr(expr)
+    let label = |(i, name): (usize, &Text)| if name.is_empty() { format!("#{i}") } else { name.to_string() };
+    Printer::of_plan(plan, plan.variables.iter().enumerate().map(label).collect()).expr(expr)
 }
 
 /// The name of a variable where it is the only one of that name, else the number.
@@ -248,6 +249,10 @@ impl<'a> Printer<'a> {
         }
         for steps in &pattern.orders {
             line(format!("or: {}", self.steps(steps)));
+        }
+        if !pattern.presumed.is_empty() {
+            let presumed = pattern.presumed.iter().map(|(operator, value)| format!("{} {}", symbol(*operator), self.expr(value)));
+            line(format!("where there is: {}", joined(presumed, ", ")));
         }
         for path in &pattern.delta {
             let atom = match path.atom {

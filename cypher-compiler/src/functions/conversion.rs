@@ -121,7 +121,7 @@ fn whole_part(text: &str) -> Option<u64> {
     if exponent > i64::from(i32::MAX) && digits().any(|digit| digit != 0) {
         return None;
     }
-    // So many digits stand before the point once the exponent has moved it. Behind the last that is written all are 0.
+    // The digits before the point once the exponent has moved it. Behind the last that is written all are 0.
     let places = exponent.saturating_add(whole.len() as i64).max(0) as usize;
     let size = digits().take(places).fold(0, |size: u64, digit| size.wrapping_mul(10).wrapping_add(digit));
     // Ten to the 64 is a multiple of two to the 64.

@@ -120,7 +120,7 @@ pub(super) fn changed_date(map: &Map, date: Date) -> Result<Date, Failure> {
     date_part(map, Some(date))
 }
 
-/// The same for the time of day.
+/// What the last argument of `truncate` changes in the time of day that is left.
 pub(super) fn changed_time(map: &Map, nano_of_day: i64) -> Result<i64, Failure> {
     known(map, &[DATE_KEYS, TIME_KEYS, ZONE_KEYS])?;
     Ok(time_part(map, Some(nano_of_day))?.nano_of_day)

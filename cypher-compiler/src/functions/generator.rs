@@ -108,7 +108,7 @@ impl Random {
         Random { state: (seed ^ Self::FACTOR) & Self::MASK }
     }
 
-    /// So many random bits, at most 32; with 32 the sign counts.
+    /// `bits` random bits, at most 32; with 32 the sign counts.
     fn next(&mut self, bits: u32) -> i32 {
         self.state = self.state.wrapping_mul(Self::FACTOR).wrapping_add(0xB) & Self::MASK;
         (self.state >> (48 - bits)) as i32

@@ -176,7 +176,7 @@ impl Cursor<'_> {
         self.bytes.iter().take_while(|b| b.is_ascii_digit()).count()
     }
 
-    /// A number of exactly so many digits.
+    /// A number of exactly `count` digits.
     fn number(&mut self, count: usize) -> Option<i64> {
         if count > 18 || self.digits_ahead() < count {
             return None;
@@ -264,7 +264,7 @@ impl Cursor<'_> {
         self.signed_offset(2)
     }
 
-    /// The same without `Z`, where hours may have fewer than two digits.
+    /// As `offset`, but without `Z`, and hours may have fewer than two digits.
     fn signed_offset(&mut self, hour_digits_min: usize) -> Option<Option<i32>> {
         let sign = if self.take(b'+') {
             1

@@ -149,7 +149,7 @@ fn rounded(x: f64, precision: i64, mode: &str) -> Result<f64, Failure> {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
     let exponent: i64 = exponent.parse().unwrap_or(0);
-    // So many digits stand before the place to round to; it may lie before the first or behind the last.
+    // The digits before the place to round to; it may lie before the first or behind the last.
     let kept = exponent.saturating_add(1).saturating_add(precision);
     if kept >= digits.len() as i64 || x == 0.0 {
         return Ok(x);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use rustc_hash::FxHashSet;
 use weir_model::expression::{Context, Failure, Function};
 use weir_model::extent;
 use weir_model::value::{Text, Value};
@@ -120,6 +121,9 @@ fn rtrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     without(RTRIM, arguments, blank, |text, is_cut| text.trim_end_matches(is_cut))
 }
 
+/// More bytes of characters are put where each is found at once.
+const CHARACTERS_LOOKED_THROUGH: usize = 64;
+
 /// A text cut at some of its ends: without white space, or without the characters that are given.
 fn without(
     signature: &str,
@@ -129,6 +133,11 @@ fn without(
 ) -> Result<Value, Failure> {
     match arguments {
         [Value::Text(text)] => Ok(Value::text(cut(text, &space))),
+        // Looked through for each character of a long text, they would take for ever.
+        [Value::Text(text), Value::Text(characters)] if characters.len() > CHARACTERS_LOOKED_THROUGH => {
+            let characters: FxHashSet<char> = characters.chars().collect();
+            Ok(Value::text(cut(text, &|c| characters.contains(&c))))
+        }
         [Value::Text(text), Value::Text(characters)] => Ok(Value::text(cut(text, &|c| characters.contains(c)))),
         _ => Err(wrong_signature(signature, arguments)),
     }
@@ -183,31 +192,51 @@ fn replace(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure>
     }
 }
 
-/// What stands between the delimiters, where they are tried in their order. The empty one stands between all characters.
-fn parts<'a>(text: &'a str, delimiters: &'a [&'a str]) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+/// What stands between the delimiters, where they are tried in their order. The empty one stands between all characters. Each
+/// character takes as long as there are delimiters, so the clock is looked at on the way.
+fn parts<'a>(
+    text: &'a str,
+    delimiters: &'a [&'a str],
+    context: &'a dyn Context,
+) -> Box<dyn Iterator<Item = Result<&'a str, Failure>> + 'a> {
     if let [delimiter] = delimiters
         && !delimiter.is_empty()
     {
-        return Box::new(text.split(*delimiter));
+        return Box::new(text.split(*delimiter).map(Ok::<_, Failure>));
     }
     let each_character = delimiters.contains(&"");
-    let found = move |text: &str| {
-        let delimiter = |at: usize| delimiters.iter().find(|one| !one.is_empty() && text[at..].starts_with(**one));
-        text.char_indices().find_map(|(at, _)| match delimiter(at) {
-            Some(delimiter) => Some((at, delimiter.len())),
-            None => (each_character && at > 0).then_some((at, 0)),
-        })
+    // One that is long may be compared for long.
+    let looks: usize = delimiters.iter().map(|delimiter| 1 + delimiter.len() / 32).sum();
+    let mut looked = 0;
+    let mut found = move |text: &str| -> Result<Option<(usize, usize)>, Failure> {
+        for (at, _) in text.char_indices() {
+            looked += looks;
+            if looked >= 8 * PIECES {
+                context.spend(std::mem::take(&mut looked) / 8)?;
+            }
+            let here = &text[at..];
+            match delimiters.iter().find(|one| !one.is_empty() && here.starts_with(**one)) {
+                Some(delimiter) => return Ok(Some((at, delimiter.len()))),
+                None if each_character && at > 0 => return Ok(Some((at, 0))),
+                None => {}
+            }
+        }
+        Ok(None)
     };
     let mut rest = Some(text);
     Box::new(std::iter::from_fn(move || {
-        let text = rest?;
-        let Some((at, length)) = found(text) else { return rest.take() };
-        rest = Some(&text[at + length..]);
-        Some(&text[..at])
+        let text = rest.take()?;
+        Some(found(text).map(|next| match next {
+            Some((at, length)) => {
+                rest = Some(&text[at + length..]);
+                &text[..at]
+            }
+            None => text,
+        }))
     }))
 }
 
-/// The clock is looked at after so many.
+/// The clock is looked at each time after this many pieces.
 const PIECES: usize = 1024;
 
 /// Empty strings at the end are dropped; a text without the delimiter is one piece.
@@ -227,11 +256,12 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     }
     // A text can be cut into as many pieces as it has characters, and each is a value.
     if text.len().saturating_mul(size_of::<Value>()) > context.room() {
-        extent::within(parts(text, &delimiters).count().saturating_mul(size_of::<Value>()), context.room())?;
+        let count = parts(text, &delimiters, context).try_fold(0_usize, |count, piece| piece.map(|_| count + 1))?;
+        extent::within(count.saturating_mul(size_of::<Value>()), context.room())?;
     }
     let mut pieces: Vec<Value> = Vec::new();
-    for piece in parts(text, &delimiters) {
-        pieces.push(Value::text(piece));
+    for piece in parts(text, &delimiters, context) {
+        pieces.push(Value::text(piece?));
         // Those at the end that are empty take time as well.
         if pieces.len().is_multiple_of(PIECES) {
             context.spend(PIECES / 8)?;
@@ -249,7 +279,9 @@ fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 mod tests {
     use super::super::testing::call;
     use super::*;
-    use weir_model::expression::FailureKind;
+    use std::cell::Cell;
+    use weir_model::expression::{FailureKind, GraphFree};
+    use weir_model::{IdScheme, forward_context};
 
     fn check(name: &str, arguments: &[Value], expected: &str) {
         assert_eq!(call(name, arguments), Ok(Value::text(expected)), "{name}{arguments:?}");
@@ -281,6 +313,7 @@ mod tests {
         check("ltrim", &[Value::text(" \ta ")], "a ");
         check("rtrim", &[Value::text(" a\u{1}")], " a\u{1}");
         check("btrim", &[Value::text("\u{1} a \n")], "a");
+        check("btrim", &[Value::text("yñxaxñy"), Value::text(&"xyñ".repeat(30))], "a");
         check("ltrim", &[Value::text("xyax"), Value::text("xy")], "ax");
         check("rtrim", &[Value::text("xayx"), Value::text("xy")], "xa");
         check("toUpper", &[Value::text("straße")], "STRASSE");
@@ -303,6 +336,41 @@ mod tests {
         assert_eq!(split("a b", &[]), Ok(texts(&["a b"])));
         assert_eq!(split("añ-b", &["", "-"]), Ok(texts(&["a", "ñ", "b"])));
         assert!(call("split", &[Value::text("a"), Value::list(vec![Value::Integer(1)])]).is_err());
+    }
+
+    /// Has time for `left` steps.
+    struct Hurried {
+        left: Cell<usize>,
+        base: GraphFree,
+    }
+
+    impl Context for Hurried {
+        forward_context!(self, self.base);
+
+        fn now_millis(&self) -> i64 {
+            0
+        }
+        fn spend(&self, steps: usize) -> Result<(), Failure> {
+            let left = self.left.get().checked_sub(steps).ok_or_else(|| Failure::new(FailureKind::TimeLimit, "no time"))?;
+            self.left.set(left);
+            Ok(())
+        }
+    }
+
+    /// A text without any of them is looked through once, and each of its characters for each of them.
+    #[test]
+    fn to_split_by_very_many_delimiters_ends_with_the_time() {
+        let (text, delimiters) = ("x".repeat(2_000), (0..1_000).map(|n| Value::text(&format!("y{n}"))).collect());
+        let arguments = [Value::text(&text), Value::list(delimiters)];
+        let ran = |steps: usize| {
+            let context = Hurried { left: Cell::new(steps), base: GraphFree::constants(IdScheme::Uuid) };
+            let ended = split(&context, &arguments).map_err(|failure| failure.kind);
+            (ended, context.left.get())
+        };
+        assert_eq!(ran(200_000).0, Err(FailureKind::TimeLimit));
+        let (ended, left) = ran(1_000_000);
+        assert_eq!(ended, Ok(texts(&[text.as_str()])));
+        assert!(left < 1_000_000 - 240_000, "{left}");
     }
 
     #[test]

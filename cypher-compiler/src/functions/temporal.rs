@@ -84,7 +84,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Of the constructor, too.
+    /// The name of the type, and of its constructor, too.
     fn name(self) -> &'static str {
         match self {
             Kind::Date => "date",

@@ -19,7 +19,7 @@ use crate::error::{Code, Diagnostic, Span};
 #[derive(Debug)]
 pub struct Told {
     pub text: String,
-    /// Those that stand in the text, in the order of their numbers.
+    /// The parameters that stand in the text, in the order of their numbers.
     pub parameters: Vec<(Text, Value)>,
 }
 

@@ -7,7 +7,7 @@ use crate::error::Span;
 use crate::lexer::{Token, TokenKind, lex};
 
 const DEPTH_MAX: usize = 32;
-/// Of a whole query, those inside others included.
+/// Steps of a whole query, those inside others included.
 const STEPS_MAX: usize = 200;
 const VALUES_MAX: usize = 10_000;
 

@@ -83,7 +83,7 @@ pub(super) struct Marked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block {
-    /// What it returns can be seen after it.
+    /// Of a CALL: what it returns can be seen after it.
     OfCall,
     OfExpression,
     End,
@@ -94,7 +94,7 @@ enum Bracket {
     Node,
     Edge,
     Map,
-    /// With what was open before.
+    /// A brace around clauses, with what was open before it.
     Block {
         in_pattern: bool,
         depth: usize,
@@ -128,7 +128,7 @@ struct Walk<'a> {
     tokens: &'a [Token],
     at: usize,
     brackets: Vec<Bracket>,
-    /// Those of the innermost block.
+    /// How many brackets are open in the innermost block.
     depth: usize,
     /// After MATCH, CREATE or MERGE, before what ends the pattern.
     in_pattern: bool,
@@ -331,7 +331,7 @@ impl Walk<'_> {
         (after_call && name) || (name && self.is_symbol(ahead + 1, "(") && !self.was_symbol(1, &[":", "|", "&", "!"]))
     }
 
-    /// Whether what stands before the dot is such a name.
+    /// Whether what stands before the dot is part of a name that is called.
     fn was_called(&self) -> bool {
         let before = self.marked.len().checked_sub(2).and_then(|at| self.marked.get(at));
         before.is_some_and(|before| before.class == Some(Class::FunctionApplication))

@@ -3,10 +3,10 @@
 //! A plan that writes and does not read takes the fast path of commit, so "reads" errs on the side of yes only where a value
 //! may really be a node or an edge: `$that.x` never is, `n.x` always.
 
-use weir_model::Expr;
 use weir_model::expression::{Function, SubqueryKind};
 use weir_model::plan::{Operator, Pattern, QueryFacts, Step, Write};
 use weir_model::procedure::Body;
+use weir_model::{Expr, Value};
 
 use crate::bind::{Draft, Holds};
 use crate::walk;
@@ -32,7 +32,8 @@ const DO_NOT_ASK: &[&str] = &[
     "nodewithid",
 ];
 
-/// What asks, and what ends what it finds. Each call more is made for each row of those before it.
+/// Calls of a query that runs at once: one that asks, and one that ends what it finds. Each further one would be made for each
+/// row of those before it.
 const CALLS_AT_ONCE_MAX: usize = 2;
 
 pub fn facts(draft: &Draft) -> QueryFacts {
@@ -66,7 +67,7 @@ pub fn has_chance(expr: &Expr) -> bool {
 struct Finder<'a> {
     draft: &'a Draft,
     facts: QueryFacts,
-    /// It does more than to call what waits for nobody, and to choose among its rows.
+    /// The query does more than to call what waits for nobody, and to choose among its rows.
     works: bool,
     /// How many calls there are.
     calls: usize,
@@ -192,8 +193,9 @@ impl Finder<'_> {
                 Step::SeekEach { .. } | Step::Expand { .. } | Step::Ends { .. } => self.facts.reads = true,
             }
         }
-        // Where a list of ids leads, it may be so long that another way is taken.
-        self.facts.scans |= pattern.orders.iter().flatten().any(|step| matches!(step, Step::Scan { .. }));
+        // Where a list of ids leads, it may be so long that another way is taken. What is entered by less looks in indexes alone.
+        let mut others = pattern.orders.iter().flatten();
+        self.facts.scans |= pattern.looks_for_nodes() && others.any(|step| matches!(step, Step::Scan { .. }));
         for node in &pattern.nodes {
             self.facts.reads |= !node.labels.is_empty() || !node.reads.is_empty() || node.reads_all.is_some();
             node.conditions.iter().for_each(|e| self.expression(e));
@@ -262,6 +264,8 @@ fn is_total(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(_) | Expr::Slot(_) | Expr::Parameter(_) | Expr::List(_) | Expr::Map(_) | Expr::IsNull { .. } => true,
         Expr::Property { of, .. } | Expr::HasLabels { of, .. } => matches!(**of, Expr::Slot(_)),
+        // An OR of equations becomes this.
+        Expr::Binary { operator: Binary::In, right, .. } => matches!(**right, Expr::List(_) | Expr::Literal(Value::List(_))),
         Expr::Binary { operator, .. } => matches!(operator, Binary::Equal | Binary::NotEqual | Binary::Same),
         Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::Case { .. } | Expr::Let { .. } => true,
         Expr::Call { function, .. } => matches!(function.name, "id" | "strId" | "labels" | "coalesce" | "idFrom"),

@@ -47,6 +47,7 @@ fn finish(text: &str, draft: Draft) -> Plan {
         root: draft.root,
         columns: draft.columns,
         width: draft.slots.len(),
+        variables: draft.slots.iter().map(|slot| slot.told()).collect(),
         names: draft.names.into_all(),
         parameters: draft.parameters.into_all(),
         facts,

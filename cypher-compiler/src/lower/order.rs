@@ -38,6 +38,8 @@ pub struct Order<'a> {
     leading: BinaryHeap<(usize, Reverse<u32>, Reverse<usize>)>,
     /// At how many edges from where the visit began each node was reached, if all sides of that take turns.
     distance: Option<Vec<usize>>,
+    /// Nodes whose edges lead on only where no other does.
+    resting: Vec<bool>,
     /// How much of what each condition mentions has not been visited.
     missing: Vec<usize>,
     /// Conditions of which nothing is missing any more, until they are tested.
@@ -90,6 +92,7 @@ impl<'a> Order<'a> {
             crossed: vec![false; pattern.edges.len()],
             leading: BinaryHeap::new(),
             distance: None,
+            resting: vec![false; pattern.nodes.len()],
             testable: (0..missing.len()).filter(|condition| missing[*condition] == 0).collect(),
             settled: vec![false; missing.len()],
             missing,
@@ -116,11 +119,44 @@ impl<'a> Order<'a> {
         }
         let layout = self.layout.clone();
         self.found(&layout.conditions_of_nodes[node]);
+        self.offer(node);
+    }
+
+    /// The edges at a node that has been visited may be crossed.
+    fn offer(&mut self, node: usize) {
+        let layout = self.layout.clone();
         let distance = self.distance.as_ref().map_or(0, |distance| distance[node]);
         let turn = usize::BITS - distance.leading_zeros();
         for edge in &layout.edges_at[node] {
             if let Some(weight) = self.weight(*edge) {
                 self.leading.push((weight, Reverse(turn), Reverse(*edge)));
+            }
+        }
+    }
+
+    /// The nodes that have been visited and from which it can go on: an edge leads to a node that has not been, or a chain is to
+    /// be followed between two that have been.
+    pub fn leading_nodes(&self) -> Vec<usize> {
+        let leads = |edge: usize| {
+            let graph_edge = &self.pattern.edges[edge];
+            let (source, target) = (graph_edge.source, graph_edge.target);
+            let is_check = self.visited[source] && self.visited[target] && (graph_edge.chain.is_none() || source == target);
+            !self.crossed[edge] && !is_check && !crate::bind::is_shortest(graph_edge)
+        };
+        let visited = (0..self.visited.len()).filter(|node| self.visited[*node]);
+        visited.filter(|node| self.layout.edges_at[*node].iter().any(|edge| leads(*edge))).collect()
+    }
+
+    /// From here on it goes on from this node, which has been visited, and from what that leads to; from the others that have
+    /// been visited only where nothing else leads on.
+    pub fn lead_from(&mut self, node: usize) {
+        self.resting.clone_from(&self.visited);
+        self.resting[node] = false;
+        // What is in there weighs otherwise by now.
+        self.leading.clear();
+        for node in 0..self.visited.len() {
+            if self.visited[node] {
+                self.offer(node);
             }
         }
     }
@@ -193,8 +229,8 @@ impl<'a> Order<'a> {
     }
 
     /// Crosses one edge: one between visited nodes if there is one (a check costs least), else the one that leads to the most
-    /// restricted node. Chains come after single edges, a shortest chain when everything else is there. False when no edge
-    /// touches what has been visited.
+    /// restricted node. Chains come after single edges, what leads on from a node that rests after both, a shortest chain when
+    /// everything else is there. False when no edge touches what has been visited.
     pub fn expand(&mut self) -> bool {
         let mut best = None;
         while let Some((weight, _, Reverse(edge))) = self.leading.pop() {
@@ -206,7 +242,10 @@ impl<'a> Order<'a> {
         let Some(edge) = best.or_else(|| self.search()) else { return false };
         let graph_edge = &self.pattern.edges[edge];
         let (source, target) = (graph_edge.source, graph_edge.target);
-        let (from, to) = if self.visited[source] { (source, target) } else { (target, source) };
+        // Of two ends that have been visited the one it goes on from: what rests may have very many edges.
+        let turns = self.visited[target] && self.resting[source] && !self.resting[target];
+        let from_source = self.visited[source] && (!turns || crate::bind::is_shortest(graph_edge));
+        let (from, to) = if from_source { (source, target) } else { (target, source) };
         if let Some(distance) = &mut self.distance
             && !self.visited[to]
         {
@@ -221,13 +260,16 @@ impl<'a> Order<'a> {
     fn weight(&self, edge: usize) -> Option<usize> {
         let graph_edge = &self.pattern.edges[edge];
         let towards = |node: usize| self.restrictions(node) * 2 + usize::from(!graph_edge.kinds.is_empty());
+        let is_chain = graph_edge.chain.is_some();
         match (self.visited[graph_edge.source], self.visited[graph_edge.target]) {
             _ if self.crossed[edge] || crate::bind::is_shortest(graph_edge) => None,
             (false, false) => None,
-            (both, other) if graph_edge.chain.is_some() => Some(usize::from(both && other)),
+            (true, false) if self.resting[graph_edge.source] => Some(usize::from(!is_chain)),
+            (false, true) if self.resting[graph_edge.target] => Some(usize::from(!is_chain)),
+            (both, other) if is_chain => Some(2 + usize::from(both && other)),
             (true, true) => Some(usize::MAX),
-            (true, false) => Some(towards(graph_edge.target) + 2),
-            (false, true) => Some(towards(graph_edge.source) + 2),
+            (true, false) => Some(towards(graph_edge.target) + 4),
+            (false, true) => Some(towards(graph_edge.source) + 4),
         }
     }
 

@@ -1,22 +1,28 @@
-//! The orders in which a pattern can be visited: one for each way to begin where something has to be looked for.
+//! The orders in which a pattern can be visited: one for each way to begin where something has to be looked for, and where
+//! nothing has to be one for each node from which it can go on, or which an index may find.
 //!
 //! Which of them is the cheapest depends on what the graph holds. That is not known here, and changes while a plan lives, so
 //! the plan holds them all, the one that seems best by the text alone first.
 
 use weir_model::Expr;
 use weir_model::expression::Binary;
-use weir_model::plan::{Lookup, Pattern, PatternNode, Slot, Step};
+use weir_model::plan::{Lookup, Pattern, PatternEdge, PatternNode, Slot, Step};
 
 use super::anchors::names_node;
+use super::certain::is_yes_or_no;
 use super::facts::is_chance;
 use super::order::Order;
+use crate::bind::Holds;
 use crate::{functions, walk};
 
 /// More ways to begin are not tried: they grow with the product of the parts of a pattern.
 const ORDERS_MAX: usize = 8;
 
-/// Of so many parts the beginnings are weighed; what is left is begun where the text alone says.
+/// The beginnings of at most this many parts are weighed; the parts that are left begin where the text alone says.
 const STARTS_WEIGHED_MAX: usize = 16;
+
+/// A larger pattern that is entered by what is known goes on as the text says.
+const ENTERED_NODES_MAX: usize = 32;
 
 /// A way to enter the graph at `node` without looking for it.
 struct Anchor {
@@ -53,7 +59,7 @@ pub enum Lists {
 enum Found {
     /// The steps, and the anchors by which they enter the graph.
     Whole(Vec<Step>, Vec<Origin>),
-    /// So far, and then one of these.
+    /// There are several ways to begin the next part: one of these.
     Choice(Vec<Start>),
 }
 
@@ -65,8 +71,9 @@ struct Start {
     by_list: bool,
 }
 
-/// Bound nodes, then anchors as soon as their values are known, then edges from what has been visited, and where all of that
-/// is at its end, the nodes that a list of ids names or a scan of a node, of the smallest part that is left.
+/// Gives a pattern its orders: bound nodes, then anchors as soon as their values are known, then edges from what has been
+/// visited, and where all of that is at its end, the nodes that a list of ids names or a scan of a node, of the smallest part
+/// that is left.
 pub fn order(pattern: &mut Pattern, lists: Lists) {
     let anchors = anchors(pattern);
     let mut whole: Vec<(Vec<Step>, Vec<Origin>)> = Vec::new();
@@ -88,20 +95,18 @@ pub fn order(pattern: &mut Pattern, lists: Lists) {
     // answer does not depend on which order is taken, all of them enter by the same anchors.
     let is_alike = |others: &[Origin]| others.len() == entered.len() && others.iter().all(|origin| entered.contains(origin));
     pattern.orders.extend(whole.filter(|(_, others)| is_alike(others)).map(|(steps, _)| steps));
+    if lists == Lists::Lead && pattern.nodes.len() <= ENTERED_NODES_MAX && !pattern.looks_for_nodes() {
+        let (others, presumed) = going_on(pattern, &anchors);
+        if !others.is_empty() {
+            pattern.orders.extend(others);
+            pattern.presumed = presumed;
+        }
+    }
     remove_conditions(pattern, &anchors);
 }
 
 fn visit(pattern: &Pattern, anchors: &[Anchor], lists: Lists, starts: &[Start]) -> Found {
-    let mut used = Used::default();
-    let mut order = Order::new(pattern);
-    for anchor in anchors {
-        if let Origin::Pattern(condition) = anchor.from {
-            order.settle(condition);
-        }
-    }
-    for node in (0..pattern.nodes.len()).filter(|node| pattern.nodes[*node].bound) {
-        order.enter(Step::Bound { node });
-    }
+    let (mut order, mut used) = (begin(pattern, anchors), Used::default());
     let mut weighed = starts.iter();
     loop {
         advance(&mut order, anchors, &mut used);
@@ -122,8 +127,135 @@ fn visit(pattern: &Pattern, anchors: &[Anchor], lists: Lists, starts: &[Start]) 
     }
 }
 
+fn begin<'p>(pattern: &'p Pattern, anchors: &[Anchor]) -> Order<'p> {
+    let mut order = Order::new(pattern);
+    for anchor in anchors {
+        if let Origin::Pattern(condition) = anchor.from {
+            order.settle(condition);
+        }
+    }
+    for node in (0..pattern.nodes.len()).filter(|node| pattern.nodes[*node].bound) {
+        order.enter(Step::Bound { node });
+    }
+    order
+}
+
+/// The other orders of a pattern that is entered by what is known, and looks for no node; and what they presume. One for each
+/// node that it can go on from, where these are several: one may have very many edges, another few. And one for each node that
+/// an index may find.
+///
+/// An order asks of some nodes what another never comes to. So where anything that is asked may fail there is the one order, and
+/// whether a query fails does not follow from how many edges a node has. All anchors lead in before it goes on.
+fn going_on(pattern: &Pattern, anchors: &[Anchor]) -> (Vec<Vec<Step>>, Vec<(Binary, Expr)>) {
+    let (mut begun, mut used) = (begin(pattern, anchors), Used::default());
+    enter_known(&mut begun, anchors, &mut used);
+    let all_lead = anchors.iter().all(|anchor| used.all.contains(&anchor.from));
+    let Some(presumed) = what_is_presumed(pattern, anchors, &begun).filter(|_| all_lead) else { return Default::default() };
+    let leading = begun.leading_nodes();
+    let from = leading.iter().filter(|_| leading.len() > 1).map(|node| (*node, None));
+    let is_sought = |node: usize| !begun.visited(node) && !pattern.nodes[node].labels.is_empty();
+    let found = (0..pattern.nodes.len()).filter(|node| is_sought(*node)).filter_map(|node| {
+        let lookups: Vec<Lookup> = lookups(pattern, &begun, node).filter(|lookup| lookup.key.is_some()).collect();
+        (!lookups.is_empty()).then_some((node, Some(Step::Scan { node, lookups })))
+    });
+    let (mut ways, mut others) = (vec![way(pattern, &pattern.steps)], Vec::new());
+    for (node, found) in from.chain(found) {
+        if ways.len() == ORDERS_MAX {
+            break;
+        }
+        let (mut order, mut used) = (begun.clone(), used.clone());
+        if let Some(step) = found {
+            order.enter(step);
+        }
+        order.lead_from(node);
+        advance(&mut order, anchors, &mut used);
+        let other = way(pattern, &order.steps);
+        if !ways.contains(&other) {
+            ways.push(other);
+            others.push(order.steps);
+        }
+    }
+    (others, presumed)
+}
+
+/// What an order looks for, and the edges in the order in which it crosses them, each with the end that it crosses it from, where
+/// that is more than a check.
+fn way(pattern: &Pattern, steps: &[Step]) -> Vec<(Option<usize>, Option<usize>)> {
+    let mut visited = vec![false; pattern.nodes.len()];
+    let mut way = Vec::new();
+    for step in steps {
+        match step {
+            Step::Bound { node } | Step::Seek { node, .. } | Step::SeekEach { node, .. } | Step::Ends { node, .. } => {
+                visited[*node] = true;
+            }
+            Step::Scan { node, .. } => {
+                visited[*node] = true;
+                way.push((None, Some(*node)));
+            }
+            Step::Expand { edge, from } => {
+                let PatternEdge { source, target, chain, .. } = &pattern.edges[*edge];
+                let is_check = visited[*source] && visited[*target] && chain.is_none();
+                visited[*source] = true;
+                visited[*target] = true;
+                way.push((Some(*edge), (!is_check).then_some(*from)));
+            }
+            Step::Test { .. } => {}
+        }
+    }
+    way
+}
+
+/// What has to work so that nothing of the pattern fails once the anchors are gone: values that a property of a node or an edge
+/// is compared with, all of which are known where it goes on. None where something else may fail.
+fn what_is_presumed(pattern: &Pattern, anchors: &[Anchor], begun: &Order<'_>) -> Option<Vec<(Binary, Expr)>> {
+    // What an earlier clause put there may be no edge.
+    if pattern.edges.iter().any(|edge| edge.bound) {
+        return None;
+    }
+    let chains = || pattern.edges.iter().filter_map(|edge| edge.chain.as_ref());
+    let known = |slot: Slot| {
+        let of_chain = |(of, _): &(Slot, Expr)| *of == slot;
+        let is_node = pattern.nodes.iter().any(|node| node.slot == slot);
+        let is_edge = pattern.edges.iter().any(|edge| edge.slot == Some(slot) && edge.chain.is_none());
+        if is_node || chains().any(|chain| chain.nodes.iter().any(of_chain)) {
+            Holds::Node
+        } else if is_edge || chains().any(|chain| chain.edges.iter().any(of_chain)) {
+            Holds::Edge
+        } else {
+            Holds::Anything
+        }
+    };
+    let is_left = |origin: Origin| anchors.iter().all(|anchor| anchor.from != origin);
+    // Each with the node or edge that it is about, if that is one.
+    let mut conditions: Vec<(&Expr, Option<Slot>)> = Vec::new();
+    for (node, PatternNode { slot, conditions: own, .. }) in pattern.nodes.iter().enumerate() {
+        let own = own.iter().enumerate().filter(|(i, _)| is_left(Origin::Node(node, *i)));
+        conditions.extend(own.map(|(_, condition)| (condition, Some(*slot))));
+    }
+    for edge in &pattern.edges {
+        conditions.extend(edge.conditions.iter().map(|condition| (condition, edge.slot)));
+    }
+    for chain in chains() {
+        conditions.extend(chain.edges.iter().chain(&chain.nodes).map(|(slot, condition)| (condition, Some(*slot))));
+    }
+    let across = pattern.conditions.iter().enumerate().filter(|(i, _)| is_left(Origin::Pattern(*i)));
+    conditions.extend(across.map(|(_, condition)| (condition, None)));
+    let mut presumed = Vec::new();
+    for (condition, slot) in conditions {
+        if is_yes_or_no(condition, &known) {
+            continue;
+        }
+        let Lookup { key: Some(_), operator, value, .. } = lookup(condition, slot?)? else { return None };
+        if !begun.knows_all(&value) {
+            return None;
+        }
+        presumed.push((operator, value));
+    }
+    Some(presumed)
+}
+
 /// The anchors that an order has come to.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Used {
     all: Vec<Origin>,
     /// Those whose node had not been visited before.
@@ -131,10 +263,20 @@ struct Used {
 }
 
 /// Goes as far as what is known leads.
+fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Used) {
+    loop {
+        enter_known(order, anchors, used);
+        if !order.expand() {
+            return;
+        }
+    }
+}
+
+/// As far as it leads without an edge.
 ///
 /// An anchor takes more for an id than `=` does, such as its text. So each of them is a step, whether its node has been visited
 /// or not: what it takes depends neither on which of several is written first nor on where the order begins.
-fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Used) {
+fn enter_known(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Used) {
     loop {
         order.test();
         let is_known = |by: &By| matches!(by, By::Id(id) if order.knows_all(id)) || matches!(by, By::Ends(_));
@@ -143,19 +285,16 @@ fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Used) {
             Origin::Edge => !order.visited(anchor.node),
             from => !used.all.contains(&from),
         };
-        if let Some(anchor) = anchors.iter().find(|anchor| is_left(anchor) && is_known(&anchor.by)) {
-            let node = anchor.node;
-            if !order.visited(node) {
-                used.entered.push(anchor.from);
-            }
-            used.all.push(anchor.from);
-            order.enter(match &anchor.by {
-                By::Id(id) => Step::Seek { node, id: id.clone() },
-                By::Ends(edge) => Step::Ends { node, edge: *edge },
-            });
-        } else if !order.expand() {
-            return;
+        let Some(anchor) = anchors.iter().find(|anchor| is_left(anchor) && is_known(&anchor.by)) else { return };
+        let node = anchor.node;
+        if !order.visited(node) {
+            used.entered.push(anchor.from);
         }
+        used.all.push(anchor.from);
+        order.enter(match &anchor.by {
+            By::Id(id) => Step::Seek { node, id: id.clone() },
+            By::Ends(edge) => Step::Ends { node, edge: *edge },
+        });
     }
 }
 

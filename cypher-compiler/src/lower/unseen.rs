@@ -30,7 +30,7 @@ fn by_operators(root: &Operator, seen: &mut BTreeSet<Slot>) {
     by_others(root, seen);
 }
 
-/// What they look at without an expression.
+/// What the operators look at without an expression.
 fn by_others(root: &Operator, seen: &mut BTreeSet<Slot>) {
     root.each_below(&mut |operator| match operator {
         Operator::Match { pattern, .. } => {

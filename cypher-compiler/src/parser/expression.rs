@@ -32,7 +32,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Apart, so that the frames of those who call each other are small.
+    /// A function of its own, so that the frames of those who call each other are small.
     #[inline(never)]
     pub(super) fn make(&mut self, from: usize, kind: ExpressionKind) -> Expression {
         let span = self.span_from(from);
@@ -158,7 +158,7 @@ impl Parser<'_> {
         Ok(OPERATORS.iter().find(|(symbol, _)| self.symbol(symbol)).map(|(_, operator)| *operator))
     }
 
-    /// The same once more, of so many tokens.
+    /// A copy of an expression that is read once and stands twice. Its tokens count towards `COPIED_MAX`.
     #[inline(never)]
     fn copy(&mut self, expression: &Expression, tokens: usize) -> Parsed<Expression> {
         self.copied += tokens;

@@ -153,7 +153,7 @@ struct Parser<'a> {
     /// The greatest height of the expressions that were read since it was set back.
     tallest: usize,
     copied: usize,
-    /// The tokens at which they begin: those that are read again do not count again.
+    /// The tokens at which clauses begin: a clause that is read again does not count again.
     clauses: HashSet<usize>,
     /// Nodes that the clauses up to here look for, those on other sides of a UNION and in expressions left aside.
     matched: usize,
@@ -163,7 +163,7 @@ struct Parser<'a> {
     failed: HashSet<(Reading, usize, bool)>,
     /// See `expression_before_bar`.
     bar_ends: bool,
-    /// Those after which reading went on.
+    /// Errors after which reading went on.
     errors: Vec<Diagnostic>,
     /// Where the first clause begins that could not be read.
     lost_from: Option<usize>,

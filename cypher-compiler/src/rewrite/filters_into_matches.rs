@@ -47,11 +47,11 @@ pub fn apply(draft: &mut Draft, _: &Options) -> bool {
     changed
 }
 
-/// With what stands for its variables a condition has so many parts at most: one variable after another that names the one before
-/// twice doubles it each time.
+/// A condition has at most this many parts once its variables are replaced by what they stand for: where each of many variables
+/// names the one before twice, the parts double each time.
 const PARTS_MAX: usize = 200;
 
-/// How many parts an expression has, with so many for a slot.
+/// How many parts an expression has, where a slot has as many as `of_slot` says.
 fn parts(expr: &Expr, of_slot: &dyn Fn(Slot) -> usize) -> usize {
     match expr {
         Expr::Slot(slot) => of_slot(*slot),
@@ -116,7 +116,7 @@ fn is_whole(pattern: &Pattern, slot: Slot) -> bool {
         || pattern.edges.iter().any(|edge| edge.chain.is_some() && edge.slot == Some(slot))
 }
 
-/// Whether the pattern finds it, and the rows below do not have it.
+/// Whether the pattern finds what is in the slot, and the rows below do not have it.
 fn is_found(pattern: &Pattern, slot: Slot) -> bool {
     pattern.nodes.iter().any(|node| !node.bound && node.slot == slot)
         || pattern.edges.iter().any(|edge| !edge.bound && edge.slot == Some(slot))

@@ -80,7 +80,7 @@ fn check(draft: &mut Draft, rule: &'static str) -> Result<(), Broken> {
     validate::validate(draft).map_err(|problem| Broken { rule, problem })
 }
 
-/// Folding alone, for expressions outside a draft; and what it takes for constants.
+/// Folding alone, for expressions outside a draft; `literals` gives the values of what `fold` takes for constants.
 pub use fold_constants::{fold, literals};
 /// Conditions that are tested together.
 pub use split_conditions::joined;

@@ -1,4 +1,4 @@
-//! Rule: a conjunction among the conditions of a pattern becomes so many conditions; `true` is none.
+//! Rule: a conjunction among the conditions of a pattern becomes a condition for each of its terms; `true` is none.
 //!
 //! And the way back, for those that are tested together after all.
 

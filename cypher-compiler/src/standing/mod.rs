@@ -624,6 +624,7 @@ impl Standing<'_> {
             root: plan,
             columns,
             width: draft.slots.len(),
+            variables: draft.slots.iter().map(|slot| slot.told()).collect(),
             names: std::mem::take(&mut draft.names).into_all(),
             parameters: std::mem::take(&mut draft.parameters).into_all(),
             facts: QueryFacts { reads: true, impure, ..QueryFacts::default() },

@@ -97,7 +97,7 @@ impl Maintain<'_> {
     }
 }
 
-/// Of the pattern that binds the nodes only so many edges are found once more.
+/// The pattern that binds the nodes is found once more only if it has at most this many edges.
 const BASE_EDGES_MAX: usize = 8;
 
 /// The pattern of an OPTIONAL MATCH, with what is asked of the row alone, where it is one of single edges.
@@ -158,7 +158,7 @@ fn edges_of(operator: &Operator) -> usize {
     pattern_of(operator).map_or(0, |pattern| pattern.edges.len())
 }
 
-/// What was copied for those above, and is asked by none of its own conditions.
+/// Drops what a pattern copies for the operators above alone: none of its own conditions asks for it.
 fn forget_reads(operator: &mut Operator) {
     let mut conditions = Vec::new();
     operator.all_expressions(&mut conditions);
@@ -181,7 +181,7 @@ fn nodes_of(operator: &Operator) -> impl Iterator<Item = Slot> {
     pattern_of(operator).into_iter().flat_map(|pattern| &pattern.nodes).map(|node| node.slot)
 }
 
-/// Whether it is such a pattern, and has these nodes.
+/// Whether an operator is a pattern with nothing but conditions above it, and has these nodes.
 fn is_source(operator: &Operator, bound: &[Slot]) -> bool {
     pattern_of(operator).is_some() && bound.iter().all(|slot| nodes_of(operator).any(|node| node == *slot))
 }

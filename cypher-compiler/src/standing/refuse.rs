@@ -16,7 +16,7 @@ use crate::{Options, parser, procedures, unknown_parameter};
 
 const CODE: Code = Code::NotMaintainable;
 
-/// Clauses that cannot stand in a standing query.
+/// Refuses clauses that cannot stand in a standing query.
 pub fn clauses(text: &str, query: &Query, options: &Options) -> Result<(), Vec<Diagnostic>> {
     let mut found = Vec::new();
     of_query(text, query, options, &mut found);
@@ -107,12 +107,12 @@ fn in_expression(text: &str, expression: &Expression, options: &Options, found: 
 const OF_INDEXES: &str = "tells of indexes, which are no facts of it";
 const OF_RULES: &str = "tells of rules, which are no facts of it";
 
-/// Those whose rows follow from the graph as it is: each is named here, so that a new one is refused until somebody has thought
-/// of it.
+/// Procedures whose rows follow from the graph as it is: each is named here, so that a new one is refused until somebody has
+/// thought of it.
 const FOLLOWING: [&str; 6] =
     ["getFilteredEdges", "db.relationshipTypes", "db.propertyKeys", "dbms.labels", "subscribers", "subscriptions"];
 
-/// Why a procedure is none of them.
+/// Why a procedure is none of `FOLLOWING`.
 fn trouble(name: &str) -> Option<&'static str> {
     match name {
         _ if FOLLOWING.contains(&name) => None,
@@ -148,7 +148,7 @@ fn command(text: &str, clause: &Clause, procedure: &str) -> Option<&'static str>
     }
 }
 
-/// Expressions that cannot.
+/// Refuses expressions that cannot stand in a standing query.
 pub fn expressions(text: &str, draft: &Draft, options: &Options) -> Result<(), Vec<Diagnostic>> {
     if let Some(name) = draft.parameters.first() {
         // Not one that is missing: there is nobody who could give it.
@@ -181,7 +181,7 @@ fn of_draft(draft: &Draft) -> Vec<Refused> {
     found
 }
 
-/// The calls in an expression that depend on those.
+/// The calls in an expression that depend on chance, or on the current time.
 pub fn of_expression(expr: &Expr, found: &mut Vec<Refused>) {
     if let Expr::Clocked(_) = expr {
         return;
@@ -194,7 +194,7 @@ pub fn of_expression(expr: &Expr, found: &mut Vec<Refused>) {
     expr.children().into_iter().for_each(|child| of_expression(child, found));
 }
 
-/// Where the first of them is called. An expression does not know where it was written, and the same call may well stand
+/// Where the first refused function is called. An expression does not know where it was written, and the same call may well stand
 /// elsewhere: it is the one without which, and without those before it, fewer are refused.
 fn place(text: &str, refused: &[Refused], options: &Options) -> Span {
     let Some(first) = refused.first() else { return Span::default() };
@@ -216,7 +216,7 @@ fn place(text: &str, refused: &[Refused], options: &Options) -> Span {
 
 struct Call {
     name: Span,
-    /// With its arguments.
+    /// The call with its arguments.
     whole: Span,
 }
 

@@ -367,7 +367,7 @@ fn chains_begin_behind_what_they_ask_for() {
     }
 }
 
-/// So a side that ends at once is met at once, and sides are changed seldom.
+/// A side that ends at once is met at once, and sides are changed seldom.
 #[test]
 fn all_sides_of_a_long_pattern_take_turns() {
     let hops = 30;
@@ -733,7 +733,7 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
     }
 }
 
-/// The same call may stand elsewhere, where it is understood.
+/// A call like the one that is refused may stand elsewhere, where it is understood.
 #[test]
 fn of_several_calls_the_one_that_is_refused_is_shown() {
     for (text, place) in [

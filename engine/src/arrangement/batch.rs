@@ -42,7 +42,7 @@ pub struct Batch {
     /// The last tick before `upper`.
     last_tick: u64,
     directory: Directory,
-    /// Those of the nodes that have the most facts, and how many: the most first.
+    /// Fact count and place of the nodes with the most facts, the largest first.
     largest: Vec<(u32, u32)>,
     /// See `estimate`.
     pub(super) sample: OnceLock<Sample>,
@@ -55,7 +55,7 @@ pub struct Piece {
     pub segment: Arc<Segment>,
     /// How many of its facts belong to nodes of the batch.
     pub live: usize,
-    /// And did when a batch referred to it first.
+    /// How many of them did when a batch first referred to it.
     pub whole: usize,
 }
 
@@ -84,12 +84,12 @@ const REPEATS: u32 = 1 << 31;
 const FIRST: u32 = 1 << 30;
 /// No fact is a property: who asks for one need not look at the facts, which lie elsewhere.
 const NO_PROPERTY: u32 = 1 << 29;
-/// None is a label.
+/// No fact is a label.
 const NO_LABEL: u32 = 1 << 28;
 const FLAGS: u32 = REPEATS | FIRST | NO_PROPERTY | NO_LABEL;
 
 impl Place {
-    /// Of facts that begin at `start` in their segment, none of them twice.
+    /// The place of facts that begin at `start` in their segment, none of them twice.
     pub fn of(start: u32, facts: &[Fact]) -> Place {
         Place { piece: lacking(facts), start, count: facts.len() as u32 }
     }
@@ -140,11 +140,11 @@ pub struct Writer {
     /// Of the edges of those nodes that have many facts.
     hashes: Vec<u64>,
     packer: Packer,
-    /// Nodes of so many facts may be among the largest.
+    /// Nodes of at least this many facts may be among the largest.
     large: u32,
 }
 
-/// So many nodes are the largest.
+/// How many of the largest nodes a batch knows.
 const LARGEST: usize = 64;
 
 impl Writer {
@@ -435,7 +435,7 @@ impl Directory {
 
     /// For hashes the slot where they lie; numbers that follow one another would fill some filters only, and are mixed.
     fn filter_of(&self, id: NodeId) -> (usize, u64) {
-        let hash = (id.high ^ id.low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hash = id.mixed();
         let even = if id.high == 0 { hash << 12 } else { id.high };
         let slot = ((u128::from(even) * self.used as u128) >> 64) as usize;
         (slot, 1 << (hash >> 59) | 1 << 32 << (hash >> 54 & 31))
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn every_node_is_found_and_no_other() {
-        let hash = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        let hash = NodeId::spread;
         let number = |n: u64| NodeId::new(0, n * 3);
         let far_apart = |n: u64| NodeId::new(0, if n < 900 { n } else { n << 40 });
         let both = |n: u64| NodeId::new(if n < 500 { 0 } else { n << 50 }, n);

@@ -20,7 +20,7 @@ use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use crate::sorter::Sorter;
 
-/// So many stretches ahead the rows are fetched: in the order of nodes they lie all over the place.
+/// Rows are fetched this many stretches ahead: in the order of nodes they lie all over the place.
 const AHEAD: usize = 8;
 
 /// Reused from tick to tick by a worker.

@@ -22,7 +22,7 @@ pub const BUNDLE: Tag = Tag::new(Kind::Property, LAST_SYMBOL);
 
 /// Fewer properties stay facts.
 const COUNT_MIN: usize = 2;
-/// And so do more.
+/// More properties stay facts, too.
 const COUNT_MAX: usize = 255;
 
 /// What a value that its payload holds takes at most.
@@ -137,7 +137,7 @@ pub struct Bundle<'a> {
 }
 
 impl<'a> Bundle<'a> {
-    /// That of a node, if there is one, given its facts.
+    /// The bundle of a node, if it has one, given its facts.
     pub fn of(segment: &'a Segment, facts: &'a [Fact]) -> Option<Bundle<'a>> {
         let fact = facts.last().filter(|fact| fact.tag == BUNDLE)?;
         let bytes = arena_bytes(fact.payload, &segment.arena);

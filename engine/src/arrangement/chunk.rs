@@ -40,17 +40,17 @@ use crate::scheduling::breathe;
 /// chunk of each run.
 pub const CHUNK_BYTES: usize = 1 << 18;
 
-/// The same for young runs, of which there are several, and for older versions, which nobody reads but for the sake of single
-/// nodes.
+/// As `CHUNK_BYTES`, for young runs, of which there are several, and for older versions, which nobody reads but for the sake of
+/// single nodes.
 pub const SMALL_CHUNK_BYTES: usize = 1 << 17;
 
-/// The same in earlier weirs.
+/// As `CHUNK_BYTES`, in chunks of older weirs, which are still read.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Six numbers and an id.
 const HEAD_BYTES: usize = 40;
 
-/// Of the parts of a body.
+/// The lengths of the parts of a body.
 const LENGTHS_BYTES: usize = 16;
 
 const PLAIN: u32 = 0;
@@ -63,11 +63,12 @@ const LEVEL: i32 = 1;
 /// A block of zstd.
 const COMPRESSED_AT_ONCE: usize = 128 << 10;
 
-/// So many facts ahead the ids are fetched that numbers stand for: they lie all over memory.
+/// The ids that numbers stand for are fetched this many facts ahead: they lie all over memory.
 const AHEAD: usize = 32;
 
-/// Of a chunk, but for its last node, and of what each byte can say of that one: what claims to have more is none.
+/// Facts of a chunk without its last node, at most: what claims to have more is no chunk.
 const FACTS_MAX: usize = 2 * CHUNK_BYTES_MAX / size_of::<Fact>();
+/// Facts of the last node for each byte of the body, at most.
 const FACTS_PER_BYTE_MAX: usize = 8;
 
 /// What a fact has in the arena besides its value: id, ordinal, key.
@@ -120,7 +121,7 @@ impl Counts {
         self.nodes * 20 + self.facts * size_of::<Fact>() + self.arena + self.times * 8
     }
 
-    /// Whether a body of so many bytes can have as many.
+    /// Whether a body of this many bytes can have as many.
     fn can_be(&self, bytes: usize) -> bool {
         (1..=self.facts).contains(&self.nodes)
             && self.times <= self.facts
@@ -130,7 +131,7 @@ impl Counts {
 }
 
 impl Head {
-    /// Takes it off; the ids of an older format stay.
+    /// Takes a head off the bytes; the ids of an older format stay.
     fn take(bytes: &mut &[u8]) -> Option<Head> {
         let number = |bytes: &mut &[u8]| Some(u32::from_le_bytes(take(bytes)?));
         let mut nodes = number(bytes)?;
@@ -153,9 +154,9 @@ pub struct Chunk {
     /// Where the facts of each node end.
     ends: Vec<u32>,
     segment: Arc<Segment>,
-    /// Of the nodes, in their run. Where there are any, the other ends of edges are numbers, too.
+    /// The numbers of the nodes in their run. Where there are any, the other ends of edges are numbers, too.
     numbers: Vec<u32>,
-    /// But not those of these facts.
+    /// Facts whose other ends are ids nevertheless.
     named: Vec<u32>,
 }
 
@@ -164,13 +165,14 @@ impl Chunk {
         Chunk { ids, ends, segment: Arc::new(segment), numbers: Vec::new(), named: Vec::new() }
     }
 
-    /// Of a chunk that is named. With a numbering, it no longer is when it is read back. None where it is too large for what
-    /// stands before the body: what was cut off there could not be read back. A node is in one chunk, however much it was.
+    /// The bytes of a chunk that is named. One that is written with a numbering is not named when it is read back. None where it
+    /// is too large for what stands before the body: what was cut off there could not be read back. A node is in one chunk,
+    /// however much it was.
     pub fn write(&self, numbering: Option<&mut Numbering>) -> Option<Vec<u8>> {
         self.write_within(u32::MAX, numbering)
     }
 
-    /// The same where no number may be larger than `most`.
+    /// As `write`, where no number may be larger than `most`.
     fn write_within(&self, most: u32, mut numbering: Option<&mut Numbering>) -> Option<Vec<u8>> {
         let Segment { facts, times, .. } = &*self.segment;
         let fits = |number: usize| u32::try_from(number).ok().filter(|number| *number <= most);
@@ -282,7 +284,7 @@ impl Chunk {
         Some(Chunk { ids, ends, segment: Arc::default(), numbers, named: Vec::new() })
     }
 
-    /// Up to format 4.
+    /// Reads a body as it was up to format 4.
     fn of_values(bytes: &[u8], Head { form, counts, .. }: &Head, upper: Tick) -> Option<Chunk> {
         let length = counts.body_bytes();
         let unpacked;
@@ -387,7 +389,7 @@ impl Chunk {
         self.numbers.is_empty()
     }
 
-    /// Of the nodes, as many as there are ids, or none at all.
+    /// The numbers of the nodes: as many as there are ids, or none at all.
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
@@ -473,7 +475,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Takes off so many of `N` bytes each. There are as many: the length of the whole is known to be right.
+/// Takes off `count` items of `N` bytes each. There are as many: the length of the whole is known to be right.
 fn column<'a, const N: usize>(bytes: &mut &'a [u8], count: usize) -> impl Iterator<Item = [u8; N]> + use<'a, N> {
     let (column, rest) = bytes.split_at((count * N).min(bytes.len()));
     *bytes = rest;
@@ -494,7 +496,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 
 /// A chunk in the making, of versions with their ticks. Nodes come in ascending order.
 pub struct Building {
-    /// It is full with so many bytes.
+    /// The chunk is full at this many bytes.
     full: usize,
     ids: Vec<NodeId>,
     ends: Vec<u32>,
@@ -559,7 +561,7 @@ mod tests {
         let (mut ids, mut ends) = (Vec::new(), Vec::new());
         for n in 0..200_u64 {
             ids.push(NodeId::new(n << 40 | 3, n));
-            let payload = Payload::node(NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n));
+            let payload = Payload::node(NodeId::spread(n));
             segment.facts.push(Fact { tag: Tag::new(Kind::Out, Symbol(2)), when: 1, payload });
             for (key, text) in [(4, "short"), (5, "longer than what fits into a payload")] {
                 let payload = codec::encode_payload(&Value::Text(text.into()), &mut segment.arena);
@@ -671,7 +673,7 @@ mod tests {
             seed % below
         };
         let small = random(2) == 0;
-        let node = |n: u64| if small { NodeId::new(0, n * n) } else { NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n) };
+        let node = |n: u64| if small { NodeId::new(0, n * n) } else { NodeId::spread(n) };
         let mut ids: Vec<NodeId> = (0..1 + random(200)).map(node).collect();
         ids.sort();
         let all = ids.clone();

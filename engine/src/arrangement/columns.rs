@@ -33,7 +33,7 @@ const AS_FIRST: u8 = 0;
 const AS_BEFORE: u8 = 1;
 const SAID: u8 = 2;
 
-/// Texts are numbered where each of them comes about so often.
+/// Texts are numbered where each of them comes this often on average.
 const TIMES_A_TEXT: usize = 4;
 
 /// Decimal places that floats are tried with.
@@ -154,7 +154,7 @@ struct Writing<'a> {
     segment: &'a Segment,
     codes: Vec<u64>,
     known: FxHashMap<u64, Known>,
-    /// Of the node before: most have the codes of their neighbours.
+    /// The codes of the node before: most nodes have those of their neighbours.
     lately: Vec<Known>,
     columns: Vec<(Code, Values)>,
     places: FxHashMap<(Tag, u8), u32>,
@@ -374,7 +374,7 @@ impl Values {
     }
 }
 
-/// The floats of these bits as so many parts of one, if each is exactly such a number.
+/// The floats of these bits as multiples of one part in `scale`, if each is exactly such a number.
 fn decimals(bits: &[u64], scale: f64) -> Option<Vec<i64>> {
     let decimal = |bits: &u64| {
         let scaled = (f64::from_bits(*bits) * scale).round();
@@ -540,12 +540,12 @@ struct Totals {
     /// Times that are said.
     said: usize,
     ends: usize,
-    /// Of each column.
+    /// How many values each column has.
     values: Vec<usize>,
 }
 
 impl Totals {
-    /// Of runs, each with how many nodes have it. None where they come to other than so many facts.
+    /// What runs come to, each with how many nodes have it. None where that is not `facts` facts.
     fn of(runs: impl Iterator<Item = (Run, usize)>, (codes, columns): (&[Coded], usize), facts: usize) -> Option<Totals> {
         let mut totals = Totals { said: 0, ends: 0, values: vec![0; columns] };
         let mut found = 0usize;

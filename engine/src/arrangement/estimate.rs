@@ -49,7 +49,7 @@ impl Batch {
         sample.tags.get(&tag).map_or(0.0, |count| *count as f64 * sample.weight)
     }
 
-    /// The same for edges of all types.
+    /// About how many edges there are of all types, more than before this batch.
     pub fn about_edges(&self) -> f64 {
         let sample = self.sample.get_or_init(|| Sample::of(self));
         let edges = sample.tags.iter().filter(|(tag, _)| tag.kind() == Kind::Out).map(|(_, count)| *count);

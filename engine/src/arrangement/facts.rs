@@ -21,7 +21,7 @@ use crate::view::{Direction, HalfEdge};
 /// Of the facts of a node with many, those that are looked at first: properties stand behind edges.
 const LOOKED_AT_LAST: usize = 4;
 
-/// So few facts are looked through in order.
+/// Up to this many facts are looked through in order.
 const FEW: usize = 16;
 
 pub const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
@@ -127,7 +127,7 @@ impl<'a> Facts<'a> {
         self.parts.is_empty()
     }
 
-    /// Whether there are at least so many updates of the node.
+    /// Whether there are at least this many updates of the node.
     pub fn has_at_least(&self, updates: usize) -> bool {
         self.parts.iter().map(|part| part.facts.len()).sum::<usize>() >= updates
     }
@@ -246,7 +246,7 @@ impl<'a> Facts<'a> {
         ended.is_continue()
     }
 
-    /// The facts about single half edges from a tag and an other end on, up to a tag: so many of each batch, about, and where the
+    /// The facts about single half edges from a tag and an other end on, up to a tag: about `most` of each batch, and where the
     /// next begin.
     pub fn stretch(&self, from: (Tag, NodeId), to: Tag, most: usize) -> (Facts<'a>, Option<(Tag, NodeId)>) {
         let key = |fact: &Fact| (fact.tag, fact.payload.as_node());
@@ -310,7 +310,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Whether at least so many half edges hold in these ranges. Looks no further than it has to.
+    /// Whether at least this many half edges hold in these ranges. Looks no further than it has to.
     pub fn has_edges(&self, ranges: &[(Tag, Tag)], least: usize, at: u64) -> bool {
         let mut left = least;
         let found = self.try_each_in(ranges, at, |_, _| {

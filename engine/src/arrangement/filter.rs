@@ -5,11 +5,12 @@
 
 use weir_model::codec::FactKey;
 use weir_model::mutation::Tag;
+use weir_model::random::STEP;
 
-/// Nodes with so many facts are not in a filter: looking through them is as fast.
+/// Nodes with no more facts than this are not in a filter: looking through them is as fast.
 pub const FEW: usize = 8;
 
-/// Of 64 bits, so many keys are in one word: about one of thirty that are not there is not told.
+/// Keys that share a word of 64 bits: of those that are not there, about one in thirty passes.
 const KEYS_A_WORD: usize = 8;
 
 #[derive(Clone, Debug, Default)]
@@ -35,15 +36,14 @@ impl Filter {
 /// Of the key of an edge, or of a property of one, and where the facts of its node begin in their segment. None of other facts,
 /// which are found fast.
 pub fn hash(start: usize, tag: Tag, key: FactKey) -> Option<u64> {
-    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let (a, b) = match key {
         FactKey::Single => return None,
         FactKey::Node(a, b) => (a, b),
-        FactKey::Further(a, b, c) => (a ^ c.wrapping_mul(ODD), b),
+        FactKey::Further(a, b, c) => (a ^ c.wrapping_mul(STEP), b),
     };
     let place = (start as u64) << 32 | u64::from(tag.0);
-    let mixed = (a ^ b.rotate_left(32) ^ place.wrapping_mul(ODD)).wrapping_mul(ODD);
-    Some((mixed ^ mixed >> 32).wrapping_mul(ODD))
+    let mixed = (a ^ b.rotate_left(32) ^ place.wrapping_mul(STEP)).wrapping_mul(STEP);
+    Some((mixed ^ mixed >> 32).wrapping_mul(STEP))
 }
 
 /// By the high bits; those within the word are others.
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn all_that_is_there_may_be_and_little_else() {
         let tag = Tag::new(Kind::Out, Symbol(3));
-        let node = |n: u64| FactKey::Node(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        let node = |n: u64| FactKey::Node(n.wrapping_mul(STEP), n);
         let further = |n: u64| FactKey::Further(7, n, n % 3);
         for key in [&node as &dyn Fn(u64) -> FactKey, &further] {
             let hash = |start: usize, n: u64| hash(start, tag, key(n)).expect("the key of an edge");

@@ -23,7 +23,7 @@ pub struct Locator {
     /// The nodes that older batches may know.
     open: Vec<u32>,
     hits: Vec<Hit>,
-    /// Batch by batch.
+    /// What was found, batch by batch.
     all: Vec<Found>,
     /// By node: where what is found of it goes.
     next: Vec<u32>,
@@ -37,7 +37,7 @@ impl Locator {
         all
     }
 
-    /// By node, newest first. The batches are given oldest first.
+    /// What batches, given oldest first, know of nodes: by node, newest first.
     pub fn find(&mut self, nodes: &[NodeId], batches: &[SharedBatch]) -> Vec<Found> {
         crate::memory::attend();
         self.all.clear();
@@ -53,7 +53,7 @@ impl Locator {
         self.by_node(nodes.len())
     }
 
-    /// Each behind those of the nodes before it.
+    /// Brings what was found into the order of nodes.
     fn by_node(&mut self, nodes: usize) -> Vec<Found> {
         let Locator { all, next, .. } = self;
         next.clear();
@@ -86,7 +86,7 @@ impl Through {
         Through { places: vec![0; batches.len()], nodes: Vec::new(), found: Vec::new() }
     }
 
-    /// The next nodes, at most so many, and fetches what each is made of. None at the end.
+    /// Goes on to the next nodes, at most `most`, and fetches what each is made of. None at the end.
     pub fn go_on(&mut self, batches: &[SharedBatch], most: usize) {
         crate::memory::attend();
         let Through { places, nodes, found } = self;

@@ -29,14 +29,14 @@ const SEGMENT_FACTS: usize = if cfg!(test) { 4 } else { 1 << 13 };
 /// What it costs to let a node stay where it is, as facts copied.
 const REFERENCE: isize = 2;
 
-/// So many sources know a node at most, mostly.
+/// Mostly no more sources than this know a node.
 const SOURCES: usize = 8;
 
-/// So many nodes ahead are fetched: the sources are more rows of memory than the processor follows by itself.
+/// Nodes are fetched this many ahead: the sources are more rows of memory than the processor follows by itself.
 const AHEAD: usize = 16;
 
 pub struct Merge {
-    /// Those that are not in the result yet.
+    /// The times that are not in the result yet.
     times: Times,
     /// Oldest first.
     sources: Vec<Source>,
@@ -59,7 +59,7 @@ struct Times {
 }
 
 impl Times {
-    /// Those behind `floor`.
+    /// The times behind `floor`.
     fn of(segments: impl Iterator<Item = Arc<Segment>>, floor: u64) -> Times {
         let segments: Vec<Arc<Segment>> = segments.filter(|segment| !segment.all_until(floor)).collect();
         let first = |(number, segment): (usize, &Arc<Segment>)| {
@@ -137,7 +137,7 @@ impl<'a> Head<'a> {
         Some(Head { segment, facts, next, repeats })
     }
 
-    /// False if that was all.
+    /// Passes over facts. False if that was all.
     fn skip(&mut self, count: usize) -> bool {
         self.facts = &self.facts[count..];
         let next = self.facts.first().map(|fact| fact_of(self.segment, fact));
@@ -478,7 +478,7 @@ mod tests {
     }
 
     fn node(n: u64) -> NodeId {
-        NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n)
+        NodeId::spread(n)
     }
 
     /// All there is to read of a node at a tick.

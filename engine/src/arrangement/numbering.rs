@@ -8,7 +8,7 @@ use weir_model::NodeId;
 /// Stands for a number that no node has; such an id is written as it is.
 pub const NOBODY: NodeId = NodeId::new(u64::MAX, u64::MAX);
 
-/// About so many nodes share a slot.
+/// About this many nodes share a slot.
 const NODES_PER_SLOT: usize = 4;
 
 /// What is known of numbers: whether the node has facts, and whether it is at the end of an edge.
@@ -50,7 +50,7 @@ pub struct Numbering {
     ids: Vec<NodeId>,
     /// Where the nodes of each slot begin, and where the last one ends.
     slots: Vec<u32>,
-    /// Small numbers for ids: the largest. They share the slots evenly. 0 for hashes.
+    /// The largest id where ids are small numbers, which share the slots evenly. 0 for hashes.
     last: u64,
     marks: Marks,
     /// The first node that has not come yet: they come in order.
@@ -86,7 +86,7 @@ impl Numbering {
         self.ids.len() as u32
     }
 
-    /// Of a node with facts. They come in order.
+    /// The number of a node with facts. They come in order.
     pub fn of_node(&mut self, id: NodeId) -> Option<u32> {
         while *self.ids.get(self.next)? < id {
             self.next += 1;
@@ -98,7 +98,7 @@ impl Numbering {
         })
     }
 
-    /// Of the node at the other end of an edge.
+    /// The number of the node at the other end of an edge.
     pub fn of_end(&mut self, id: NodeId) -> Option<u32> {
         if self.ids.is_empty() || id == NOBODY {
             return None;
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn each_id_has_its_number() {
-        let hashed = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        let hashed = NodeId::spread;
         let small = |n: u64| NodeId::new(0, n * n);
         let mixed = |n: u64| if n < 5 { NodeId::new(0, n) } else { hashed(n) };
         for id in [&hashed as &dyn Fn(u64) -> NodeId, &small, &mixed] {

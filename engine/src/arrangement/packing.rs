@@ -117,7 +117,7 @@ impl<'a> Unpacking<'a> {
         Some(bytes)
     }
 
-    /// From where the columns are.
+    /// Bytes as they are, from where the columns are.
     pub fn raw(&mut self, count: usize) -> Option<&'a [u8]> {
         let (bytes, rest) = self.bits.split_at_checked(count)?;
         self.bits = rest;

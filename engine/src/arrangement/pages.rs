@@ -26,10 +26,10 @@ use crate::memory::attend;
 use crate::scheduling::{breathe, breathe_after};
 use crate::store::Entry;
 
-/// So many stretches ahead the rows are fetched: in the order of nodes they lie all over the log.
+/// Rows are fetched this many stretches ahead: in the order of nodes they lie all over the log.
 const AHEAD: usize = 8;
 
-/// Stretches are sorted in so many parts, by the first bits of their nodes: ids are hashes, mostly, so each part is a matter of a
+/// Stretches are sorted in parts, by this many first bits of their nodes: ids are hashes, mostly, so each part is a matter of a
 /// fraction of a millisecond.
 const BIN_BITS: u32 = 7;
 

@@ -11,13 +11,13 @@ use super::snapshot::Snapshot;
 use crate::index::Question;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
-/// So many nodes before it is looked at, a node is fetched.
+/// A node is fetched this many nodes before it is looked at.
 const AHEAD: usize = 8;
 
-/// So many are fetched together.
+/// This many nodes are fetched together.
 const TOGETHER: usize = 16;
 
-/// Where so many others are asked for in a row, nobody comes for those that were expected.
+/// Once this many others were asked for in a row, nobody comes for the nodes that were expected.
 const MISSED_MAX: u32 = 32;
 
 pub struct Reading<'a> {
@@ -52,7 +52,8 @@ struct Node {
 }
 
 impl<'a> Expected<'a> {
-    fn expect(&mut self, nodes: &[NodeId], edges: bool, snapshot: &'a Snapshot) {
+    /// These will be asked for next, and no others that were expected before.
+    fn begin(&mut self, nodes: &[NodeId], edges: bool, snapshot: &'a Snapshot) {
         let Expected { locator, nodes: all, parts: all_parts, here, places, .. } = self;
         all.clear();
         all_parts.clear();
@@ -161,8 +162,8 @@ impl View for Reading<'_> {
         self.facts(node).about_edges(direction, kinds)
     }
 
-    fn expect(&self, nodes: &[NodeId], edges: bool) {
-        self.expected.borrow_mut().expect(nodes, edges, self.snapshot);
+    fn prefetch(&self, nodes: &[NodeId], edges: bool) {
+        self.expected.borrow_mut().begin(nodes, edges, self.snapshot);
     }
 
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {

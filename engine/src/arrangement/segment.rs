@@ -32,7 +32,7 @@ impl Fact {
         (self.when >> 1) as usize
     }
 
-    /// The same at another time.
+    /// This fact at another time.
     pub fn at(self, time: u32) -> Fact {
         Fact { when: time << 1 | (self.when & 1), ..self }
     }

@@ -18,11 +18,11 @@ use crate::index::{Definition, Question, ShownIndex};
 use crate::memory;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
-/// So many changes are remembered for those who ask which nodes were written last.
+/// At most this many changes are remembered for those who ask which nodes were written last.
 const LAST_CHANGES_MAX: usize = 4096;
 
-/// And so many of one entry. Several are noted at a time that no snapshot shows yet (`ENTRIES_BEHIND_MAX`, and one more for each
-/// who commits), and what is shown keeps places beside them.
+/// Of one entry, at most this many changes are remembered. Several entries are noted at a time that no snapshot shows yet
+/// (`ENTRIES_BEHIND_MAX`, and one more for each who commits), and what is shown keeps places beside them.
 const OF_ENTRY_MAX: usize = LAST_CHANGES_MAX / 16;
 
 /// What a worker shows of its shard after each tick.
@@ -232,7 +232,7 @@ impl Snapshot {
         self.shards.iter().flat_map(|shard| &shard.batches)
     }
 
-    /// Of an index by what it is of: what each shard shows, if every shard does, for this tick.
+    /// What each shard shows of the index of a label, or of a label and a property. None unless every shard does, for this tick.
     fn index(&self, label: Symbol, key: Option<Symbol>) -> Option<SmallVec<[&ShownIndex; 2]>> {
         let is_wanted = |index: &&ShownIndex| (index.definition.label, index.definition.key) == (label, key);
         self.shards.iter().map(|shard| shard.indexes.iter().find(is_wanted).filter(|index| index.from <= self.at)).collect()

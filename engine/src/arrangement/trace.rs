@@ -27,15 +27,15 @@ use super::merge::Merge;
 /// The newest batches are merged when together they are this many times the largest of them.
 const FAN_IN: f64 = 4.0;
 
-/// While nothing comes in they are when together they are by this part larger than it: fewer batches are read faster, and
-/// the time costs nobody anything.
+/// While nothing comes in, the newest batches are merged when together they are this many times the largest of them: fewer
+/// batches are read faster, and the time costs nobody anything.
 const AT_REST: f64 = 1.25;
 
 /// How many facts the newest merge goes on by for each fact that comes in, and each older one: merges end before as much again
 /// has gathered. Older ones have time, and when several are under way they are what a batch waits for.
 const MERGED_PER_FACT: [isize; 2] = [4, 2];
 
-/// And at least by this many for each batch, so that small ones do not pile up.
+/// How many facts each merge goes on by at least for each batch, so that small batches do not pile up.
 const MERGED_PER_BATCH: isize = 512;
 
 /// How many facts are merged at a time while there is nothing else to do: some microseconds.
@@ -173,7 +173,7 @@ impl Layers {
         }
     }
 
-    /// Goes on with each merge, newest first: with that by so many facts, and with older ones.
+    /// Goes on with each merge, newest first: with the newest by `newest` facts, with each other by `older`.
     fn work(&mut self, newest: isize, older: isize) {
         let mut fuel = newest;
         for layer in self.layers.iter_mut().rev() {

@@ -25,7 +25,7 @@ use crate::view::View;
 /// A query can call itself, by its own text as a parameter.
 const DEPTH_MAX: usize = 10;
 
-/// How long it is waited for the graph to be there for a result, before it is looked whether anybody still wants that.
+/// How long a result waits for the graph to have got as far, before it is looked whether anybody still wants it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A procedure with its arguments, and its columns by number with their slots.
@@ -247,7 +247,7 @@ impl Run<'_> {
         let (moment, recall) = recall.at(at).map_err(procedures::history::unavailable)?;
         let mut each = |row: &[Value]| if moment.has_failed() { STOP } else { each(row) };
         let ran = self.at_moment((moment.view(), &recall), |run| run.in_place(chosen, &mut each));
-        moment.failure().map_or(ran, |error| Err(procedures::history::unavailable(error)))
+        moment.take_failure().map_or(ran, |error| Err(procedures::history::unavailable(error)))
     }
 
     /// Does something with another view than that of the query, where nothing the query has written is seen.
@@ -276,13 +276,14 @@ impl Run<'_> {
             budget: self.budget,
             scratch: self.scratch,
             chosen: Default::default(),
+            figures: Default::default(),
             scans: &Scans::default(),
             watched: None,
             depth: self.depth,
             profile: self.profile,
             fetched: self.fetched,
             spared: &Spared::default(),
-            unnamed: self.unnamed,
+            unanchored: self.unanchored,
         })
     }
 
@@ -293,7 +294,7 @@ impl Run<'_> {
             return Err(Failure::new(FailureKind::Runtime, message));
         }
         let Chosen { plan, parameters, as_maps, time_ms_max, .. } = chosen;
-        let prepared = self.prepared.inner(plan, self.reader.names.symbols())?;
+        let prepared = self.prepared.inner(plan, self.reader.names.symbols());
         let ends = time_ms_max.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let environment = Environment {
             view: self.environment.view,
@@ -324,13 +325,14 @@ impl Run<'_> {
             budget: own_budget.as_ref().unwrap_or(self.budget),
             scratch: self.scratch,
             chosen: Default::default(),
+            figures: Default::default(),
             scans: &scans,
             watched: None,
             depth: self.depth + 1,
             profile: self.profile,
             fetched: self.fetched,
             spared: &spared,
-            unnamed: self.unnamed,
+            unanchored: self.unanchored,
         };
         let stacks = self.scratch.mark();
         let is_over = || ends.is_some_and(|ends| Instant::now() >= ends);
@@ -389,6 +391,7 @@ impl Caller for Run<'_> {
         }
         // How a pattern is visited best, and what was found for it, goes by what was there.
         self.chosen.borrow_mut().clear();
+        self.figures.borrow_mut().clear();
         self.budget.release(self.scans.forget());
         Ok(())
     }

@@ -35,7 +35,7 @@ struct Level {
     bytes: usize,
 }
 
-/// A search for chains to a known end that has crossed so many edges looks from that end which nodes lead there at all.
+/// A search for chains to a known end that has crossed this many edges looks from that end which nodes lead there at all.
 const HOPS_BEFORE_PRUNING: usize = 1000;
 
 /// What becomes of a chain that has come to a node.

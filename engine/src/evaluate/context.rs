@@ -1,4 +1,4 @@
-//! What an expression may ask of the graph, answered from the View in force; and symbols without their lock.
+//! What an expression may ask of the graph, answered from the View in force.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -7,90 +7,14 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::extent::measured;
 use weir_model::plan::Name;
-use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Text, Value};
+use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Value};
 
 use super::{Environment, Prepared};
-use crate::symbols::{Symbols, UNKNOWN};
+use crate::symbols::{SymbolCache, Symbols, UNKNOWN};
 use crate::view::{Direction, EdgeRef, View};
 
-/// Symbols below this are found by their place. Above it lie names that records make up, and a run meets few of them.
-const FEW: usize = 1024;
-
-/// The symbols one evaluator has met. The shared table is asked, and locked, once a string.
-pub struct Names<'s> {
-    symbols: &'s Symbols,
-    /// By position in the last map: records of a stream mostly have the same keys in the same order.
-    by_position: RefCell<Vec<(Text, Symbol)>>,
-    by_text: RefCell<FxHashMap<Text, Symbol>>,
-    /// Those of the first numbers, as far as they were asked for, and the others: one run must not cost as much as all names
-    /// there ever were.
-    by_symbol: RefCell<BySymbol>,
-}
-
-type BySymbol = (Vec<Option<Text>>, FxHashMap<Symbol, Text>);
-
-impl<'s> Names<'s> {
-    pub fn new(symbols: &'s Symbols) -> Names<'s> {
-        Names { symbols, by_position: RefCell::default(), by_text: RefCell::default(), by_symbol: RefCell::default() }
-    }
-
-    /// The symbol of a string that is written, given now if it has none.
-    pub fn intern(&self, text: &Text) -> Result<Symbol, Failure> {
-        if let Some(symbol) = self.by_text.borrow().get(text) {
-            return Ok(*symbol);
-        }
-        let symbol = self.symbols.number(text)?;
-        self.by_text.borrow_mut().insert(text.clone(), symbol);
-        Ok(symbol)
-    }
-
-    /// As `intern`, for the entry of a map with this position.
-    pub fn intern_at(&self, position: usize, text: &Text) -> Result<Symbol, Failure> {
-        let mut known = self.by_position.borrow_mut();
-        Ok(match known.get_mut(position) {
-            Some((last, symbol)) if last == text => *symbol,
-            Some(slot) => {
-                *slot = (text.clone(), self.intern(text)?);
-                slot.1
-            }
-            None => {
-                let symbol = self.intern(text)?;
-                // Out of turn only after a skipped entry: then there is nothing to gain.
-                if known.len() == position {
-                    known.push((text.clone(), symbol));
-                }
-                symbol
-            }
-        })
-    }
-
-    /// The symbol of a string that may name nothing in this engine.
-    pub fn find(&self, text: &str) -> Option<Symbol> {
-        if let Some(symbol) = self.by_text.borrow().get(text) {
-            return Some(*symbol);
-        }
-        let symbol = self.symbols.get(text)?;
-        self.by_text.borrow_mut().insert(text.into(), symbol);
-        Some(symbol)
-    }
-
-    /// The table all of them come from.
-    pub fn symbols(&self) -> &'s Symbols {
-        self.symbols
-    }
-
-    pub fn text(&self, symbol: Symbol) -> Text {
-        let at = symbol.0 as usize;
-        let (few, others) = &mut *self.by_symbol.borrow_mut();
-        if at >= FEW {
-            return others.entry(symbol).or_insert_with(|| self.symbols.name(symbol)).clone();
-        }
-        if few.len() <= at {
-            few.resize(at + 1, None);
-        }
-        few[at].get_or_insert_with(|| self.symbols.name(symbol)).clone()
-    }
-}
+/// The symbols one evaluator has met.
+pub type Names<'s> = SymbolCache<&'s Symbols>;
 
 /// The Context of a running plan.
 pub struct Reader<'r> {
@@ -113,7 +37,7 @@ pub struct Deleted {
 }
 
 impl Reader<'_> {
-    /// The same over another view.
+    /// This reader over another view.
     pub fn over<'o>(&'o self, view: &'o dyn View) -> Reader<'o> {
         Reader { view, deleted: self.deleted.clone(), ..*self }
     }
@@ -146,6 +70,11 @@ impl Reader<'_> {
     /// Whether this query deleted the node, where that is kept.
     pub fn has_deleted(&self, node: NodeId) -> bool {
         self.deleted.nodes.borrow().contains(&node)
+    }
+
+    /// Whether there is anything that must not be asked for, where that is kept.
+    pub fn has_deleted_any(&self) -> bool {
+        !self.deleted.nodes.borrow().is_empty() || !self.deleted.edges.borrow().is_empty()
     }
 
     pub fn ask_node(&self, node: NodeId) {
@@ -313,24 +242,5 @@ impl Context for Reader<'_> {
 
     fn clock_millis(&self) -> i64 {
         crate::commit::wall_clock_millis() as i64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_name_costs_does_not_grow_with_its_number() {
-        let symbols = Symbols::default();
-        for n in 0..5000 {
-            symbols.intern(&format!("name {n}"));
-        }
-        let (names, last) = (Names::new(&symbols), Symbol(4999));
-        for symbol in [last, Symbol(3), Symbol(FEW as u32 - 1), Symbol(FEW as u32), last] {
-            assert_eq!(names.text(symbol).as_str(), format!("name {}", symbol.0));
-        }
-        let (few, others) = &*names.by_symbol.borrow();
-        assert_eq!((few.len(), others.len()), (FEW, 2));
     }
 }

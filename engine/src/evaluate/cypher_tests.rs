@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_cypher_compiler::{Options, compile};
+use weir_model::plan::Operator;
 use weir_model::{Failure, IdScheme, Map, Mutations, NodeId, Procedure, Value};
 
 use super::{Environment, Evaluator, Limits, Prepared, evaluate};
@@ -496,6 +497,16 @@ fn names_beyond_those_there_can_be_are_refused_and_found_nowhere() {
     }
     assert_eq!(run("MATCH (n:A) WHERE n.y IS NULL AND NOT n:B RETURN n.x").ok(), Some(vec!["2".to_owned()]));
     assert_eq!(run("MATCH (n:B)-[:R]-(m) RETURN n").ok(), Some(vec![]));
+    // A write may ask for any, and take away what is nowhere.
+    for text in [
+        "MATCH (n:A) WHERE n.y IS NULL AND NOT (n)-[:R]->() SET n.x = n.x + coalesce(n.z, 1)",
+        "MATCH (n:A) REMOVE n.y, n:B SET n.z = null, n += {w: null}",
+        "MATCH (n:A) FOREACH (v IN [] | CREATE (:B {y: v}))",
+        "OPTIONAL MATCH (n:B) SET n.y = 1",
+    ] {
+        assert_eq!(run(text).err(), None, "{text}");
+    }
+    assert_eq!(run("MATCH (n:A) RETURN n.x, keys(n), labels(n)").ok(), Some(vec!["3 | ['x'] | ['A']".to_owned()]));
 }
 
 /// Asks the evaluator and the oracle, who must say the same. How many rows it was.
@@ -530,6 +541,74 @@ fn random_patterns_agree_with_the_oracle() {
         }
     }
     assert!(found > 300 && empty > 100, "the queries should mean something: {found} with rows, {empty} without");
+}
+
+impl Random {
+    /// A MATCH of two or three edges or chains that hang together, entered at one or two nodes.
+    fn entered_query(&mut self) -> String {
+        let (mut there, mut parts) = (vec!["h"], Vec::new());
+        for i in 0..2 + self.below(2) {
+            let (from, to) = (self.one_of(&there), self.one_of(&["h", "m", "x", "y"]));
+            there.push(to);
+            let kind = self.one_of(&["", ":T", ":U", ":T|U"]);
+            let length = self.one_of(&["", "", "", "", "*1..2"]);
+            let more = self.one_of(&["", "", "", ":A {p: 2}", ":V {p: 1}"]);
+            let (left, right) = [("-", "->"), ("<-", "-"), ("-", "-")][self.below(3) as usize];
+            parts.push(format!("({from}){left}[r{i}{kind}{length}]{right}({to}{more})"));
+        }
+        there.sort_unstable();
+        there.dedup();
+        let anchored = there.iter().filter(|name| ["h", "x"].contains(name));
+        let conditions: Vec<String> = anchored.map(|name| format!("id({name}) = {}", self.below(5) + 1)).collect();
+        let ids: Vec<String> = there.iter().map(|name| format!("id({name})")).collect();
+        format!("MATCH {} WHERE {} RETURN {}", parts.join(", "), conditions.join(" AND "), ids.join(", "))
+    }
+}
+
+/// Lets the pattern of a query be visited in another of its orders. False where there are no more.
+fn take_order(operator: &mut Operator, number: usize) -> bool {
+    if let Operator::Match { pattern, .. } = operator
+        && number < pattern.orders.len()
+    {
+        pattern.steps = pattern.orders.swap_remove(number);
+        pattern.orders.clear();
+        return true;
+    }
+    operator.children_mut().into_iter().any(|child| take_order(child, number))
+}
+
+#[test]
+fn a_pattern_is_the_same_in_all_its_orders() {
+    let (mut orders, mut found, mut of_many) = (0, 0, 0);
+    for seed in 0..250 {
+        let mut random = Random(seed);
+        let mut session = Session { open_cypher: seed % 2 == 0, ..Session::new() };
+        // The oracle tries every way; few edges keep them few.
+        for query in random.graph().into_iter().take(20) {
+            session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+        }
+        for _ in 0..5 {
+            let query = random.entered_query();
+            agrees_with_the_oracle(&mut session, &query, seed);
+            let expected = sorted(session.run(&query, Value::Null).expect("it ran before"));
+            let plan = compile(&query, &Options { ids: IDS, ..Options::default() }).expect("compiled before");
+            let before = orders;
+            for number in 0.. {
+                let mut other = plan.clone();
+                if !take_order(&mut other.root, number) {
+                    break;
+                }
+                let prepared = Prepared::of_moments(other, &session.symbols);
+                let rows = session.run_prepared(&prepared, Limits::default(), Value::Null).expect("it ran before");
+                assert_eq!(sorted(rows), expected, "seed {seed}, order {number}: {query}");
+                orders += 1;
+                found += expected.len();
+            }
+            of_many += usize::from(orders > before && !expected.is_empty());
+        }
+    }
+    let met = format!("{orders} orders, {found} rows, {of_many} queries with a row and another order");
+    assert!(orders > 300 && found > 100 && of_many > 20, "the queries should mean something: {met}");
 }
 
 impl Random {

@@ -13,14 +13,14 @@ use weir_model::{Failure, Text, Value};
 
 use super::limits::Budget;
 
-/// A query that begins anew keeps so much of what it has fetched, about; with more it fetches all of it again.
+/// Bytes that a query which begins anew keeps of what it has fetched, about; with more it fetches all of it again.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Default)]
 pub struct Fetched {
-    /// By procedure and arguments.
+    /// The rows of calls, by procedure and arguments.
     calls: RefCell<FxHashMap<(Text, Vec<Value>), Rows>>,
-    /// That they take, about.
+    /// Bytes that these rows take, about.
     bytes: Cell<usize>,
     closed: Cell<bool>,
 }
@@ -28,7 +28,7 @@ pub struct Fetched {
 #[derive(Clone, Default)]
 struct Rows {
     rows: Arc<Vec<Vec<Value>>>,
-    /// There are no others.
+    /// Whether there are no others.
     complete: bool,
 }
 
@@ -38,7 +38,7 @@ impl Fetched {
         self.closed.set(true);
     }
 
-    /// What is wanted is brought again.
+    /// From here on what is wanted is brought from outside again.
     pub fn open(&self) {
         self.closed.set(false);
         if self.bytes.get() > KEPT_BYTES_MAX {
@@ -99,7 +99,7 @@ mod tests {
     use super::super::limits::Limits;
     use super::*;
 
-    /// The rows given when so many are wanted, and whether anything was fetched for them.
+    /// The rows given when `wanted` are wanted, and whether anything was fetched for them.
     fn given(fetched: &Fetched, wanted: usize) -> Result<(Vec<i64>, bool), Failure> {
         given_by(fetched, wanted, false)
     }

@@ -11,10 +11,10 @@ use super::spots::{Spot, Spots};
 use crate::index::key::{self, Place, Places};
 use crate::view::View;
 
-/// More nodes are not kept: about 200 bytes each. Whoever looks for some of them then looks at all.
+/// Nodes that are kept, at most: about 200 bytes each. Of more none are kept, and whoever looks for some looks at all.
 const NODES_MAX: usize = 1_000_000;
 
-/// The same of those of a label, who are in one list.
+/// As `NODES_MAX`, for the nodes of a label, which are in one list.
 const OF_LABEL_MAX: usize = 1 << 16;
 
 /// How nodes are looked at.
@@ -42,7 +42,7 @@ pub(super) enum Of {
     /// All are at one place.
     Nothing,
     Property(Symbol),
-    /// Over the node in this slot of a row of the plan, which is so wide.
+    /// An expression over the node in this slot of a row of the plan, which has `width` slots.
     Made {
         expr: Expr,
         slot: usize,
@@ -51,7 +51,7 @@ pub(super) enum Of {
 }
 
 impl Of {
-    /// Where a value fails to be made, whoever looks for any must find the node, and say so.
+    /// Where the value of a node lies. Where it fails to be made, whoever looks for any value must find the node, and say so.
     fn place(&self, node: NodeId, sight: Sight<'_>) -> Option<Place> {
         match self {
             Of::Nothing => Some(key::LABEL),
@@ -160,7 +160,7 @@ impl InOrder {
         InOrder { label, keys, nodes: Spots::default(), first: FxHashMap::default() }
     }
 
-    /// In the order of their ids; and how much had to be looked at.
+    /// The nodes in these ranges, in the order of their ids; and how much had to be looked at.
     pub fn within(&self, ranges: &[Places]) -> (Vec<NodeId>, usize) {
         self.nodes.within(ranges)
     }

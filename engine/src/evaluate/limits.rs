@@ -44,11 +44,11 @@ const STEPS_BETWEEN_CHECKS: u32 = 128;
 
 pub(super) struct Budget<'a> {
     limits: &'a Limits<'a>,
-    /// Since the last look at the clock.
+    /// Steps since the last look at the clock.
     steps: Cell<u32>,
-    /// Before that.
+    /// Steps before the last look at the clock.
     checked: Cell<u32>,
-    /// By `Limits::time_max`.
+    /// When `Limits::time_max` is over.
     ends: Cell<Option<Instant>>,
     bytes: Cell<usize>,
     share: Share<'a>,
@@ -87,7 +87,7 @@ impl<'a> Budget<'a> {
         self.steps(1)
     }
 
-    /// As many as that.
+    /// Called for `count` nodes, edges and elements at once.
     #[inline]
     pub fn steps(&self, count: usize) -> Result<(), Failure> {
         let steps = self.steps.get().saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
@@ -155,7 +155,8 @@ impl<'a> Budget<'a> {
         Ok(bytes)
     }
 
-    /// Room for so many bytes, beside what is noted. That only saves an attempt: without it the query is as right.
+    /// Makes room for this many bytes, beside what is noted. What is noted only saves an attempt: without it the query is as
+    /// right.
     fn cover(&self, total: usize) -> Result<(), Failure> {
         let with_notes = total.saturating_add(self.noted.get());
         if with_notes <= self.limits.buffer_bytes_max && self.share.cover(with_notes).is_ok() {
@@ -176,7 +177,7 @@ impl<'a> Budget<'a> {
         self.share.cover(total)
     }
 
-    /// Whether so much more could be held and half of what is allowed would be left: for what is kept only to save time.
+    /// Whether these bytes could be held as well and half of what is allowed would be left: for what is kept only to save time.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.bytes.get().saturating_add(bytes) <= self.limits.buffer_bytes_max / 2
     }
@@ -223,7 +224,7 @@ impl Held<'_, '_> {
         Ok(())
     }
 
-    /// Of what is kept something was so large and is so large now.
+    /// Something that is kept took `before` bytes, and takes `after` now.
     pub fn change(&mut self, before: usize, after: usize) -> Result<(), Failure> {
         if after < before {
             self.bytes -= before - after;

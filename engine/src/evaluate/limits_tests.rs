@@ -259,7 +259,7 @@ fn long_lists_take_as_long_as_they_are() {
     }
 }
 
-/// Of how many nodes it is known that they were read, beside rows that take so much; and whether it may have been anything.
+/// Of how many nodes it is known that they were read, beside rows of `row_bytes`; and whether it may have been anything.
 fn noted(limits: Limits, nodes: u64, row_bytes: usize) -> (usize, bool) {
     let graph = ReferenceGraph::new();
     let tracked = Tracked::new(&graph);

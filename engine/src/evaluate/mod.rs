@@ -11,31 +11,59 @@
 //!
 //! A plan that reads the graph works clause by clause: each write takes in all its rows before it changes anything, and
 //! later clauses see the changes through an `Overlay`. A plan that only writes streams straight through.
+//!
+//!     context     what an expression may ask of the graph, answered from the view in force
+//!     operators   the operators of a plan, each in the form "for every row of my input, call `next`"
+//!     pattern     MATCH: a pattern visited in the order of its steps, one row for each way it fits
+//!     choice      which of its orders that is, by what the graph holds
+//!     scan        the nodes a pattern may begin at
+//!     chain       edges one after another, none of them twice
+//!     shortest    shortest chains between two nodes
+//!     call        CALL: procedures, queries in place of a call, and subqueries
+//!     subquery    subqueries in expressions, which only the run itself can answer
+//!     procedures  those that ask or change the graph
+//!     fetched     what some of them brought from outside, kept for the attempts after the first
+//!     write       from rows to Mutations
+//!     removal     nodes and edges as the facts that go with them
+//!     sort        rows by the values of expressions, all of them or only the first
+//!     keys        what rows are grouped by, or told apart by
+//!     limits      how long a query may run and how much it may hold
+//!     pool        what all queries hold that run at a time
+//!     stack       how deep a run may go
+//!     profile     how often each operator gave a row, what it read for that, and how long it took
+//!
+//! Those who ask again and again, standing queries and streams, need more:
+//!
+//!     spared      rows for which something has no value are left out, and the others stay
+//!     watched     nodes by a value of theirs, kept from tick to tick
+//!     filed       how they are kept: by a value that they have, or in the order of properties
+//!     spots       where they lie in that order, found by a range of each property
+//!     unanchored  runs in which an anchor (`id(n) = …`) named no node, for the stream to tell
 
-mod call;
-mod chain;
-mod choice;
 mod context;
-mod fetched;
-mod filed;
-mod keys;
-mod limits;
 mod operators;
 mod pattern;
-pub mod pool;
-mod procedures;
-mod profile;
+mod choice;
 mod scan;
+mod chain;
 mod shortest;
-mod sort;
-mod spared;
-mod spots;
-mod stack;
+mod call;
 mod subquery;
-mod unnamed;
-mod watched;
+mod procedures;
+mod fetched;
 mod write;
 pub mod removal;
+mod sort;
+mod keys;
+mod limits;
+pub mod pool;
+mod stack;
+mod profile;
+mod spared;
+mod watched;
+mod filed;
+mod spots;
+mod unanchored;
 
 #[cfg(test)]
 mod call_tests;
@@ -69,7 +97,7 @@ pub use self::profile::{Counts, Profile};
 use self::scan::Scans;
 use self::spared::Spared;
 pub use self::spots::{Ranges, is_within};
-use self::unnamed::Unnamed;
+use self::unanchored::UnanchoredSoFar;
 pub use self::watched::{Moved, Sought, Watched, Which};
 use crate::history::Recall;
 use crate::symbols::{Symbols, UNKNOWN};
@@ -143,16 +171,9 @@ impl Prepared {
         }
     }
 
-    /// What is written needs a number for each name.
-    fn check_names(&self, symbols: &Symbols) -> Result<(), Failure> {
-        let missing = if self.writes { self.unknown().next() } else { None };
-        missing.map_or(Ok(()), |(_, name)| Err(symbols.full(name)))
-    }
-
     /// Of a query that runs within this one.
-    fn inner(&self, plan: Arc<Plan>, symbols: &Symbols) -> Result<Prepared, Failure> {
-        let inner = Prepared::resolve(plan, symbols, self.gives);
-        inner.check_names(symbols).map(|()| inner)
+    fn inner(&self, plan: Arc<Plan>, symbols: &Symbols) -> Prepared {
+        Prepared::resolve(plan, symbols, self.gives)
     }
 
     pub fn writes(&self) -> bool {
@@ -206,7 +227,7 @@ pub struct Environment<'a> {
     /// By `Plan::parameters`; one that is missing is null.
     pub parameters: &'a [Value],
     pub ids: IdScheme,
-    /// The same for the whole query.
+    /// The clock, which says the same for the whole query.
     pub now: Clock<'a>,
     pub fresh_id: &'a dyn Fn() -> NodeId,
     pub limits: Limits<'a>,
@@ -240,7 +261,7 @@ pub struct Evaluator<'p> {
     watched: Option<&'p Watched>,
     /// What parts have left out.
     spared: Spared,
-    unnamed: Unnamed,
+    unanchored: UnanchoredSoFar,
 }
 
 impl<'p> Evaluator<'p> {
@@ -256,7 +277,7 @@ impl<'p> Evaluator<'p> {
             scans: None,
             watched: None,
             spared: Spared::default(),
-            unnamed: Unnamed::default(),
+            unanchored: UnanchoredSoFar::default(),
         }
     }
 
@@ -286,18 +307,18 @@ impl<'p> Evaluator<'p> {
     }
 
     /// Whether an anchor named no node in runs since this was asked last: it was null, or no id.
-    pub fn take_unnamed(&self) -> bool {
-        self.unnamed.take()
+    pub fn take_unanchored(&self) -> bool {
+        self.unanchored.take()
     }
 
     /// What an anchor did since this was asked last was part of what failed, and is told with it.
-    pub fn forget_unnamed(&self) {
-        self.unnamed.forget();
+    pub fn forget_unanchored(&self) {
+        self.unanchored.forget();
     }
 
-    /// The first anchor that ever did so.
-    pub fn unnamed_anchor(&self) -> Option<Expr> {
-        self.unnamed.anchor()
+    /// The first anchor that ever named no node.
+    pub fn unanchored_by(&self) -> Option<Expr> {
+        self.unanchored.anchor()
     }
 
     /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
@@ -319,7 +340,6 @@ impl<'p> Evaluator<'p> {
         mutations: &mut Mutations,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
-        self.prepared.check_names(self.names.symbols())?;
         self.row.iter_mut().for_each(|value| *value = Value::Null);
         self.within(environment, profile, mutations, &mut |run, row| run.to_columns(row, each))
     }
@@ -406,13 +426,14 @@ impl<'p> Evaluator<'p> {
             budget: &budget,
             scratch: &self.scratch,
             chosen: Default::default(),
+            figures: Default::default(),
             scans: self.scans.as_ref().unwrap_or(&own),
             watched: self.watched,
             depth: 0,
             profile,
             fetched: self.fetched,
             spared: &self.spared,
-            unnamed: &self.unnamed,
+            unanchored: &self.unanchored,
         };
         let mut result = body(&run, &mut self.row);
         if result.is_ok() && run.reader.deleted.asked.get() {
@@ -437,11 +458,6 @@ pub fn evaluate(
     each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
 ) -> Result<(), Failure> {
     Evaluator::new(prepared, symbols).run(environment, mutations, each)
-}
-
-/// The node a value names, if it names one: what `id(n) = value` accepts.
-pub fn node_of(value: &Value, ids: IdScheme) -> Option<NodeId> {
-    ids.node_of(value)
 }
 
 fn contains_write(operator: &Operator, wanted: &dyn Fn(&Write) -> bool) -> bool {

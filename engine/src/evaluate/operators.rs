@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 use weir_model::aggregate::Accumulator;
 use weir_model::expression::FailureKind;
 use weir_model::extent::Holding;
@@ -23,11 +24,11 @@ use super::pattern::Frame;
 use super::profile::Profile;
 use super::scan::Scans;
 use super::spared::Spared;
-use super::unnamed::Unnamed;
+use super::unanchored::UnanchoredSoFar;
 use super::watched::Watched;
 use super::{Environment, Prepared};
-use crate::view::HalfEdge;
 use crate::view::overlay::Overlay;
+use crate::view::{About, HalfEdge};
 
 pub(super) type Flow = Result<ControlFlow<()>, Failure>;
 pub(super) type Next<'n> = &'n mut dyn FnMut(&mut [Value]) -> Flow;
@@ -49,6 +50,8 @@ pub(super) struct Run<'r> {
     pub scratch: &'r Scratch,
     /// By pattern, which of its orders was chosen.
     pub chosen: RefCell<FxHashMap<usize, usize>>,
+    /// What was asked of the graph to choose, as it was told first.
+    pub figures: RefCell<SmallVec<[(About, f64); 8]>>,
     pub scans: &'r Scans,
     pub watched: Option<&'r Watched>,
     /// How many queries around this one run it in place of a call.
@@ -58,7 +61,7 @@ pub(super) struct Run<'r> {
     /// Where the query may have to run again: what its procedures brought.
     pub fetched: Option<&'r Fetched>,
     pub spared: &'r Spared,
-    pub unnamed: &'r Unnamed,
+    pub unanchored: &'r UnanchoredSoFar,
 }
 
 /// Memory that outlives a run so that the next need not allocate. The vectors are stacks: who pushes truncates.
@@ -232,11 +235,11 @@ impl Run<'_> {
     }
 
     fn optional(&self, inner: &Operator, nulls: &[Slot], row: &mut [Value], next: Next) -> Flow {
-        let (mut matched, is_optional) = (false, self.unnamed.is_optional());
-        let flow = self.unnamed.within(true, || {
+        let (mut matched, is_optional) = (false, self.unanchored.is_optional());
+        let flow = self.unanchored.within(true, || {
             self.run(inner, row, &mut |row| {
                 matched = true;
-                self.unnamed.within(is_optional, || next(row))
+                self.unanchored.within(is_optional, || next(row))
             })
         })?;
         if matched {
@@ -345,8 +348,8 @@ impl Run<'_> {
         self.each_element(elements.iter().cloned(), into, row, next)
     }
 
-    /// The first number of `range(…)`, the distance between two, and how many there are: so long a list is not made. None where
-    /// the function itself has something to say.
+    /// The first number of `range(…)`, the distance between two, and how many there are: the list is not made. None where the
+    /// function itself has something to say.
     fn as_range(&self, list: &Expr, row: &mut [Value]) -> Result<Option<(i64, i64, i64)>, Failure> {
         let Expr::Call { function, arguments } = list else { return Ok(None) };
         if function.name != "range" {

@@ -11,20 +11,20 @@ use weir_model::plan::{Name, Pattern, PatternEdge, PatternNode, Slot, Step};
 use weir_model::{EdgeKey, Failure, NodeId, Path, Symbol, Value};
 
 use super::chain::Ends;
+use super::mismatch;
 use super::operators::{Flow, GO_ON, Next, Run, STOP};
-use super::{mismatch, node_of};
 use crate::view::{Direction, EdgeRef, HalfEdge};
 
-/// So many nodes that an edge leads to are fetched together, if there are more than a few.
+/// Nodes that an edge leads to and that are fetched together, if there are more than `FEW`.
 const EXPECTED: usize = 64;
 const FEW: usize = 4;
 
-/// So many half edges are listed before the first of them is followed, and so many times more each time after that: of a node
-/// of very many the first is mostly enough. To go on, those that were listed are passed over again.
+/// Half edges that are listed before the first of them is followed; each further list is `STRETCH_GROWTH` times as long. Of a
+/// node of very many the first is mostly enough. To go on, those that were listed are passed over again.
 const FIRST_STRETCH: usize = 64;
 const STRETCH_GROWTH: usize = 16;
 
-/// From so many edges on it is kept which are taken; before that each is compared with all others.
+/// In a pattern of at least this many edges it is kept which are taken; in a smaller one each is compared with all others.
 const MANY_EDGES: usize = 32;
 
 /// What of a pattern is bound at the moment.
@@ -45,7 +45,7 @@ impl Frame {
         self.taken.entry(edge).or_default().push(index);
     }
 
-    /// What was taken last.
+    /// Gives back what was taken last.
     fn give_back(&mut self, edge: EdgeRef) {
         if let Entry::Occupied(mut by) = self.taken.entry(edge) {
             by.get_mut().pop();
@@ -83,7 +83,7 @@ pub(super) struct Crossing {
 /// What of a node needs no look when it is visited, because of how it was found.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Known {
-    /// It has the first so many of the labels.
+    /// It has this many of the labels, from the first on.
     pub labels: usize,
     /// It meets this one of its conditions.
     pub condition: Option<usize>,
@@ -95,7 +95,9 @@ pub(super) struct Walk<'w, 'r> {
     pub pattern: &'w Pattern,
     pub frame: Frame,
     steps: &'w [Step],
-    /// The pattern has many edges that must differ.
+    /// The step before which it is chosen how to go on, where there is a choice.
+    choice: Option<usize>,
+    /// Whether the pattern has many edges that must differ.
     many: bool,
     next: Next<'w>,
 }
@@ -112,9 +114,9 @@ impl Run<'_> {
         frame.chains.iter_mut().for_each(|chain| chain.edges.clear());
         frame.followed.clear();
         frame.taken.clear();
-        let steps = self.order(pattern, row);
+        let choice = (!pattern.orders.is_empty()).then(|| pattern.entered());
         let many = pattern.edges.len() >= MANY_EDGES && !pattern.distinct_edges.is_empty();
-        let mut walk = Walk { run: self, pattern, frame, steps, many, next };
+        let mut walk = Walk { run: self, pattern, frame, steps: &pattern.steps, choice, many, next };
         let flow = walk.step(0, row);
         self.scratch.frames.borrow_mut().push(walk.frame);
         flow
@@ -125,6 +127,9 @@ impl Walk<'_, '_> {
     /// Takes step number `at` and all after it.
     pub(super) fn step(&mut self, at: usize, row: &mut [Value]) -> Flow {
         let (run, pattern) = (self.run, self.pattern);
+        if self.choice == Some(at) {
+            self.steps = run.order(pattern, &self.frame.nodes, row);
+        }
         let Some(step) = self.steps.get(at) else { return self.complete(row) };
         run.budget.step()?;
         match step {
@@ -138,7 +143,7 @@ impl Walk<'_, '_> {
             }
             Step::Seek { node, id } => {
                 let named = match id.look(row, run) {
-                    Ok(value) => node_of(&value, run.environment.ids),
+                    Ok(value) => run.environment.ids.node_of(&value),
                     Err(failure) => return run.end_row(failure),
                 };
                 match (named, self.frame.nodes[*node]) {
@@ -149,7 +154,7 @@ impl Walk<'_, '_> {
                     (Some(id), Some(visited)) if id == visited => self.step(at + 1, row),
                     (Some(_), Some(_)) => GO_ON,
                     (None, _) => {
-                        run.note_unnamed(id);
+                        run.note_unanchored(id);
                         GO_ON
                     }
                 }
@@ -266,7 +271,7 @@ impl Walk<'_, '_> {
             for i in halves.clone() {
                 run.budget.step()?;
                 if asked && (i - halves.start).is_multiple_of(EXPECTED) {
-                    self.expect(i..halves.end.min(i + EXPECTED), leads_on);
+                    self.prefetch(i..halves.end.min(i + EXPECTED), leads_on);
                 }
                 let half = run.scratch.halves.borrow()[i];
                 if self.cross(index, to, crossing(near, half), at, row)?.is_break() {
@@ -284,10 +289,10 @@ impl Walk<'_, '_> {
 
     /// Where these half edges lead will be asked for next. Apart from `expand`, which stands on the stack once for each edge.
     #[inline(never)]
-    fn expect(&self, halves: std::ops::Range<usize>, edges: bool) {
+    fn prefetch(&self, halves: std::ops::Range<usize>, edges: bool) {
         let nodes: SmallVec<[NodeId; EXPECTED]> =
             self.run.scratch.halves.borrow()[halves].iter().map(|half| half.other).collect();
-        self.run.reader.view.expect(&nodes, edges);
+        self.run.reader.view.prefetch(&nodes, edges);
     }
 
     /// Whether, once a node is bound, a label or property of it is read, at once or later.
@@ -296,8 +301,8 @@ impl Walk<'_, '_> {
         !labels.is_empty() || !reads.is_empty() || reads_all.is_some() || self.run.prepared.asked.contains(slot)
     }
 
-    /// The next half edges at `near` that may match, about so many of them, put on the stack of half edges; answers where, and
-    /// whether they are the last. Those that come first have been passed.
+    /// The next half edges at `near` that may match, about `most` of them, put on the stack of half edges; answers where, and
+    /// whether they are the last. The first `passed` are passed over.
     fn stretch(
         &self,
         near: NodeId,
@@ -500,7 +505,7 @@ impl Walk<'_, '_> {
 }
 
 /// The way an edge of the pattern leads from one of its ends.
-fn direction_from(edge: &PatternEdge, from: usize) -> Direction {
+pub(super) fn direction_from(edge: &PatternEdge, from: usize) -> Direction {
     match (edge.directed, from == edge.source) {
         (false, _) => Direction::Both,
         (true, true) => Direction::Outgoing,

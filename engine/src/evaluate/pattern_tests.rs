@@ -146,7 +146,7 @@ fn shortest_paths_with_a_condition_on_the_whole() {
     }
 }
 
-/// So many ways lead on that those are left out that do not lead to the end in time.
+/// Where very many ways lead on, those are left out that do not lead to the end in time.
 #[test]
 fn shortest_paths_with_a_condition_on_the_whole_among_many() {
     let mut session = Session::new();

@@ -50,7 +50,7 @@ impl<'a> Share<'a> {
         Share { pool, taken: Cell::new(0) }
     }
 
-    /// The query is going to hold so much in all. Fails where others have taken what it would need.
+    /// The query is going to hold `bytes` in all. Fails where others have taken what it would need.
     pub fn cover(&self, bytes: usize) -> Result<(), Failure> {
         let (Some(pool), taken) = (self.pool, self.taken.get()) else { return Ok(()) };
         if bytes <= taken || bytes <= FREE_BYTES {
@@ -68,7 +68,7 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// The query holds only so much any more.
+    /// The query holds only `bytes` from now on.
     pub fn shrink(&self, bytes: usize) {
         let taken = self.taken.get();
         // Some is kept: what shrinks mostly grows again.

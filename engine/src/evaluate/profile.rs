@@ -182,8 +182,8 @@ impl View for Counting<'_> {
         });
     }
 
-    fn expect(&self, nodes: &[NodeId], edges: bool) {
-        self.base.expect(nodes, edges);
+    fn prefetch(&self, nodes: &[NodeId], edges: bool) {
+        self.base.prefetch(nodes, edges);
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {

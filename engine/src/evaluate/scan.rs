@@ -5,6 +5,7 @@
 //! Whatever finds a node, its labels and conditions are looked at when it is visited. So to find too many is no mistake.
 
 use std::cell::{Cell, RefCell};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 use weir_model::expression::Binary;
 use weir_model::extent::Holding;
 use weir_model::mutation::{Kind, Row};
-use weir_model::plan::{Lookup, PatternNode, Slot, Step};
+use weir_model::plan::{Lookup, Pattern, PatternNode, Slot, Step};
 use weir_model::{Expr, Failure, NodeId, Symbol, Value};
 
 use super::limits::Held;
@@ -29,8 +30,8 @@ const LABEL_PART_MAX: f64 = 0.25;
 /// Scans of one step in one run after which the next keeps what it finds.
 const SCANS_BEFORE_KEEPING: u32 = 1;
 
-/// About what a node costs that is kept.
-const KEPT_BYTES: usize = 48;
+/// About what an allocation takes beside what it is for.
+const ALLOCATION_BYTES: usize = 16;
 
 /// About how many ids a list has of which nothing is known yet.
 const LISTED: f64 = 10.0;
@@ -42,7 +43,7 @@ pub(super) enum Purpose {
     Find,
     /// To tell whether it will be asked: a null may stand for a value that is not known yet.
     Explain,
-    /// The same to weigh an order, by what the input row holds.
+    /// To weigh an order, by what the input row holds: a null may stand for a value that is not known yet, as for `Explain`.
     Weigh,
 }
 
@@ -61,8 +62,7 @@ impl Scans {
         let mut bytes = 0;
         // What was too much to be kept stays so.
         for kept in self.kept.borrow_mut().values_mut().filter(|kept| !kept.refused) {
-            let filed = std::mem::take(kept).nodes.unwrap_or_default();
-            bytes += filed.values().map(|nodes| nodes.len() * KEPT_BYTES).sum::<usize>();
+            bytes += std::mem::take(kept).folder.map_or(0, |folder| folder.bytes);
         }
         bytes
     }
@@ -81,9 +81,49 @@ struct Kept {
     refused: bool,
     /// How many rows of the mutations have been looked at.
     applied: usize,
-    nodes: Option<FxHashMap<Under, Arc<Vec<NodeId>>>>,
+    folder: Option<Folder>,
     /// What is filed and not there any more, where nothing tells that when it is visited.
     gone: Arc<FxHashSet<NodeId>>,
+}
+
+/// Nodes by what they are filed under.
+#[derive(Default)]
+struct Folder {
+    nodes: FxHashMap<Under, Arc<Vec<NodeId>>>,
+    /// What all of it takes, and the query holds.
+    bytes: usize,
+}
+
+impl Folder {
+    fn put(&mut self, under: Under, id: NodeId) {
+        let apart = if under.spilled() { under.capacity() * size_of::<Option<Place>>() + ALLOCATION_BYTES } else { 0 };
+        let (table, mut before, mut after) = (table_bytes(&self.nodes), 0, 0);
+        let list = match self.nodes.entry(under) {
+            Entry::Occupied(entry) => {
+                let list = entry.into_mut();
+                before = list_bytes(list);
+                list
+            }
+            Entry::Vacant(entry) => {
+                after = apart;
+                // Mostly a value is that of one node.
+                entry.insert(Arc::new(Vec::with_capacity(1)))
+            }
+        };
+        put(Arc::make_mut(list), id);
+        after += list_bytes(list) + table_bytes(&self.nodes);
+        self.bytes = (self.bytes + after).saturating_sub(before + table);
+    }
+}
+
+fn list_bytes(list: &Arc<Vec<NodeId>>) -> usize {
+    let counts = 2 * size_of::<usize>();
+    counts + size_of::<Vec<NodeId>>() + list.capacity() * size_of::<NodeId>() + 2 * ALLOCATION_BYTES
+}
+
+/// A table is at most seven parts in eight full, and has a byte more for each.
+fn table_bytes(nodes: &FxHashMap<Under, Arc<Vec<NodeId>>>) -> usize {
+    nodes.capacity() * 8 / 7 * (size_of::<(Under, Arc<Vec<NodeId>>)>() + 1)
 }
 
 /// Nodes, and those of them that are gone.
@@ -94,7 +134,7 @@ impl Walk<'_, '_> {
         let (run, pattern) = (self.run, self.pattern);
         let wanted = &pattern.nodes[node];
         let labels: Vec<Symbol> = wanted.labels.iter().map(|label| run.prepared.symbol(*label)).collect();
-        if let Some(question) = run.question(&labels, lookups, Purpose::Find, row)? {
+        if let Some(question) = run.question(pattern, &labels, lookups, Purpose::Find, row)? {
             let mut nodes = Vec::new();
             run.reader.view.index_answer(&question, &mut |id| nodes.push(id));
             nodes.sort_unstable();
@@ -167,9 +207,11 @@ impl Walk<'_, '_> {
 
 impl Run<'_> {
     /// What to ask an index for the nodes with these labels: the least that any index has to offer, if that is little enough. A
-    /// lookup whose value fails is none: whether that matters is seen when there is a node.
+    /// lookup whose value fails is none: whether that matters is seen when there is a node. A pattern that does not look for
+    /// nodes lists no label either: whoever commits it would be in conflict with each node that gets the label.
     pub(super) fn question(
         &self,
+        pattern: &Pattern,
         labels: &[Symbol],
         lookups: &[Lookup],
         purpose: Purpose,
@@ -178,7 +220,7 @@ impl Run<'_> {
         let view = self.reader.view;
         let mut indexed = Vec::new();
         view.indexes(&mut |label, key| {
-            if labels.contains(&label) {
+            if labels.contains(&label) && (key.is_some() || pattern.looks_for_nodes()) {
                 indexed.push((label, key));
             }
         });
@@ -307,17 +349,18 @@ impl Run<'_> {
         let mut kept = self.scans.kept.borrow_mut().remove(&number).unwrap_or_default();
         kept.scans += 1;
         if kept.scans > SCANS_BEFORE_KEEPING && !kept.refused {
-            let current = match kept.nodes {
+            let current = match kept.folder {
                 Some(_) => self.keep_up(&mut kept, node, &equal, row),
                 None => self.keep(&mut kept, node, &equal, row),
             };
             if !current {
+                self.budget.release(kept.folder.take().map_or(0, |folder| folder.bytes));
                 kept = Kept { refused: true, ..Kept::default() };
             }
         }
-        let found = kept.nodes.as_ref().and_then(|nodes| {
+        let found = kept.folder.as_ref().and_then(|folder| {
             let under = self.under(&equal, |lookup| &lookup.value, row).ok()?;
-            let found = under.and_then(|under| nodes.get(&under)).cloned().unwrap_or_default();
+            let found = under.and_then(|under| folder.nodes.get(&under)).cloned().unwrap_or_default();
             Some((found, kept.gone.clone()))
         });
         self.scans.kept.borrow_mut().insert(number, kept);
@@ -341,17 +384,17 @@ impl Run<'_> {
     /// Files every node. False if that cannot be.
     fn keep(&self, kept: &mut Kept, node: &PatternNode, equal: &[&Lookup], row: &mut [Value]) -> bool {
         kept.applied = self.applied.get();
-        let mut nodes: FxHashMap<Under, Arc<Vec<NodeId>>> = FxHashMap::default();
+        let mut folder = Folder::default();
         let mut going = true;
         let mut each = |id: NodeId| {
-            going = self.file(&mut nodes, id, node.slot, equal, row);
+            going = self.file(&mut folder, id, node.slot, equal, row);
             going
         };
         match node.labels.first() {
             Some(label) => self.reader.view.labelled(self.prepared.symbol(*label), &mut each),
             None => self.reader.view.nodes(&mut each),
         }
-        kept.nodes = Some(nodes);
+        kept.folder = Some(folder);
         going
     }
 
@@ -367,7 +410,7 @@ impl Run<'_> {
         let mut changed: Vec<(NodeId, bool)> = self.mutations.borrow().rows[from..to].iter().map(changes).collect();
         changed.sort_unstable();
         changed.dedup_by_key(|(id, _)| *id);
-        let Some(nodes) = &mut kept.nodes else { return false };
+        let Some(folder) = &mut kept.folder else { return false };
         let is_property = |lookup: &&Lookup| lookup.key.is_some() && lookup.operator == Binary::Equal;
         let tells = !node.labels.is_empty() || equal.iter().any(is_property);
         let is_gone = |id: NodeId| !tells && !self.reader.view.shows(id);
@@ -378,18 +421,11 @@ impl Run<'_> {
                 return true;
             }
             gone.remove(&id);
-            self.file(nodes, id, node.slot, equal, row)
+            self.file(folder, id, node.slot, equal, row)
         })
     }
 
-    fn file(
-        &self,
-        nodes: &mut FxHashMap<Under, Arc<Vec<NodeId>>>,
-        id: NodeId,
-        slot: Slot,
-        equal: &[&Lookup],
-        row: &mut [Value],
-    ) -> bool {
+    fn file(&self, folder: &mut Folder, id: NodeId, slot: Slot, equal: &[&Lookup], row: &mut [Value]) -> bool {
         // To look for a value is not to ask for what was deleted.
         if self.reader.has_deleted(id) {
             return true;
@@ -400,8 +436,18 @@ impl Run<'_> {
         row[slot] = before;
         let Ok(under) = under else { return false };
         let Some(under) = under else { return true };
-        put(Arc::make_mut(nodes.entry(under).or_default()), id);
-        self.budget.has_room(KEPT_BYTES) && self.budget.hold_bytes(KEPT_BYTES).is_ok()
+        let before = folder.bytes;
+        folder.put(under, id);
+        // A list that others have, too, is made anew without the room it had.
+        if folder.bytes < before {
+            self.budget.release(before - folder.bytes);
+        }
+        let more = folder.bytes.saturating_sub(before);
+        let is_held = self.budget.has_room(more) && self.budget.hold_bytes(more).is_ok();
+        if !is_held {
+            folder.bytes -= more;
+        }
+        is_held
     }
 }
 
@@ -414,5 +460,34 @@ pub(super) fn put(nodes: &mut Vec<NodeId>, id: NodeId) {
             }
         }
         _ => nodes.push(id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many bytes as what is kept takes, whatever it was filed in and however often a list was shared meanwhile.
+    #[test]
+    fn what_is_filed_counts_with_what_it_is_filed_under() {
+        let under = |n: i64, parts: usize| (0..parts as i64).map(|part| key::equal(&Value::Integer(n + part))).collect::<Under>();
+        for (parts, nodes_per_key) in [(1, 1), (2, 1), (5, 1), (1, 100)] {
+            let (mut folder, mut shared) = (Folder::default(), None);
+            for n in 0..10_000_u64 {
+                folder.put(under((n / nodes_per_key) as i64, parts), NodeId::new(0, n));
+                // Somebody goes through a list, and no longer.
+                shared = if n % 3 == 0 { folder.nodes.get(&under(0, parts)).cloned() } else { shared };
+                if n % 7 == 0 {
+                    folder.put(under(0, parts), NodeId::new(1, n));
+                }
+            }
+            let lists: usize = folder.nodes.values().map(list_bytes).sum();
+            let apart = |under: &Under| if parts > 2 { under.capacity() * 32 + ALLOCATION_BYTES } else { 0 };
+            let spilled: usize = folder.nodes.keys().map(apart).sum();
+            assert_eq!(folder.bytes, lists + spilled + table_bytes(&folder.nodes), "{parts} parts");
+            let each = folder.bytes / 10_000;
+            let expected = if nodes_per_key == 1 { 150..600 } else { 16..80 };
+            assert!(expected.contains(&each), "{each} bytes a node, of {parts} parts");
+        }
     }
 }

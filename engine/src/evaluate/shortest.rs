@@ -127,7 +127,7 @@ impl Walk<'_, '_> {
         Ok(if self.work_ahead(index, &sides[1 - fewer], work)? < work { 1 - fewer } else { fewer })
     }
 
-    /// About how many nodes and edges a side looks at when it is widened. Not counted further than so many.
+    /// About how many nodes and edges a side looks at when it is widened; not counted further once it is `enough`.
     fn work_ahead(&self, index: usize, side: &Side, enough: usize) -> Result<usize, Failure> {
         let view = self.run.reader.view;
         with_symbols(self.run, &self.pattern.edges[index].kinds, |kinds| {

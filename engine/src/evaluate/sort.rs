@@ -1,4 +1,4 @@
-//! Sort: rows by the values of expressions, all of them or the first so many.
+//! Sort: rows by the values of expressions, all of them or only the first.
 //!
 //! A query can end while it sorts: sorting stops every now and then to look whether it has to.
 
@@ -10,10 +10,10 @@ use weir_model::{Expr, Failure, Value};
 use super::limits::{Budget, weight_of};
 use super::operators::{ENTRY_BYTES, Flow, GO_ON, Next, Run, STOP};
 
-/// Sorted in one go.
+/// Rows that are sorted in one go.
 const PIECE: usize = 1024;
 
-/// Merged between two looks at the clock.
+/// Rows that are merged between two looks at the clock.
 const STRETCH: usize = 256;
 
 impl Run<'_> {
@@ -119,12 +119,13 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     use weir_model::expression::FailureKind;
+    use weir_model::random::STEP;
 
     use super::super::Limits;
     use super::*;
 
     fn numbers(count: usize) -> Vec<(u64, usize)> {
-        let key = |i: usize| (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
+        let key = |i: usize| (i as u64).wrapping_mul(STEP) >> 52;
         (0..count).map(|i| (key(i), i)).collect()
     }
 

@@ -10,13 +10,13 @@ use weir_model::NodeId;
 
 use crate::index::key::{Place, Places};
 
-/// So many lie in one part at most. One more still has room where a vector has grown to hold 32.
+/// Nodes, or parts, in one part, at most. One more still has room where a vector has grown to hold 32.
 const TOGETHER: usize = 31;
 
 /// Where the properties of a node lie, in the order of the keys.
 pub type Spot = SmallVec<[Place; 2]>;
 
-/// Where they are to lie.
+/// Where the properties of a node are to lie, in the order of the keys.
 pub type Ranges = SmallVec<[Places; 2]>;
 
 pub fn is_within(spot: &[Place], ranges: &[Places]) -> bool {
@@ -45,7 +45,7 @@ impl Spots {
         }
     }
 
-    /// `first`: of its places.
+    /// Takes out a node, `first` being the first of its places.
     pub fn remove(&mut self, node: NodeId, first: Place) -> Option<Spot> {
         let spot = self.root.remove((first, node));
         if self.root.parts.len() == 1
@@ -56,7 +56,7 @@ impl Spots {
         spot
     }
 
-    /// In the order of their ids; and how many spots and hulls had to be looked at.
+    /// The nodes in these ranges, in the order of their ids; and how many spots and hulls had to be looked at.
     pub fn within(&self, ranges: &[Places]) -> (Vec<NodeId>, usize) {
         let mut found = Vec::new();
         let looked_at = self.root.within(ranges, &mut found);
@@ -71,9 +71,9 @@ struct Part {
     /// Nothing in it comes before this, and everything in the parts before it does.
     least: Option<Key>,
     hull: Ranges,
-    /// None where it is one of the lowest,
+    /// The parts in it; none where it is one of the lowest.
     parts: Vec<Part>,
-    /// which have nodes.
+    /// The nodes in it, where it is one of the lowest.
     nodes: Vec<Entry>,
 }
 

@@ -7,11 +7,11 @@
 use std::cell::Cell;
 use std::sync::LazyLock;
 
-/// How large the standard library makes the stack of a thread: as this variable says, or so many bytes.
+/// How large the standard library makes the stack of a thread: as this variable says, or else `DEFAULT_BYTES`.
 const VARIABLE: &str = "RUST_MIN_STACK";
 const DEFAULT_BYTES: usize = 2 << 20;
 
-/// One part in so many is left for what asks no more how much there is: the deepest expression of a row, a read from the disk.
+/// One part in this many is left for what asks no more how much there is: the deepest expression of a row, a read from the disk.
 /// What was on the stack before the first run of a thread comes off it, too.
 const PARTS: usize = 4;
 
@@ -32,7 +32,7 @@ pub(super) fn lowest() -> usize {
     top.saturating_sub(*BYTES - *BYTES / PARTS)
 }
 
-/// From here on this thread has so much left, whatever it really has.
+/// From here on this thread counts as having `bytes` left, whatever it really has.
 #[cfg(test)]
 pub(super) fn leave(bytes: usize) {
     TOP.set(here() + (*BYTES - *BYTES / PARTS).saturating_sub(bytes));

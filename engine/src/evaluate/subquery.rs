@@ -54,7 +54,7 @@ impl Context for Run<'_> {
         inner.clear();
         inner.extend_from_slice(row);
         inner.resize(self.prepared.plan.width.max(1), Value::Null);
-        let answer = self.cleanly(|| self.as_one(|| self.unnamed.within(true, || self.answer(subquery, &mut inner))));
+        let answer = self.cleanly(|| self.as_one(|| self.unanchored.within(true, || self.answer(subquery, &mut inner))));
         inner.clear();
         self.scratch.buffers.borrow_mut().push(inner);
         answer

@@ -33,7 +33,7 @@ static NODE: Function = Function {
 };
 
 fn id(n: u64) -> NodeId {
-    NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n)
+    NodeId::spread(n)
 }
 
 fn slot(n: u32) -> Expr {
@@ -111,6 +111,7 @@ impl Builder {
             root,
             columns: columns.iter().map(|slot| (Text::from(format!("c{slot}")), Slot(*slot))).collect(),
             width: self.width.max(8) as usize,
+            variables: vec![],
             names: self.names.clone(),
             parameters: vec!["that".into()],
             facts,
@@ -293,12 +294,12 @@ fn seek_gives_a_row_also_for_a_node_never_written() {
 #[test]
 fn what_names_a_node() {
     let uuid = "27dd96d6-75be-30f8-8d97-71b670468f39";
-    let found = node_of(&Value::text(uuid), IdScheme::Uuid).expect("an id");
+    let found = IdScheme::Uuid.node_of(&Value::text(uuid)).expect("an id");
     assert_eq!(found.to_string(), uuid);
-    assert_eq!(node_of(&Value::Integer(5), IdScheme::Uuid), None);
-    assert_eq!(node_of(&Value::Integer(-5), IdScheme::Long { consecutive: false }), Some(NodeId::new(0, -5i64 as u64)));
-    assert_eq!(node_of(&Value::text("no id"), IdScheme::Uuid), None);
-    assert_eq!(node_of(&Value::Bytes([1; 3].into()), IdScheme::Uuid), None);
+    assert_eq!(IdScheme::Uuid.node_of(&Value::Integer(5)), None);
+    assert_eq!(IdScheme::Long { consecutive: false }.node_of(&Value::Integer(-5)), Some(NodeId::new(0, -5i64 as u64)));
+    assert_eq!(IdScheme::Uuid.node_of(&Value::text("no id")), None);
+    assert_eq!(IdScheme::Uuid.node_of(&Value::Bytes([1; 3].into())), None);
 }
 
 #[test]

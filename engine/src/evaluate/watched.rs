@@ -21,7 +21,7 @@ use crate::view::View;
 /// To see that a node is in no range costs a small part of what a step of the evaluator does.
 const LOOKS_PER_STEP: usize = 16;
 
-/// So many nodes of ranges are held until a row is done.
+/// Nodes found by ranges that are held until a row is done, at most.
 const HELD_MAX: usize = 1_000_000;
 
 /// The nodes of a label, or all, by a value of theirs.
@@ -64,12 +64,12 @@ pub struct Moved {
 
 #[derive(Default)]
 pub struct Watched {
-    /// None where there are too many.
+    /// Nodes by a value; None where there are too many.
     equals: RefCell<FxHashMap<Which, Option<Equals>>>,
     in_order: RefCell<FxHashMap<Which, Option<InOrder>>>,
-    /// Since somebody took it.
+    /// What was looked for since somebody took it.
     asked: RefCell<Asked>,
-    /// How many nodes of ranges are held in there.
+    /// How many nodes of ranges are held in `asked`.
     held: Cell<usize>,
 }
 

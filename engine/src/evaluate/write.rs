@@ -261,7 +261,7 @@ impl Run<'_> {
                 if self.environment.open_cypher {
                     self.mutations.borrow_mut().set_label(id, self.prepared.existence, true);
                 }
-                self.set_labels(id, labels, true);
+                self.set_labels(id, labels, true)?;
                 if let Some(properties) = properties {
                     self.create_properties(Entity::Node(id), properties, row)?;
                 }
@@ -273,7 +273,7 @@ impl Run<'_> {
             Write::SetProperty { target, key, value } => {
                 let entity = self.changed(&*target.look(row, self)?)?;
                 let value = value.look(row, self)?;
-                self.set(entity, self.prepared.symbol(*key), self.storable(&value)?.as_ref());
+                self.set_named(entity, *key, self.storable(&value)?.as_ref())?;
             }
             Write::SetProperties { target, value, replace } => {
                 let entity = self.changed(&row[target.0 as usize])?;
@@ -281,7 +281,7 @@ impl Run<'_> {
             }
             Write::RemoveProperty { target, key } => {
                 let entity = self.changed(&*target.look(row, self)?)?;
-                self.set(entity, self.prepared.symbol(*key), &Value::Null);
+                self.set_named(entity, *key, &Value::Null)?;
             }
             Write::AddLabels { target, labels } => self.change_labels(*target, labels, true, row)?,
             Write::RemoveLabels { target, labels } => self.change_labels(*target, labels, false, row)?,
@@ -347,6 +347,17 @@ impl Run<'_> {
         set(&mut self.mutations.borrow_mut(), entity, key, value);
     }
 
+    fn set_named(&self, entity: Entity, key: Name, value: &Value) -> Result<(), Failure> {
+        if matches!(entity, Entity::None) {
+            return Ok(());
+        }
+        let key = if value.is_null() { self.prepared.symbol(key) } else { self.number(key)? };
+        if key != UNKNOWN {
+            self.set(entity, key, value);
+        }
+        Ok(())
+    }
+
     fn set_properties(&self, entity: Entity, value: &Value, replace: bool) -> Result<(), Failure> {
         if matches!(entity, Entity::None) {
             return Ok(());
@@ -380,8 +391,10 @@ impl Run<'_> {
     fn set_entries(&self, entity: Entity, map: &Map, nulls_remove: bool) -> Result<(), Failure> {
         let mut mutations = self.mutations.borrow_mut();
         for (i, (key, value)) in map.iter().enumerate() {
-            if nulls_remove || !value.is_null() {
+            if !value.is_null() {
                 set(&mut mutations, entity, self.reader.names.intern_at(i, key)?, self.storable(value)?.as_ref());
+            } else if nulls_remove && let Some(key) = self.reader.names.find(key) {
+                set(&mut mutations, entity, key, value);
             }
         }
         Ok(())
@@ -415,7 +428,7 @@ impl Run<'_> {
                 other => return Err(mismatch("Node", other, "CREATE of a relationship")),
             }
         }
-        let edge = self.new_edge(ids, self.prepared.symbol(kind))?;
+        let edge = self.new_edge(ids, self.number(kind)?)?;
         if let Some(properties) = properties {
             self.create_properties(Entity::Edge(edge), properties, row)?;
         }
@@ -479,18 +492,30 @@ impl Run<'_> {
     fn change_labels(&self, target: Slot, labels: &[Name], present: bool, row: &[Value]) -> Result<(), Failure> {
         match &row[target.0 as usize] {
             Value::Null => {}
-            Value::Node(id) => self.set_labels(*id, labels, present),
-            Value::FullNode(node) => self.set_labels(node.id, labels, present),
+            Value::Node(id) => self.set_labels(*id, labels, present)?,
+            Value::FullNode(node) => self.set_labels(node.id, labels, present)?,
             other => return Err(mismatch("Node", other, "a change of labels")),
         }
         Ok(())
     }
 
-    fn set_labels(&self, node: NodeId, labels: &[Name], present: bool) {
+    fn set_labels(&self, node: NodeId, labels: &[Name], present: bool) -> Result<(), Failure> {
         self.reader.ask_node(node);
         let mut mutations = self.mutations.borrow_mut();
         for label in labels {
-            mutations.set_label(node, self.prepared.symbol(*label), present);
+            let label = if present { self.number(*label)? } else { self.prepared.symbol(*label) };
+            if label != UNKNOWN {
+                mutations.set_label(node, label, present);
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a name that is written, which needs one. What has none is nowhere, so to remove it is to do nothing.
+    fn number(&self, name: Name) -> Result<Symbol, Failure> {
+        match self.prepared.symbol(name) {
+            UNKNOWN => Err(self.reader.names.symbols().full(&self.prepared.plan.names[name.0 as usize])),
+            known => Ok(known),
         }
     }
 

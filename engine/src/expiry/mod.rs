@@ -40,7 +40,7 @@ const LATE: u64 = 20;
 /// The longest sleep while something waits: the clock of the machine may be set forward meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// Of a graph.
+/// The expiry of a graph.
 pub struct Expiry {
     /// There are rules.
     on: AtomicBool,

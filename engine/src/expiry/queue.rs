@@ -16,7 +16,7 @@ use crate::view::EdgeRef;
 pub struct Subject {
     /// The number of the rule.
     pub rule: u32,
-    /// Of an edge between the same nodes.
+    /// Tells an edge from others between the same nodes.
     pub ordinal: u32,
     /// Of an edge its source.
     pub node: NodeId,

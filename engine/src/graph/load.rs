@@ -27,16 +27,16 @@ pub struct Loaded {
     pub sources: FxHashMap<Text, Position>,
     /// What was delivered, by query and output.
     pub delivered: FxHashMap<(QueryId, Text), (Tick, Position)>,
-    /// Of which of them entries after the checkpoint say something.
+    /// Those of `delivered` of which entries after the checkpoint say something.
     logged: FxHashSet<(QueryId, Text)>,
     /// From where on each query needs the log.
     pub needs: FxHashMap<QueryId, Tick>,
     /// Entries of the log that are replayed.
     pub tail: Vec<Arc<Entry>>,
     pub checkpoints: Checkpoints,
-    /// Of pages.
+    /// The runs of pages.
     pub runs: Vec<Run>,
-    /// Of all entries after the checkpoint.
+    /// The changes in entries after the checkpoint.
     pub last_changes: Arc<LastChanges>,
 }
 
@@ -88,7 +88,7 @@ impl Graph {
             (checkpoint::read_pages(&*parts.store, id, progress.upto, threads, &parts.loading), checkpoint::joined(log))
         });
         let (pages, (mut loaded, mut log)) = (pages?, log?);
-        // The same that a checkpoint could have taken in by then.
+        // As much as a checkpoint could have taken in by then.
         loaded.note_needs(progress.upto);
         let needed = loaded.needs.values().min().copied().unwrap_or(Tick::MAX);
         let tail = log.split_off(log.partition_point(|entry| entry.upper <= needed));
@@ -219,7 +219,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap());
         let open = || Engine::open(store.clone(), Options { workers: 2, ..Options::default() }).unwrap();
-        let newest_first = [2, 1, 3].map(|n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n));
+        let newest_first = [2, 1, 3].map(NodeId::spread);
         {
             let engine = open();
             engine.start().unwrap();
@@ -255,7 +255,7 @@ mod tests {
             let _query = install(&graph, Start::WholeGraph);
             for n in 0..RECORDS as u64 {
                 let mut record = Mutations::default();
-                let node = NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+                let node = NodeId::spread(n);
                 record.set_property(node, graph.symbols().intern("x"), &Value::Integer(1));
                 uppers.push(graph.apply(record, 1).unwrap());
             }

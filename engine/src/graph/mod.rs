@@ -27,6 +27,7 @@ use crate::history::History;
 use crate::history::run::Shelf;
 use crate::index::Catalog;
 use crate::memory;
+use crate::render::QueryNumber;
 use crate::standing::StandingState;
 use crate::store::{Delivered, Entry, GraphId, StoreError};
 use crate::symbols::Symbols;
@@ -34,12 +35,12 @@ use crate::symbols::Symbols;
 /// Ingest pauses while a standing query has more results waiting than this.
 pub const RESULTS_WAITING_MAX: usize = 100_000;
 
-/// So long a batch of records waits at most for standing queries that do not keep up.
+/// A batch of records waits at most this long for standing queries that do not keep up.
 const STAGES_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// How often entries take along how far outputs are that have nothing to deliver; and longer by this for each standing query, so
-/// that they do not fill the log.
+/// How often entries take along how far outputs are that have nothing to deliver.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+/// `PROGRESS_INTERVAL` is longer by this for each standing query, so that these entries do not fill the log.
 const PROGRESS_INTERVAL_BY_QUERY: Duration = Duration::from_millis(10);
 
 /// How long anyone waits for the log before it is called a failure.
@@ -62,8 +63,9 @@ struct GraphInner {
     base: Mutex<Option<Arc<Base>>>,
     committer: Committer,
     standing: Mutex<FxHashMap<QueryId, Arc<StandingState>>>,
-    /// How many there are, and ever were.
+    /// How many standing queries there are.
     standing_count: AtomicU32,
+    /// How many standing queries there ever were.
     standing_ever: AtomicU32,
     recovered: FxHashMap<(QueryId, Text), (Tick, Position)>,
     /// From where on queries of before need the log, until it is known which of them there are no more. Those that a start could
@@ -88,7 +90,7 @@ impl WeakGraph {
 }
 
 impl Graph {
-    /// One that has just been created in the store.
+    /// A graph that has just been created in the store.
     pub(crate) fn create(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
         Graph::new(parts, id, name, options, Tick::ZERO, Base::default(), Loaded::default())
     }
@@ -217,8 +219,8 @@ impl Graph {
     }
 
     /// A number for a standing query, in the order in which they are installed.
-    pub(crate) fn next_query(&self) -> u32 {
-        self.inner.standing_ever.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_query(&self) -> QueryNumber {
+        QueryNumber(self.inner.standing_ever.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn standing_count(&self) -> u32 {
@@ -383,8 +385,8 @@ impl Graph {
         if self.wait_for_room_while(|| true) { Ok(()) } else { Err(EngineError::Closing) }
     }
 
-    /// The same for as long as `goes_on`, which is asked every now and then while results wait or what is due is late. False:
-    /// there is no room, and weir ends or it does not.
+    /// As `wait_for_room`, for as long as `goes_on` says yes, which is asked every now and then while results wait or what is due
+    /// is late. False: there is no room, and weir ends or `goes_on` says no.
     pub fn wait_for_room_while(&self, goes_on: impl Fn() -> bool) -> bool {
         memory::wait_for_room();
         if !self.wait_for_results(&goes_on) {

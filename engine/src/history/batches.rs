@@ -16,10 +16,10 @@ use crate::store::{Entry, GraphId, Part, Reader, RunId, Store, StoreError, pack,
 const PLAIN: u8 = 0;
 const PACKED: u8 = 1;
 
-/// So many bytes of rows become a chunk.
+/// This many bytes of rows become a chunk.
 const CHUNK_BYTES: usize = 32 << 10;
 
-/// So often what is known of runs is asked for again because one of them was merged meanwhile.
+/// What is known of runs is asked for again at most this often because one of them was merged meanwhile.
 const TRIES_MAX: usize = 100;
 
 /// What a source brought at once: its records have the ticks from `first` on.
@@ -33,7 +33,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// None of what no source brought.
+    /// What an entry says of it; None where no source brought the entry.
     pub fn of(entry: &Entry) -> Option<Batch> {
         let (source, position) = entry.sources.first().filter(|(_, position)| !position.0.is_empty())?;
         Some(Batch { first: entry.first, upper: entry.upper, source: source.clone(), position: position.clone() })
@@ -51,7 +51,7 @@ pub fn of_entries(entries: &[Entry]) -> impl Iterator<Item = OfRun> {
     Packing { batches: entries.iter().filter_map(Batch::of).map(Ok) }
 }
 
-/// The same for a run that takes the place of others, which follow one another; without what was brought before the horizon.
+/// The chunks for a run that takes the place of others, which follow one another; without what was brought before the horizon.
 pub fn of_runs(shelf: &Shelf, runs: &[Arc<Run>], horizon: Tick) -> impl Iterator<Item = OfRun> {
     let numbers = runs.iter().filter_map(|run| Some((run.id()?, run.batches)));
     let chunks = numbers.flat_map(|(run, count)| (0..count).map(move |number| (run, number)));

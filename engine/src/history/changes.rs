@@ -59,10 +59,10 @@ impl Past {
         changes
     }
 
-    /// The same, unless some of it cannot be read.
+    /// As `changes`, or an error where some of it cannot be read.
     pub fn all_changes(&self, node: NodeId) -> Result<Vec<Change>, EngineError> {
         let changes = self.changes(node);
-        self.failure().map_or(Ok(changes), Err)
+        self.take_failure().map_or(Ok(changes), Err)
     }
 }
 

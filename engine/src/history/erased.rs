@@ -20,7 +20,7 @@ use crate::store::{GraphId, Store, StoreError};
 /// By node: the last tick of which nothing is known but what still holds then.
 pub type Erased = FxHashMap<NodeId, Tick>;
 
-/// All pages are written again at most so often.
+/// All pages are written again no sooner than this after the last time.
 const WRITE_INTERVAL: Duration = Duration::from_secs(600);
 
 const NOTE_BYTES: usize = 24;

@@ -14,20 +14,26 @@ use crate::arrangement::versions::{Hit, Step, sequences};
 use crate::scheduling::breathe_after;
 use crate::store::{Part, StoreError};
 
+/// What has to stay of the runs that are merged.
+#[derive(Clone, Copy)]
+pub struct Keeps {
+    /// No older run is left out: there is nothing that removals could end.
+    pub bottom: bool,
+    /// The last tick nobody asks for any more.
+    pub horizon: u64,
+}
+
 pub struct Merging<'a> {
     shelf: &'a Shelf,
     cursors: Vec<Cursor>,
-    /// No older run is left out: there is nothing that removals could end.
-    bottom: bool,
-    /// The last tick nobody asks for any more.
-    horizon: u64,
+    keeps: Keeps,
     erased: Arc<Erased>,
     /// Who set it no longer wants the result.
     stop: &'a AtomicBool,
     newest: Building,
     older: Building,
     ready: VecDeque<(Part, Chunk)>,
-    /// So many were merged.
+    /// How many nodes were merged.
     nodes: usize,
     ended: bool,
 }
@@ -38,7 +44,7 @@ impl<'a> Merging<'a> {
         shelf: &'a Shelf,
         pieces: Vec<Piece>,
         names: Vec<Arc<NamesOf>>,
-        (bottom, horizon): (bool, u64),
+        keeps: Keeps,
         erased: Arc<Erased>,
         stop: &'a AtomicBool,
     ) -> Result<Merging<'a>, StoreError> {
@@ -47,8 +53,7 @@ impl<'a> Merging<'a> {
         Ok(Merging {
             shelf,
             cursors: pieces.into_iter().zip(names).map(start).collect::<Result<_, _>>()?,
-            bottom,
-            horizon,
+            keeps,
             erased,
             stop,
             newest: Building::new(CHUNK_BYTES),
@@ -79,8 +84,8 @@ impl<'a> Merging<'a> {
             .iter()
             .map(|(run, chunk, place)| Hit { run: *run, segment: chunk.segment(), facts: chunk.facts(*place) })
             .collect();
-        let (bottom, newest, older, erased) = (self.bottom, &mut self.newest, &mut self.older, &self.erased);
-        sequences(&hits, bottom, self.horizon, &mut |steps| {
+        let (bottom, newest, older, erased) = (self.keeps.bottom, &mut self.newest, &mut self.older, &self.erased);
+        sequences(&hits, bottom, self.keeps.horizon, &mut |steps| {
             let gone = steps.first().and_then(|step| erased_at(erased, id, step));
             let steps = gone.map_or(steps, |tick| rest(steps, tick, bottom));
             let Some((last, before)) = steps.split_last() else { return };

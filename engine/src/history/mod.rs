@@ -5,16 +5,26 @@
 //!
 //! Nothing is kept for it on the path of a record: entries and pages hold every version with its tick anyway. How far back
 //! they do is the horizon: what only earlier moments could see is dropped when runs are merged.
+//!
+//!     run      the versions of a stretch of time, sorted by node, and how they are read
+//!     cache    chunks that were read lately, of all graphs
+//!     merge    several runs become one
+//!     erased   nodes of which nothing is known any more from before some tick
+//!     past     the graph as of a tick, as a View
+//!     since    which nodes have changed since then
+//!     changes  what happened to a node, and when
+//!     recall   the past as a query that runs may ask for it
+//!     batches  which ticks a source brought, and where it stood then
 
-pub mod batches;
-pub mod cache;
-mod changes;
-pub mod erased;
-mod merge;
-mod past;
-mod recall;
 pub mod run;
+pub mod cache;
+mod merge;
+pub mod erased;
+mod past;
 mod since;
+mod changes;
+mod recall;
+pub mod batches;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,7 +34,8 @@ use weir_model::Tick;
 use weir_model::lock::lock;
 
 use self::erased::Erasures;
-use self::merge::{Merging, lost};
+use self::merge::{Keeps, Merging, lost};
+use self::past::AsOf;
 use self::run::{Indexing, Piece, Run, Shelf, names};
 use self::since::Since;
 use crate::arrangement::chunk::Chunk;
@@ -42,7 +53,7 @@ pub use self::recall::Recall;
 /// This many neighbours of like size are merged.
 const FAN_IN: usize = 4;
 
-/// And so many while runs keep coming: each version is written again less often, by threads that streams would have instead.
+/// As `FAN_IN`, while runs keep coming: each version is written again less often, by threads that streams would have instead.
 const FAN_IN_BUSY: usize = 8;
 
 /// Runs keep coming if the last one came no longer ago.
@@ -51,7 +62,7 @@ const CALM_AFTER: Duration = Duration::from_secs(2);
 /// Runs below this size are of like size.
 const SMALL_RUN_BYTES: u64 = 4 << 20;
 
-/// Old versions are collected when so much of the retention time has passed since it was last done.
+/// Old versions are collected about this many times within the retention time.
 const COLLECTIONS_PER_RETENTION: u64 = 8;
 
 /// A run in memory is made of at most about this many facts.
@@ -69,7 +80,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Retention {
     /// Off: only the newest version of each fact is kept.
     pub journal: bool,
-    /// None is for ever.
+    /// How long versions are kept; None is for ever.
     pub kept: Option<Duration>,
 }
 
@@ -201,7 +212,7 @@ impl History {
     }
 
     /// Everything that holds versions from before the end of `at`, oldest first. `next` is the tick after the last commit.
-    fn pieces(&self, graph: &Graph, at: Tick, next: Tick) -> Result<Vec<Piece>, EngineError> {
+    fn pieces(&self, graph: &Graph, AsOf { at, next }: AsOf) -> Result<Vec<Piece>, EngineError> {
         let wanted = at.next().min(next);
         let state = loop {
             self.grow(graph, wanted)?;
@@ -233,7 +244,7 @@ impl History {
         let began = Instant::now();
         while !is_there() {
             let from = self.lock().tail_upto;
-            let (entries, _) = read_some(&*self.shelf.store, self.shelf.graph, (from, Tick::MAX), FACTS_PER_PIECE)?;
+            let (entries, _) = read_some(&*self.shelf.store, self.shelf.graph, from..Tick::MAX, FACTS_PER_PIECE)?;
             // A checkpoint may have cut the log meanwhile; it is about to say which run holds what was cut.
             let cut = self.shelf.store.progress(self.shelf.graph)?.upto > from;
             let Some(last) = entries.last().filter(|_| !cut) else {
@@ -266,7 +277,14 @@ impl History {
         loop {
             let Some(two) = self.lock().newest_alike() else { return Ok(()) };
             let going_on = AtomicBool::new(false);
-            let chunks = Merging::new(&self.shelf, Piece::of(&two), Vec::new(), (false, 0), Arc::default(), &going_on)?;
+            let chunks = Merging::new(
+                &self.shelf,
+                Piece::of(&two),
+                Vec::new(),
+                Keeps { bottom: false, horizon: 0 },
+                Arc::default(),
+                &going_on,
+            )?;
             let merged = held(two[0].first, two[1].upper, chunks)?;
             self.lock().put_in_place_of(&two, merged);
         }
@@ -313,10 +331,10 @@ impl History {
         let old: Vec<RunId> = merged.iter().filter_map(|run| run.id()).collect();
         // Nothing older than what the first of all runs holds is anywhere.
         let _breath = Breath::begin();
-        let bottom = window.start == 0;
+        let keeps = Keeps { bottom: window.start == 0, horizon: horizon.0 };
         let pieces = Piece::of(merged);
         let (nodes, names) = names(&self.shelf, &pieces).map_err(lost)?;
-        let mut merging = Merging::new(&self.shelf, pieces, names, (bottom, horizon.0), erased, stop)?;
+        let mut merging = Merging::new(&self.shelf, pieces, names, keeps, erased, stop)?;
         let mut chunks = Indexing::new(&mut merging, nodes);
         let batches = batches::of_runs(&self.shelf, merged, horizon);
         let mut all = chunks.by_ref().chain(batches);
@@ -364,7 +382,7 @@ impl History {
     }
 }
 
-/// Under which it is noted where the history of a graph begins.
+/// The key of metadata under which it is noted where the history of a graph begins.
 pub fn horizon_key(graph: GraphId) -> String {
     format!("{}history", graph.metadata_prefix())
 }
@@ -498,7 +516,7 @@ mod tests {
         Arc::new(Run::stored(&info, Index::default()))
     }
 
-    /// How often each byte was written again when so many runs of one size had come, and how many runs there were at most.
+    /// How often each byte was written again when `count` runs of one size had come, and how many runs there were at most.
     fn written_again(count: u64, bytes: u64, enough: usize) -> (u64, usize) {
         let (mut runs, mut written, mut most) = (Vec::new(), 0, 0);
         for _ in 0..count {

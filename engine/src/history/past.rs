@@ -3,7 +3,7 @@
 //! A question is answered by what the runs say of its node: of each fact the newest version at or before the tick. A scan
 //! walks the runs side by side; better still, where not too much has become different since, it asks the present and reads
 //! only that in the past (`Since`). Reading the store can fail, which a View cannot say: it answers nothing from then on, and
-//! whoever asked looks at `failure` before the answer is believed.
+//! whoever asked takes the failure (`take_failure`) before the answer is believed.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -36,22 +36,22 @@ use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 /// How many nodes are remembered where they lie: several questions about a node follow one another.
 const NEAR_MAX: usize = 16;
 
-/// A node with so many facts is kept with the other ends of its edges, however many others are looked up meanwhile: a query that
-/// goes to and fro between such a node and those around it would read it again and again.
+/// A node with at least this many facts is kept with the other ends of its edges, however many others are looked up meanwhile: a
+/// query that goes to and fro between such a node and those around it would read it again and again.
 const LARGE: usize = 256;
 
-/// What is kept so, at most.
+/// What nodes of `LARGE` facts and more take in memory, at most.
 const LARGE_BYTES_MAX: usize = 32 << 20;
 
-/// Of more nodes than this it is not kept that they have changed since: about 20 MB.
+/// Of at most this many nodes it is remembered that they have changed since a moment: about 20 MB.
 const CHANGED_MAX: usize = 500_000;
 
 const BYTES_PER_CHANGED: usize = 40;
 
-/// So many are kept in any case.
+/// `CHANGED_MAX` is never cut to less than this, however little memory or however small a graph there is.
 const CHANGED_FEW: usize = 1024;
 
-/// So many nodes are read from the pages before it is found out which of them have not changed since.
+/// This many nodes are read from the pages before it is found out which nodes have not changed since the moment.
 const FINDS_MAX: u32 = 64;
 
 /// A millisecond is over by then, unless the clock was set back.
@@ -72,46 +72,45 @@ impl Moment {
         }
     }
 
-    /// Why what was answered is not to be believed, if so.
-    pub fn failure(&self) -> Option<EngineError> {
+    /// Why what was answered is not to be believed, if so. It is told once.
+    pub fn take_failure(&self) -> Option<EngineError> {
         match self {
             Moment::Present(_) => None,
-            Moment::Past(past) => past.failure(),
+            Moment::Past(past) => past.take_failure(),
         }
     }
 
     pub fn has_failed(&self) -> bool {
-        matches!(self, Moment::Past(past) if past.failed.borrow().is_some())
+        matches!(self, Moment::Past(past) if past.has_failed())
     }
 }
 
 impl Graph {
     /// The graph as it was at the end of a tick. Whatever is committed from now on comes after it.
     pub fn at(&self, at: Tick) -> Result<Moment, EngineError> {
-        self.at_settled(at, self.settle(at)?)
+        self.at_settled(self.settle(at)?)
     }
 
-    /// The same, read from the pages and the log in any case: they know more than what holds.
+    /// As `at`, but read from the pages and the log in any case: they know more than what holds.
     pub fn past(&self, at: Tick) -> Result<Past, EngineError> {
-        self.past_settled(at, self.settle(at)?)
+        self.past_settled(self.settle(at)?)
     }
 
-    /// Of a moment that nothing more is committed in. `next` is the tick after the last commit.
-    pub(super) fn at_settled(&self, at: Tick, next: Tick) -> Result<Moment, EngineError> {
+    pub(super) fn at_settled(&self, as_of: AsOf) -> Result<Moment, EngineError> {
         let snapshot = self.snapshot();
-        if snapshot.tick() <= at {
+        if snapshot.tick() <= as_of.at {
             return Ok(Moment::Present(Box::new(snapshot)));
         }
-        Ok(Moment::Past(Box::new(Past::new(self, (at, next), snapshot, false)?)))
+        Ok(Moment::Past(Box::new(Past::new(self, as_of, snapshot, false)?)))
     }
 
-    pub(super) fn past_settled(&self, at: Tick, next: Tick) -> Result<Past, EngineError> {
-        let past = Past::new(self, (at, next), self.snapshot(), true)?;
+    pub(super) fn past_settled(&self, as_of: AsOf) -> Result<Past, EngineError> {
+        let past = Past::new(self, as_of, self.snapshot(), true)?;
         Ok(Past { since: OnceCell::from(None), ..past })
     }
 
-    /// Sees to it that nothing more is committed at or before a tick. Gives the tick after the last commit.
-    pub(super) fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
+    /// Sees to it that nothing more is committed at or before a tick.
+    pub(super) fn settle(&self, at: Tick) -> Result<AsOf, EngineError> {
         self.readable_at(at)?;
         let committer = self.committer();
         let next = committer.next();
@@ -130,11 +129,12 @@ impl Graph {
             }
         }
         self.history().check(at)?;
-        match self.ahead() {
+        let next = match self.ahead() {
             // Nothing is committed before the clock has gone on from here.
-            Some(ahead) => Ok(ahead.tick().next()),
-            None => committer.seal(at),
-        }
+            Some(ahead) => ahead.tick().next(),
+            None => committer.seal(at)?,
+        };
+        Ok(AsOf { at, next })
     }
 
     pub(super) fn readable_at(&self, at: Tick) -> Result<(), EngineError> {
@@ -143,10 +143,17 @@ impl Graph {
     }
 }
 
+/// A moment that nothing more is committed in.
+#[derive(Clone, Copy)]
+pub(super) struct AsOf {
+    pub at: Tick,
+    /// The tick after the last commit.
+    pub next: Tick,
+}
+
 pub struct Past {
     graph: Graph,
-    at: Tick,
-    next: Tick,
+    as_of: AsOf,
     /// What was before is wanted, too.
     whole: bool,
     pieces: RefCell<Rc<Vec<Piece>>>,
@@ -164,9 +171,9 @@ pub struct Past {
 
 /// What holds versions up to a tick. Of a run that ends by then, the newest version of each fact decides, and is all there is to
 /// be read, unless the whole is wanted.
-fn pieces(graph: &Graph, (at, next): (Tick, Tick), whole: bool) -> Result<Vec<Piece>, EngineError> {
-    let mut pieces = graph.history().pieces(graph, at, next)?;
-    pieces.retain(|piece| whole || piece.part == Shelved::Newest || piece.run.upper > at.next());
+fn pieces(graph: &Graph, as_of: AsOf, whole: bool) -> Result<Vec<Piece>, EngineError> {
+    let mut pieces = graph.history().pieces(graph, as_of)?;
+    pieces.retain(|piece| whole || piece.part == Shelved::Newest || piece.run.upper > as_of.at.next());
     Ok(pieces)
 }
 
@@ -196,15 +203,14 @@ pub(super) enum Ends {
 }
 
 impl Past {
-    fn new(graph: &Graph, (at, next): (Tick, Tick), present: Snapshot, whole: bool) -> Result<Past, EngineError> {
+    fn new(graph: &Graph, as_of: AsOf, present: Snapshot, whole: bool) -> Result<Past, EngineError> {
         // Before the pieces: they may be from before pages were written again without it, and it be forgotten then.
         let erased = graph.history().erasures().known();
         Ok(Past {
             graph: graph.clone(),
-            at,
-            next,
+            as_of,
             whole,
-            pieces: RefCell::new(Rc::new(pieces(graph, (at, next), whole)?)),
+            pieces: RefCell::new(Rc::new(pieces(graph, as_of, whole)?)),
             near: RefCell::default(),
             large: RefCell::default(),
             failed: RefCell::default(),
@@ -221,16 +227,20 @@ impl Past {
 
     /// Of a node that was erased later, nothing is known.
     fn hides(&self, node: NodeId) -> bool {
-        !self.erased.is_empty() && self.erased.get(&node).is_some_and(|tick| *tick > self.at)
+        !self.erased.is_empty() && self.erased.get(&node).is_some_and(|tick| *tick > self.as_of.at)
     }
 
     pub fn tick(&self) -> Tick {
-        self.at
+        self.as_of.at
     }
 
-    /// Why what was answered is not to be believed, if so.
-    pub fn failure(&self) -> Option<EngineError> {
+    /// Why what was answered is not to be believed, if so. It is told once.
+    pub fn take_failure(&self) -> Option<EngineError> {
         self.failed.borrow_mut().take()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
     }
 
     pub(super) fn history(&self) -> &History {
@@ -249,7 +259,7 @@ impl Past {
         let gone = self.pieces.borrow().clone();
         // The store knows of a merge a moment before the list of runs does.
         loop {
-            let fresh = self.history().check(self.at).and_then(|()| pieces(&self.graph, (self.at, self.next), self.whole));
+            let fresh = self.history().check(self.as_of.at).and_then(|()| pieces(&self.graph, self.as_of, self.whole));
             let fresh = match fresh {
                 Ok(fresh) => fresh,
                 Err(error) => {
@@ -289,7 +299,7 @@ impl Past {
             // The present may hold what was refused, and nothing says where it differs.
             self.graph.readable().ok()?;
             let upto = self.present.tick();
-            let known = self.history().since(self.at, upto);
+            let known = self.history().since(self.as_of.at, upto);
             if known.as_ref().is_some_and(|known| known.upto == upto) {
                 return known;
             }
@@ -297,7 +307,7 @@ impl Past {
             let most = most.min((self.present.about(About::Nodes) / 2.0) as usize).max(CHANGED_FEW);
             let began = Instant::now();
             loop {
-                let pieces = match self.history().pieces(&self.graph, upto, upto.next()) {
+                let pieces = match self.history().pieces(&self.graph, AsOf { at: upto, next: upto.next() }) {
                     Ok(pieces) => pieces,
                     Err(error) => {
                         self.fail(error);
@@ -305,8 +315,8 @@ impl Past {
                     }
                 };
                 // After that of which everything is kept, runs need not say any more what has changed.
-                self.history().check(self.at).ok()?;
-                match Since::find(&self.history().shelf, &pieces, (self.at, upto), known.as_deref(), most) {
+                self.history().check(self.as_of.at).ok()?;
+                match Since::find(&self.history().shelf, &pieces, (self.as_of.at, upto), known.as_deref(), most) {
                     Ok(since) => return since.map(|since| self.history().remember_since(since)),
                     // These are runs up to the present: those up to this moment may stay what they are.
                     Err(Trouble::Gone) if self.waits(began) => {}
@@ -350,7 +360,7 @@ impl Past {
         }
         self.finds.set(self.finds.get().saturating_add(1));
         let (found, copied) = loop {
-            if self.failed.borrow().is_some() {
+            if self.has_failed() {
                 return Found::default();
             }
             let pieces = self.pieces.borrow().clone();
@@ -421,12 +431,12 @@ impl Past {
 
     /// The facts of a node that hold and have a tag of this range.
     fn held(&self, node: NodeId, (from, to): (Tag, Tag)) -> Segment {
-        self.held_as(node, &Asked { from, to, keys: None, at: self.at.0 })
+        self.held_as(node, &Asked { from, to, keys: None, at: self.as_of.at.0 })
     }
 
     /// Those with this tag and a key of this range.
     fn held_between(&self, node: NodeId, tag: Tag, keys: (FactKey, FactKey)) -> Segment {
-        self.held_as(node, &Asked { keys: Some(keys), ..Asked::tag(tag, self.at.0) })
+        self.held_as(node, &Asked { keys: Some(keys), ..Asked::tag(tag, self.as_of.at.0) })
     }
 
     fn held_as(&self, node: NodeId, asked: &Asked) -> Segment {
@@ -473,7 +483,7 @@ impl Past {
             if self.hides(id) {
                 found.clear();
             }
-            if !each(id, Rc::new(found)) || self.failed.borrow().is_some() {
+            if !each(id, Rc::new(found)) || self.has_failed() {
                 return Ok(());
             }
             let Some(next) = after(id) else { return Ok(()) };
@@ -560,7 +570,7 @@ impl View for Past {
         }
         let tag = Tag::new(Kind::Property, key);
         let mut value = Value::Null;
-        holding(&hits(&self.find(node, Ends::Any)), &Asked::tag(tag, self.at.0), &mut |segment, fact| {
+        holding(&hits(&self.find(node, Ends::Any)), &Asked::tag(tag, self.as_of.at.0), &mut |segment, fact| {
             value = decode_payload(fact.payload, &segment.arena);
             false
         });
@@ -579,7 +589,7 @@ impl View for Past {
             return now.has_label(node, label);
         }
         let mut found = false;
-        holding(&hits(&self.find(node, Ends::Any)), &Asked::tag(Tag::new(Kind::Label, label), self.at.0), &mut |_, _| {
+        holding(&hits(&self.find(node, Ends::Any)), &Asked::tag(Tag::new(Kind::Label, label), self.as_of.at.0), &mut |_, _| {
             found = true;
             false
         });
@@ -679,7 +689,7 @@ impl View for Past {
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         // The properties of an edge may outlive it.
-        let of = |(from, to)| Asked { from, to, keys: None, at: self.at.0 };
+        let of = |(from, to)| Asked { from, to, keys: None, at: self.as_of.at.0 };
         let [labels, properties, edges] =
             [(Kind::Label, Kind::Label), (Kind::Property, Kind::Property), (Kind::Out, Kind::InParallel)];
         let asked = [labels, properties, edges].map(|(first, last)| of(kinds(first, last)));
@@ -697,7 +707,7 @@ impl View for Past {
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
-        let asked = [Asked::tag(Tag::new(Kind::Label, label), self.at.0)];
+        let asked = [Asked::tag(Tag::new(Kind::Label, label), self.as_of.at.0)];
         self.nodes_with(&asked, Some(label), each);
     }
 
@@ -738,7 +748,7 @@ mod tests {
 
     use super::*;
     use crate::checkpoint;
-    use crate::history::merge::{Merging, lost};
+    use crate::history::merge::{Keeps, Merging, lost};
     use crate::history::run::{Indexing, Run, names};
     use crate::store::{InMemory, NewRun};
     use crate::{Engine, Options};
@@ -769,7 +779,8 @@ mod tests {
         let merged = {
             let (shelf, pieces, never) = (&history.shelf, Piece::of(&old), AtomicBool::new(false));
             let (nodes, names) = names(shelf, &pieces).map_err(lost).unwrap();
-            let mut merging = Merging::new(shelf, pieces, names, (false, 0), Arc::default(), &never).unwrap();
+            let keeps = Keeps { bottom: false, horizon: 0 };
+            let mut merging = Merging::new(shelf, pieces, names, keeps, Arc::default(), &never).unwrap();
             let mut chunks = Indexing::new(&mut merging, nodes);
             let ids: Vec<_> = old.iter().filter_map(|run| run.id()).collect();
             let new = NewRun { first: old[0].first, upper: old[1].upper, chunks: &mut chunks };
@@ -788,7 +799,7 @@ mod tests {
         });
         let took = began.elapsed();
         assert!(took < PATIENCE / 2, "{took:?}");
-        assert!(past.failure().is_none());
+        assert!(past.take_failure().is_none());
         let mut nodes = Vec::new();
         past.nodes(&mut |node| {
             nodes.push(node);
@@ -830,7 +841,7 @@ mod tests {
         let mut edges = Vec::new();
         past.edges(node(1), Direction::Both, &[kind, kind], &mut |half| edges.push(half.other));
         assert_eq!(edges, [node(0)], "a type that is named twice");
-        assert!(past.failure().is_none());
+        assert!(past.take_failure().is_none());
         engine.shutdown().unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use weir_model::{NodeId, Tick};
 
 use super::changes::Change;
-use super::past::Moment;
+use super::past::{AsOf, Moment};
 use crate::commit::{Locked, wall_clock_millis};
 use crate::error::EngineError;
 use crate::graph::Graph;
@@ -43,7 +43,7 @@ impl<'g> Recall<'g> {
     /// change can say what it changed, is not told.
     pub fn changes(&self, node: NodeId) -> Result<Vec<Change>, EngineError> {
         let until = self.until();
-        let past = self.graph.past_settled(until, self.settle(until)?)?;
+        let past = self.graph.past_settled(self.settle(until)?)?;
         let mut changes = past.all_changes(node)?;
         let begins = self.graph.history().horizon().unwrap_or_default();
         changes.retain(|change| change.tick >= begins);
@@ -63,7 +63,7 @@ impl<'g> Recall<'g> {
             return Err(EngineError::NotYet(millis));
         }
         let until = Tick::end_of_millis(millis).min(self.until());
-        let moment = self.graph.at_settled(until, self.settle(until)?)?;
+        let moment = self.graph.at_settled(self.settle(until)?)?;
         Ok((moment, Recall::new(self.graph, until, true).within(self.locked)))
     }
 
@@ -81,10 +81,10 @@ impl<'g> Recall<'g> {
     }
 
     /// As the graph settles a moment; where it is locked, each that is asked for is.
-    fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
+    fn settle(&self, at: Tick) -> Result<AsOf, EngineError> {
         let Some(locked) = self.locked else { return self.graph.settle(at) };
         self.graph.readable_at(at)?;
         self.graph.history().check(at)?;
-        Ok(locked.next)
+        Ok(AsOf { at, next: locked.next })
     }
 }

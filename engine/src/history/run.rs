@@ -57,7 +57,7 @@ impl Run {
         Run { first: info.first, upper: info.upper, bytes: info.bytes, has_past: true, batches, place, index }
     }
 
-    /// One of format 2.
+    /// As a run of format 2.
     pub fn without_past(self) -> Run {
         Run { has_past: false, ..self }
     }

@@ -7,11 +7,12 @@ use weir_model::{NodeId, Tick};
 use super::run::{Cursor, Piece, Shelf, Trouble};
 
 pub struct Since {
-    /// The moment, and how far it is known what changed after it.
+    /// The moment.
     pub at: Tick,
+    /// How far it is known what changed after `at`.
     pub upto: Tick,
     changed: FxHashSet<NodeId>,
-    /// The same, in the order of ids.
+    /// The nodes of `changed`, in the order of ids.
     sorted: Vec<NodeId>,
 }
 

@@ -221,7 +221,7 @@ pub fn both(x: Vec<Places>, y: &[Places]) -> Vec<Places> {
     found
 }
 
-/// The same places in order and apart from each other, so that none of them is looked at twice.
+/// Puts places in order and apart from each other, so that none of them is looked at twice.
 pub fn apart(mut places: Vec<Places>) -> Vec<Places> {
     places.retain(|range| range.first <= range.last);
     places.sort_unstable();

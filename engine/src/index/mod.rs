@@ -28,10 +28,10 @@ use crate::graph::Graph;
 
 pub use lookup::{Question, Questions};
 
-/// After so long it is tried again to build an index that could not be.
+/// An index that could not be built is tried again after this long.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// How soon whoever waits for that sees that weir ends.
+/// How soon whoever waits to build it again sees that weir ends.
 const CLOSING_LOOK: Duration = Duration::from_millis(20);
 
 /// Nodes between two looks at whether an index is still wanted.
@@ -341,7 +341,7 @@ mod tests {
 
     fn write(graph: &Graph, n: u64) {
         let mut mutations = Mutations::default();
-        mutations.set_label(NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n), graph.symbols().intern("A"), true);
+        mutations.set_label(NodeId::spread(n), graph.symbols().intern("A"), true);
         graph.apply(mutations, 1).unwrap();
     }
 

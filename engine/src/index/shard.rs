@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn what_has_waited_is_merged_as_it_follows_the_base() {
         const CHANGES: u64 = 10_000;
-        let node = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        let node = NodeId::spread;
         // Every other batch of the graph changes nothing here.
         let change = |n: u64| {
             let entry = Entry { key: key::LABEL.key(node(n)), node: node(n), when: 1 };

@@ -17,7 +17,7 @@ const USUAL: usize = 8;
 /// How long mimalloc keeps what is free: the place of `mi_option_purge_delay` in its list, for which the crate has no name.
 const PURGE_DELAY: mi_option_t = 15;
 
-/// So long that it never comes.
+/// A delay that never ends.
 const NEVER_MILLIS: i32 = i32::MAX;
 
 /// How often what is free goes back to the system, and how often while memory is to be looked after.

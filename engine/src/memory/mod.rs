@@ -39,11 +39,11 @@ const LEAVE_FROM: u64 = 85;
 const LEAVE_UNTIL: u64 = 70;
 const TIGHT_FROM: u64 = 95;
 
-/// Who reads looks after memory, too, where nobody has for so long: the thread that does waits for its turn on a busy machine. A
-/// read of what has left brings back a few times 64 KiB.
+/// Whoever reads looks after memory, too, where nobody has for this long: the thread that does waits for its turn on a busy
+/// machine. A read of what has left brings back a few times 64 KiB.
 const LATE: Duration = Duration::from_millis(1);
 
-/// The clock is asked once for so many nodes.
+/// The clock is asked once for this many nodes.
 const ATTENDED: u32 = 16;
 
 /// How much leaves memory between two looks at what is resident.
@@ -99,7 +99,7 @@ pub fn figures() -> Option<Figures> {
     })
 }
 
-/// So many bytes, but not more than one of so many parts of the limit.
+/// As many bytes as `bytes`, but not more than one of `parts` parts of the limit.
 pub fn at_most(bytes: usize, parts: u64) -> usize {
     match LIMIT.load(Ordering::Relaxed) {
         0 => bytes,
@@ -196,7 +196,8 @@ fn look(limit: u64, hand: &mut usize) -> bool {
     true
 }
 
-/// Lets pieces of the file leave memory, in turn, until so much is resident or all had their turn. Answers what is resident then.
+/// Lets pieces of the file leave memory, in turn, until no more than `until` is resident or all had their turn. Answers what is
+/// resident then.
 fn leave(hand: &mut usize, until: u64) -> u64 {
     let Some(space) = SPACE.get() else { return 0 };
     let mut gone = 0;

@@ -23,7 +23,7 @@ const RESERVED_MIN: usize = 1 << 32;
 /// How much the file grows by.
 const STEP: usize = 64 << 20;
 
-/// So much of the disk is left to others, to the log of the store above all; of a small one a tenth.
+/// This much of the disk is left to others, to the log of the store above all; of a small one a tenth.
 const LEFT_FREE: u64 = 1 << 30;
 
 pub struct Space {
@@ -41,12 +41,12 @@ pub struct Space {
 struct Pieces {
     /// By where they begin; no two of them touch.
     free: BTreeMap<usize, usize>,
-    /// The same by how long they are, and where they begin.
+    /// The pieces of `free` by how long they are, and where they begin.
     by_length: BTreeSet<(usize, usize)>,
     /// Nothing was given out from here on.
     end: usize,
     used: usize,
-    /// The disk has room for so much.
+    /// How much of the file the disk has room for.
     on_disk: usize,
 }
 

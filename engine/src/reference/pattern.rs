@@ -7,7 +7,6 @@ use weir_model::plan::{Chain, Pattern, PatternEdge, Search, Step};
 use weir_model::{Failure, NodeId, Value};
 
 use super::answer::{Naive, Row};
-use crate::evaluate::node_of;
 use crate::view::{EdgeRef, View};
 
 /// What the parts of a pattern are, as far as chosen.
@@ -190,7 +189,7 @@ impl Naive<'_> {
         // An anchor is a condition too, wherever the plan keeps it.
         for step in &pattern.steps {
             if let Step::Seek { node, id } = step
-                && self.value(id, &row)?.and_then(|value| node_of(&value, self.question.ids)) != Some(nodes[*node])
+                && self.value(id, &row)?.and_then(|value| self.question.ids.node_of(&value)) != Some(nodes[*node])
             {
                 return Ok(None);
             }

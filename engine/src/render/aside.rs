@@ -32,13 +32,13 @@ const LONG: Duration = Duration::from_millis(20);
 /// How long a query waits for one of the threads there are before there is one more.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// A thread ends when there was nothing to do for so long.
+/// A thread ends when there was nothing to do for this long.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Threads that queries share.
 const THREADS_MAX: usize = 64;
 
-/// The end of an engine waits so long for what threads are at.
+/// The end of an engine waits at most this long for what threads are at.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The stages of one query, with what waits for them.
@@ -60,7 +60,7 @@ struct Mail {
     parts: Vec<Vec<RowChange>>,
     /// Everything before this has been handed over.
     frontier: Time,
-    /// A thread has it, or will.
+    /// Whether a thread works for the query, or will.
     is_taken: bool,
 }
 
@@ -136,8 +136,7 @@ impl Aside {
         }
         let count = parts.iter().map(Vec::len).sum();
         let waiting = self.health.waiting.fetch_add(count, Ordering::Relaxed) + count;
-        // As the graph is looked through, others have waited a little for it, and more may have come nevertheless: memory bounds
-        // that.
+        // While the graph is looked through, others wait only a little for it, so more may have come: memory bounds that.
         if waiting > WAITING_EVER_MAX && (self.outlet.backfill.done.load(Ordering::Relaxed) || is_over_limit()) {
             self.health.fail(&format!("more than {WAITING_EVER_MAX} changes waited for it"));
         }
@@ -200,7 +199,7 @@ impl Aside {
         }
     }
 
-    /// A bug in what one query does is no reason to end the others.
+    /// As `work`. A bug in what one query does ends that query, and not the others.
     fn work_or_fail(&self) -> Left {
         catch_unwind(AssertUnwindSafe(|| self.work())).unwrap_or_else(|_| {
             self.health.fail("it met an error in weir itself, which the log shows; please report it");
@@ -278,13 +277,13 @@ pub struct Asides {
     pub(super) behind: Arc<AtomicUsize>,
     state: Mutex<State>,
     changed: Condvar,
-    /// So many work at a time, unless some take long.
+    /// At most this many threads work at a time, unless some queries take long.
     at_once: usize,
 }
 
 #[derive(Default)]
 struct State {
-    /// Since when each waits.
+    /// The queries that wait, and since when each does.
     queue: VecDeque<(Instant, Arc<Aside>)>,
     threads: usize,
     working: usize,
@@ -318,7 +317,7 @@ impl Asides {
         drop(left);
     }
 
-    /// Somebody works for it soon. To be called by threads that do not step back: those that it starts are of their kind.
+    /// Has somebody work for a query soon. To be called by threads that do not step back: those it starts are of their kind.
     fn push(self: &Arc<Self>, aside: Arc<Aside>) {
         let mut state = lock(&self.state);
         if state.stopping {
@@ -339,7 +338,7 @@ impl Asides {
         self.changed.notify_one();
     }
 
-    /// One thread at least waits for work.
+    /// Sees to it that at least one thread waits for work.
     fn see_to_threads(self: &Arc<Self>, state: &mut State) {
         let pool = self.clone();
         if state.threads == state.working && state.threads < THREADS_MAX && self.start(state, "stages", move || pool.work()) {

@@ -3,9 +3,9 @@
 //!     user = 'ann' AND amount > 5      =>      a program that reads user and amount, and the constants ['ann'], [5 ..]
 //!
 //! Queries that differ in constants alone so have one program, and a table of constants says whose matches a row makes. All
-//! equalities are taken out, those with ids among them, and the ranges of one slot. A table says less than a condition
-//! (`index::key`): long texts share their places with others. So the values and conditions come along, and are tested on the few
-//! rows the table lets through.
+//! equalities are taken out, those with ids among them, and the ranges of one slot, as which a list of ids counts. A table says
+//! less than a condition (`index::key`): long texts share their places with others. So the values and conditions come along, and
+//! are tested on the few rows the table lets through.
 
 use smallvec::SmallVec;
 use weir_model::expression::Binary;
@@ -19,22 +19,22 @@ use crate::index::key::{self, Place, Places};
 pub struct Compared {
     /// Node by node, the slots that equal a constant, ascending. That of the node itself is one where its id does.
     pub equal: Vec<(usize, SmallVec<[usize; 4]>)>,
-    /// A node, and the slot that lies in a range.
+    /// A node, and the slot that lies in a range: one of its properties, or its own slot where it is one of a list of nodes.
     pub range: Option<(usize, usize)>,
 }
 
-/// Of one query.
+/// The constants of one pattern of a query.
 #[derive(Debug, Default)]
 pub struct Constants {
-    /// For each slot of `Compared::equal`, in order.
+    /// Where the constant lies for each slot of `Compared::equal`, in order.
     pub equal: Key,
-    /// In any of these, each once.
+    /// Ranges, each once, one of which must hold the value in the slot of `Compared::range`.
     pub ranges: Vec<Places>,
     /// Nodes that can be but one, by its id.
     pub ids: SmallVec<[(usize, NodeId); 1]>,
-    /// What was taken out: slots that equal a value,
+    /// What was taken out: the slots that equal a value.
     pub values: SmallVec<[(usize, Value); 2]>,
-    /// and what asks otherwise.
+    /// What was taken out: the conditions that ask otherwise.
     pub conditions: Vec<Expr>,
 }
 
@@ -44,8 +44,17 @@ pub type Key = SmallVec<[Place; 2]>;
 /// Takes the constants out of the conditions of nodes.
 pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Constants) {
     let (mut compared, mut constants) = (Compared::default(), Constants::default());
+    for node in nodes.iter_mut() {
+        node.conditions = std::mem::take(&mut node.conditions).into_iter().flat_map(conjuncts).collect();
+    }
+    // There is place for one range. Lists of ids have it where no property is asked for by one: of those there are more.
+    let is_range = |node: &NodeView, condition: &Expr| {
+        let found = comparison(condition, node, context).filter(|(_, operator, _)| *operator != Binary::Equal);
+        found.is_some_and(|(_, operator, value)| key::ranges(operator, &value).is_some())
+    };
+    let lists = !nodes.iter().any(|node| node.conditions.iter().any(|condition| is_range(node, condition)));
     for (number, node) in nodes.iter_mut().enumerate() {
-        let conditions: Vec<Expr> = std::mem::take(&mut node.conditions).into_iter().flat_map(conjuncts).collect();
+        let conditions = std::mem::take(&mut node.conditions);
         let mut equal: Vec<(usize, Place)> = Vec::new();
         let mut ranges: Option<Vec<Places>> = None;
         for condition in conditions {
@@ -58,6 +67,14 @@ pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Const
                 constants.conditions.push(condition);
                 continue;
             }
+            let is_free = |slot: usize| compared.range.is_none_or(|range| range == (number, slot));
+            let mut places = Vec::new();
+            if lists && is_free(node.slot) && is_among(&condition, node.slot, context, &mut places) {
+                compared.range = Some((number, node.slot));
+                ranges = Some(within(ranges.take(), places));
+                constants.conditions.push(condition);
+                continue;
+            }
             let found = comparison(&condition, node, context);
             let asks_for_same = matches!(condition, Expr::Binary { operator: Binary::Same, .. });
             let value = found.as_ref().filter(|(_, operator, _)| *operator == Binary::Equal && !asks_for_same);
@@ -66,13 +83,11 @@ pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Const
                 Some((slot, Binary::Equal, value)) if equal.iter().all(|(other, _)| *other != slot) => {
                     place_of(&value, context.ids()).map(|place| equal.push((slot, place))).is_some()
                 }
-                Some((slot, operator, value)) if compared.range.is_none_or(|range| range == (number, slot)) => {
-                    key::ranges(operator, &value).is_some_and(|places| {
-                        compared.range = Some((number, slot));
-                        ranges = Some(ranges.take().map_or(places.clone(), |before| key::both(before, &places)));
-                        true
-                    })
-                }
+                Some((slot, operator, value)) if is_free(slot) => key::ranges(operator, &value).is_some_and(|places| {
+                    compared.range = Some((number, slot));
+                    ranges = Some(within(ranges.take(), places));
+                    true
+                }),
                 _ => false,
             };
             match value {
@@ -100,6 +115,13 @@ fn conjuncts(condition: Expr) -> Vec<Expr> {
     }
 }
 
+fn within(ranges: Option<Vec<Places>>, places: Vec<Places>) -> Vec<Places> {
+    match ranges {
+        Some(before) => key::both(before, &places),
+        None => places,
+    }
+}
+
 /// Where a value of a row lies, for equality: a node by its id. None if nothing equals it.
 pub fn place_of(value: &Value, ids: IdScheme) -> Option<Place> {
     match value {
@@ -108,17 +130,19 @@ pub fn place_of(value: &Value, ids: IdScheme) -> Option<Place> {
     }
 }
 
+/// As `place_of`, for ranges.
+pub fn places_of(value: &Value, ids: IdScheme) -> SmallVec<[Place; 2]> {
+    match value {
+        Value::Node(id) => std::iter::once(key::node(*id, ids)).collect(),
+        value => key::places(value),
+    }
+}
+
 /// The node that the one in a slot must be, by its id or the text of it: all nodes for which the condition holds lie where that
 /// one does.
 fn named(condition: &Expr, own: usize, context: &GraphFree) -> Option<NodeId> {
     let Expr::Binary { operator: Binary::Equal | Binary::Same, left, right } = condition else { return None };
-    let is_own_slot = |expr: &Expr| matches!(expr, Expr::Slot(slot) if slot.0 as usize == own);
-    let is_own = |expr: &Expr| match expr {
-        Expr::Call { function, arguments } => {
-            matches!(function.name, "id" | "strId" | "elementId") && matches!(&arguments[..], [of] if is_own_slot(of))
-        }
-        expr => is_own_slot(expr),
-    };
+    let is_own = |expr: &Expr| is_id(expr, own) || is_slot(expr, own);
     let value = match (&**left, &**right) {
         (one, Expr::Literal(value)) | (Expr::Literal(value), one) if is_own(one) => value,
         _ => return None,
@@ -128,6 +152,35 @@ fn named(condition: &Expr, own: usize, context: &GraphFree) -> Option<NodeId> {
     let mut row = vec![Value::Null; own + 1];
     row[own] = Value::Node(id);
     condition.look(&row, context).is_ok_and(|value| value.holds()).then_some(id)
+}
+
+/// Whether the node in a slot must be one of some nodes, by a list of their ids or the texts of them, or by one or the other;
+/// `places` are those of them.
+fn is_among(condition: &Expr, own: usize, context: &GraphFree, places: &mut Vec<Places>) -> bool {
+    let mut put = |id: NodeId| places.push(Places::only(key::node(id, context.ids())));
+    match condition {
+        Expr::Or(parts) => parts.iter().all(|part| is_among(part, own, context, places)),
+        Expr::Binary { operator: Binary::In, left, right } if is_id(left, own) => {
+            let Expr::Literal(Value::List(items)) = &**right else { return false };
+            for item in &items[..] {
+                // Where ids are integers a float may equal one. What names no node is the id of none.
+                let whole = if let Value::Float(x) = item { Value::Integer(*x as i64) } else { item.clone() };
+                context.ids().node_of(&whole).into_iter().for_each(&mut put);
+            }
+            true
+        }
+        condition => named(condition, own, context).map(put).is_some(),
+    }
+}
+
+fn is_slot(expr: &Expr, own: usize) -> bool {
+    matches!(expr, Expr::Slot(slot) if slot.0 as usize == own)
+}
+
+/// Whether it is the id of the node in a slot, or the text of it.
+fn is_id(expr: &Expr, own: usize) -> bool {
+    let Expr::Call { function, arguments } = expr else { return false };
+    matches!(function.name, "id" | "strId" | "elementId") && matches!(&arguments[..], [of] if is_slot(of, own))
 }
 
 /// `slot operator constant`, for a property of the node.

@@ -20,11 +20,11 @@ use weir_model::codec::{decode_edge_property, decode_parallel};
 use weir_model::mutation::Kind;
 use weir_model::{NodeId, Symbol, Value};
 
-use super::Time;
 use super::program::{Program, Sieve};
 use super::queries::Queries;
 use super::results::{PARTS, part_of};
 use super::walk::holds;
+use super::{SieveNumber, Time};
 use crate::arrangement::build::Located;
 use crate::arrangement::{Batch, Fact, Facts, Segment, SharedBatch};
 use crate::view::{Direction, HalfEdge};
@@ -32,11 +32,16 @@ use crate::view::{Direction, HalfEdge};
 /// When more edges and sides of nodes than these are kept, those of some nodes are forgotten.
 const KEPT_MAX: usize = 2_000_000;
 
-/// So many nodes are taken in after a batch; others are asked for again.
+/// At most this many nodes are taken in after a batch; walks ask for the others again.
 const TAKEN_IN_MAX: usize = 512;
 
 /// One side of a node, for one sieve: the edges that lead away, or those that lead here.
-type Side = (u32, NodeId, bool);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Side {
+    pub sieve: SieveNumber,
+    pub node: NodeId,
+    pub outgoing: bool,
+}
 
 #[derive(Default)]
 pub struct Dense {
@@ -53,7 +58,7 @@ pub struct Dense {
     /// Where something has ended during this batch.
     ended: Vec<(Side, NodeId)>,
     /// What begins or ends to pass in this batch, by sieve and in the order of nodes.
-    turns: FxHashMap<u32, Vec<Turn>>,
+    turns: FxHashMap<SieveNumber, Vec<Turn>>,
 }
 
 /// Sieves that look at one property of the same edges.
@@ -61,7 +66,7 @@ pub struct Sieves {
     pub kinds: Vec<Symbol>,
     pub key: Symbol,
     /// The number of each, and an edge of a pattern that goes through it.
-    pub each: Vec<(u32, Arc<Program>, usize)>,
+    pub each: Vec<(SieveNumber, Arc<Program>, usize)>,
 }
 
 /// An edge that begins to pass a sieve, or ends to.
@@ -246,12 +251,12 @@ fn passes(program: &Program, sieve: &Sieve, row: &mut Vec<Value>, value: Value) 
 
 impl Dense {
     /// What is kept of a side of a node.
-    pub fn near(&self, sieve: u32, node: NodeId, outgoing: bool) -> Option<&Near> {
-        self.parts.get(part(node))?.get(&(sieve, node, outgoing))
+    pub fn near(&self, side: Side) -> Option<&Near> {
+        self.parts.get(part(side.node))?.get(&side)
     }
 
     fn near_mut(&mut self, side: Side) -> Option<&mut Near> {
-        self.parts.get_mut(part(side.1))?.get_mut(&side)
+        self.parts.get_mut(part(side.node))?.get_mut(&side)
     }
 
     fn keep(&mut self, side: Side, near: Near) {
@@ -259,23 +264,23 @@ impl Dense {
             self.parts.resize_with(PARTS, FxHashMap::default);
         }
         self.kept += near.weight();
-        if let Some(before) = self.parts[part(side.1)].insert(side, near) {
+        if let Some(before) = self.parts[part(side.node)].insert(side, near) {
             self.kept -= before.weight();
         }
     }
 
     /// Whether an edge passes after everything so far, seen from its source. None where neither of its ends is kept.
-    fn has(&self, sieve: u32, id: NodeId, half: HalfEdge) -> Option<bool> {
+    fn has(&self, sieve: SieveNumber, id: NodeId, half: HalfEdge) -> Option<bool> {
         let seen_there = HalfEdge { outgoing: false, other: id, ..half };
-        let out = self.near(sieve, id, true).map(|near| near.has(half));
-        out.or_else(|| self.near(sieve, half.other, false).map(|near| near.has(seen_there)))
+        let out = self.near(Side { sieve, node: id, outgoing: true }).map(|near| near.has(half));
+        out.or_else(|| self.near(Side { sieve, node: half.other, outgoing: false }).map(|near| near.has(seen_there)))
     }
 
     /// A walk has met a node of which nothing is kept.
-    pub fn want(&self, (sieve, node, outgoing): Side, program: &Arc<Program>, edge: usize) {
+    pub fn want(&self, side: Side, program: &Arc<Program>, edge: usize) {
         let mut wanted = self.wanted.borrow_mut();
         if wanted.len() < TAKEN_IN_MAX {
-            wanted.entry((sieve, node, outgoing)).or_insert_with(|| (program.clone(), edge));
+            wanted.entry(side).or_insert_with(|| (program.clone(), edge));
         }
     }
 
@@ -328,10 +333,10 @@ impl Dense {
         }
     }
 
-    fn turn(&mut self, number: u32, id: NodeId, turn: Turn) {
-        self.turns.entry(number).or_default().push(turn);
+    fn turn(&mut self, sieve: SieveNumber, id: NodeId, turn: Turn) {
+        self.turns.entry(sieve).or_default().push(turn);
         for (outgoing, node, other) in [(true, id, turn.half.other), (false, turn.half.other, id)] {
-            let side = (number, node, outgoing);
+            let side = Side { sieve, node, outgoing };
             let Some(near) = self.near_mut(side) else { continue };
             let half = HalfEdge { outgoing, other, ..turn.half };
             if turn.begins {
@@ -345,7 +350,7 @@ impl Dense {
     }
 
     /// What begins or ends to pass in the batch, by sieve, and in the order of the nodes it leads away from.
-    pub fn turns(&self) -> impl Iterator<Item = (u32, &[Turn])> {
+    pub fn turns(&self) -> impl Iterator<Item = (SieveNumber, &[Turn])> {
         self.turns.iter().map(|(sieve, turns)| (*sieve, turns.as_slice()))
     }
 
@@ -356,9 +361,9 @@ impl Dense {
         }
         if std::mem::replace(&mut self.gone, queries.sieves_gone) != queries.sieves_gone {
             self.turns.retain(|number, _| queries.has_sieve(*number));
-            self.parts.iter_mut().for_each(|part| part.retain(|(number, ..), _| queries.has_sieve(*number)));
+            self.parts.iter_mut().for_each(|part| part.retain(|side, _| queries.has_sieve(side.sieve)));
             self.kept = self.parts.iter().flat_map(|part| part.values()).map(Near::weight).sum();
-            self.wanted.get_mut().retain(|(number, ..), _| queries.has_sieve(*number));
+            self.wanted.get_mut().retain(|side, _| queries.has_sieve(side.sieve));
         }
         if self.kept > KEPT_MAX {
             self.forgotten = (self.forgotten + 1) % PARTS;
@@ -366,7 +371,7 @@ impl Dense {
             self.kept -= forgotten.values().map(Near::weight).sum::<usize>();
         }
         for (side, (program, edge)) in std::mem::take(self.wanted.get_mut()) {
-            let near = look_through(&program, edge, batches, (side.1, side.2), last);
+            let near = look_through(&program, edge, batches, side, last);
             self.keep(side, near);
         }
     }
@@ -378,7 +383,7 @@ impl Dense {
 }
 
 /// The edges at one side of a node that pass at a tick.
-fn look_through(program: &Program, edge: usize, batches: &[SharedBatch], (node, outgoing): (NodeId, bool), at: Time) -> Near {
+fn look_through(program: &Program, edge: usize, batches: &[SharedBatch], Side { node, outgoing, .. }: Side, at: Time) -> Near {
     let (view, mut near, mut row) = (&program.edges[edge], Near::default(), Vec::new());
     let Some(sieve) = &view.sieve else { return near };
     let facts = Facts::find(batches, node);

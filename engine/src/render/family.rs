@@ -8,14 +8,15 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use weir_model::{Context, Expr, Failure, GraphFree, Text, Value};
 
-use super::Time;
-use super::constants::{Constants, Key, place_of};
+use super::constants::{Constants, Key, place_of, places_of};
 use super::health::Health;
 use super::intervals::Intervals;
 use super::program::Program;
-use crate::index::key;
+use super::{FamilyNumber, QueryNumber, SieveNumber, Time};
+use crate::index::key::Place;
 
 /// What is made of the rows of a program. Queries that differ in constants alone make the same.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub struct Ending {
 /// One pattern of one query.
 #[derive(Clone)]
 pub struct Member {
-    pub query: u32,
+    pub query: QueryNumber,
     /// The number of the pattern in its query.
     pub source: u32,
     /// Changes of earlier ticks do not concern it.
@@ -44,25 +45,25 @@ pub struct Member {
 }
 
 pub struct Family {
-    /// By which rows that travel name it, the same on all workers; 0 of one that no `Queries` has.
-    pub number: u32,
+    /// The number by which rows that travel name it.
+    pub number: FamilyNumber,
     pub program: Arc<Program>,
-    /// Where the program has an equality.
+    /// Members by their equalities, where the program has any.
     members: FxHashMap<Key, Group>,
-    /// Where it has none.
+    /// All members, where the program has no equality.
     alike: Group,
     /// How many members have these constants at a node, in the order of `Compared::equal`.
     admitted: Vec<FxHashMap<Key, u32>>,
-    /// Those of the members by name, each once, and how many have it: what many share is at hand.
+    /// The endings of the members by name, each once, and how many have it: what many share is at hand.
     endings: FxHashMap<Arc<str>, (Arc<Ending>, usize)>,
     /// The ranges of all members.
-    ranges: Intervals<(u32, u32)>,
+    ranges: Intervals<(QueryNumber, u32)>,
     /// The numbers of the sieves that `dense` may keep, by edge.
-    pub sieves: Vec<Option<u32>>,
+    pub sieves: Vec<Option<SieveNumber>>,
     count: usize,
     /// How many members it ever had: with more, it may let more through.
     pub joined: u64,
-    /// Its queries have ended by themselves, all there are.
+    /// Whether all its queries have ended by themselves.
     pub ended: Cell<bool>,
 }
 
@@ -80,7 +81,7 @@ impl Group {
         self.members.push(member);
     }
 
-    fn remove(&mut self, query: u32, source: u32) -> Option<Member> {
+    fn remove(&mut self, query: QueryNumber, source: u32) -> Option<Member> {
         let place = self.members.iter().position(|member| (member.query, member.source) == (query, source))?;
         let removed = self.members.swap_remove(place);
         self.ranges.remove(&removed.constants.ranges, place as u32);
@@ -93,7 +94,7 @@ impl Group {
 }
 
 impl Family {
-    pub fn new(number: u32, program: Arc<Program>, sieves: Vec<Option<u32>>) -> Family {
+    pub fn new(number: FamilyNumber, program: Arc<Program>, sieves: Vec<Option<SieveNumber>>) -> Family {
         let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
         let (members, alike) = (FxHashMap::default(), Group::default());
         let (endings, ranges) = (FxHashMap::default(), Intervals::default());
@@ -101,17 +102,19 @@ impl Family {
         Family { number, program, members, alike, admitted, endings, ranges, sieves, count: 0, joined: 0, ended }
     }
 
-    /// One that says which nodes may be part of a match of anybody with these constants, and no more.
+    /// A family that says which nodes may be part of a match of anybody with these constants, and no more.
     pub fn admitting(program: Arc<Program>, constants: &[Arc<Constants>]) -> Family {
-        let mut family = Family::new(0, program, Vec::new());
+        let mut family = Family::new(FamilyNumber::NONE, program, Vec::new());
         for one in constants {
             let parts = family.parts(&one.equal);
             for (part, admitted) in parts.zip(&mut family.admitted) {
                 *admitted.entry(part).or_default() += 1;
             }
         }
-        let ranges =
-            constants.iter().zip(0..).flat_map(|(one, number)| one.ranges.iter().map(move |range| (*range, (number, 0))));
+        let ranges = constants.iter().zip(0..).flat_map(|(one, number)| {
+            let of = (QueryNumber(number), 0);
+            one.ranges.iter().map(move |range| (*range, of))
+        });
         family.ranges = ranges.collect();
         family
     }
@@ -135,7 +138,7 @@ impl Family {
         self.ended.set(false);
     }
 
-    pub fn remove(&mut self, query: u32, source: u32, constants: &Constants) {
+    pub fn remove(&mut self, query: QueryNumber, source: u32, constants: &Constants) {
         let removed = match constants.equal.is_empty() {
             true => self.alike.remove(query, source),
             false => self.members.get_mut(&constants.equal).and_then(|group| group.remove(query, source)),
@@ -210,6 +213,11 @@ impl Family {
         slots.map(|slot| place_of(&row[slot], ids)).collect()
     }
 
+    /// Where the value of a slot lies that is compared with ranges.
+    fn places_in(&self, slot: usize, row: &[Value]) -> SmallVec<[Place; 2]> {
+        places_of(&row[slot], self.program.context.ids())
+    }
+
     /// Whether constants of members are asked of a node.
     pub fn compares(&self, node: usize) -> bool {
         let compared = &self.program.compared;
@@ -222,15 +230,12 @@ impl Family {
         if compared.equal.is_empty() && compared.range.is_none() {
             return true;
         }
-        for ((of, slots), admitted) in compared.equal.iter().zip(&self.admitted) {
-            if *of == node {
-                return self.key_of(slots.iter().copied(), row).is_some_and(|key| admitted.contains_key(&key));
+        let mut equal = compared.equal.iter().zip(&self.admitted).filter(|((of, _), _)| *of == node);
+        equal.all(|((_, slots), admitted)| self.key_of(slots.iter().copied(), row).is_some_and(|key| admitted.contains_key(&key)))
+            && match compared.range {
+                Some((of, slot)) if of == node => self.places_in(slot, row).iter().any(|place| self.ranges.any(*place)),
+                _ => true,
             }
-        }
-        match compared.range {
-            Some((of, slot)) if of == node => key::places(&row[slot]).iter().any(|place| self.ranges.any(*place)),
-            _ => true,
-        }
     }
 
     /// The members for which a complete row is a match, as far as their constants decide.
@@ -254,7 +259,7 @@ impl Family {
         };
         let Some((_, slot)) = compared.range else { return group.members.iter().for_each(meet) };
         let mut found = Vec::new();
-        for place in key::places(&row[slot]) {
+        for place in self.places_in(slot, row) {
             group.ranges.each(place, &mut |member| found.push(*member));
         }
         // Several ranges of one member may meet at a place.
@@ -343,7 +348,7 @@ mod tests {
             constants.values.iter().all(|(slot, value)| row[*slot].equals(value) == Some(true))
                 && constants.conditions.iter().all(|condition| member.passes(condition, row, &family.program))
         };
-        let mut wanted: Vec<u32> = kept.iter().filter(holds).map(|member| member.query).collect();
+        let mut wanted: Vec<QueryNumber> = kept.iter().filter(holds).map(|member| member.query).collect();
         wanted.sort_unstable();
         assert_eq!(found, wanted, "{row:?}");
         assert!(wanted.is_empty() || family.admits(0, row), "{row:?}");
@@ -356,7 +361,7 @@ mod tests {
         let mut random = Random(7);
         for keys in [0, 2] {
             let first = source(&condition(keys, &mut random), &symbols);
-            let mut family = Family::new(0, first.program.clone(), Vec::new());
+            let mut family = Family::new(FamilyNumber::NONE, first.program.clone(), Vec::new());
             let mut kept: Vec<Member> = Vec::new();
             for query in 0..200 {
                 if query % 3 == 2 {
@@ -365,7 +370,7 @@ mod tests {
                 }
                 let other = source(&condition(keys, &mut random), &symbols);
                 assert_eq!(other.name, first.name, "those with a range of one slot are one family");
-                let member = other.member((query, 0), 0, &health);
+                let member = other.member((QueryNumber(query), 0), 0, &health);
                 family.insert(member.clone());
                 kept.push(member);
                 let (_, ranged) = first.program.compared.range.expect("it has a range");
@@ -413,11 +418,11 @@ mod tests {
                 Maintained::new(&plan, &symbols, ids).expect("it can be maintained").sources.remove(0)
             };
             let first = source(0);
-            let mut family = Family::new(0, first.program.clone(), Vec::new());
+            let mut family = Family::new(FamilyNumber::NONE, first.program.clone(), Vec::new());
             for n in 0..4 {
                 let source = source(n);
                 assert_eq!(source.name, first.name, "{query}");
-                family.insert(source.member((n, 0), 0, &health));
+                family.insert(source.member((QueryNumber(n), 0), 0, &health));
             }
             let [(node, slots)] = &family.program.compared.equal[..] else { panic!("{query}: {:?}", family.program.compared) };
             let view = &family.program.nodes[*node];
@@ -427,7 +432,7 @@ mod tests {
                 slots.iter().for_each(|slot| row[*slot] = Value::Integer(1));
                 row[view.slot] = Value::Node(id);
                 let mut found = Vec::new();
-                family.each(1, &row, |member| found.push(member.query));
+                family.each(1, &row, |member| found.push(member.query.0));
                 (found, family.admits(*node, &row))
             };
             for n in 0..4u32 {
@@ -437,9 +442,50 @@ mod tests {
             }
             assert_eq!(members(NodeId::new(0, 9)), (Vec::new(), false), "{query}");
         }
-        // What names no node, or two of them, is asked for as any other condition.
+        // What names no node is asked for as any other condition, and what names two of them for one of these.
         let program = |condition: &str| source(condition, &symbols).program;
         assert_eq!(program("n.x = 1 AND id(n) IN [idFrom(1), idFrom(2)]").compared.equal[0].1.len(), 1);
         assert!(program("n = 5").compared.equal.is_empty());
+    }
+
+    /// Queries that differ in a list of ids alone are one family, however long each list is.
+    #[test]
+    fn lists_of_ids_are_constants() {
+        let (symbols, health) = (Symbols::default(), Arc::new(Health::of_nobody(IdScheme::default())));
+        let id = |n: u32| format!("'00000000-0000-0000-0000-00000000000{n}'");
+        for before in ["", "n.k = 1 AND "] {
+            let conditions = [
+                format!("{before}strId(n) IN [{}, {}]", id(1), id(2)),
+                format!("{before}strId(n) IN [{}, null, 'no id', 5, {}, {}]", id(3), id(2), id(4)),
+                format!("{before}(strId(n) = {} OR strId(n) IN [{}, {}])", id(5), id(1), id(6)),
+            ];
+            let first = source(&conditions[0], &symbols);
+            let view = &first.program.nodes[0];
+            assert!(view.conditions.is_empty() && first.program.compared.range == Some((0, view.slot)), "{before}");
+            let mut family = Family::new(FamilyNumber::NONE, first.program.clone(), Vec::new());
+            let mut kept: Vec<Member> = Vec::new();
+            for (query, condition) in (0..).zip(&conditions) {
+                let source = source(condition, &symbols);
+                assert_eq!(source.name, first.name, "{condition}");
+                let member = source.member((QueryNumber(query), 0), 0, &health);
+                family.insert(member.clone());
+                kept.push(member);
+            }
+            let row_of = |n: u32, key: i64| {
+                let mut row = vec![Value::Null; family.program.width];
+                view.reads.iter().for_each(|(_, read)| row[*read] = Value::Integer(key));
+                row[view.slot] = Value::Node(NodeId::new(0, u64::from(n)));
+                row
+            };
+            let expected: [&[u32]; 8] = [&[], &[0, 2], &[0, 1], &[1], &[1], &[2], &[2], &[]];
+            for (n, expected) in (0..).zip(expected) {
+                let row = row_of(n, 1);
+                check(&family, &kept, &row);
+                let mut found = Vec::new();
+                family.each(1, &row, |member| found.push(member.query.0));
+                assert_eq!((&found[..], family.admits(0, &row)), (expected, !expected.is_empty()), "{before}{n}");
+            }
+            assert_eq!(family.admits(0, &row_of(1, 2)), before.is_empty());
+        }
     }
 }

@@ -20,32 +20,32 @@ use crate::memory::at_most;
 /// Whoever writes waits a little while a query has more changes waiting than this.
 pub(super) const WAITING_MAX: usize = 1 << 16;
 
-/// The same while it looks through the graph as it was when it was installed.
+/// As `WAITING_MAX`, while the query looks through the graph as it was when it was installed.
 pub(super) const WAITING_FIRST_MAX: usize = 1 << 20;
 
 /// A query ends that has more waiting than this, whatever the reason.
 pub(super) const WAITING_EVER_MAX: usize = 1 << 22;
 
-/// And one to which the graph has more to give when it is installed, where memory is large.
+/// A query ends if the graph has more bytes than this to give it when it is installed. Where memory is small, fewer are enough.
 const AT_REST_BYTES_MAX: usize = 1 << 30;
 const PARTS_OF_MEMORY: u64 = 16;
 
-/// So long others wait a little for one query; if it has not caught up by half then, it ends.
+/// Others wait a little for one query at most this long; if it has not caught up by half then, it ends.
 const BEHIND_MAX: Duration = Duration::from_secs(30);
 
-/// How often it is told at most of rows that are left out, and of a pattern that keeps a worker busy.
+/// The log tells of rows that are left out, or of a pattern that keeps a worker busy, at most once in this time.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// As much of a row as is told.
+/// Characters of a row that are told, at most.
 const SHOWN_MAX: usize = 300;
 
-/// Of rows that are left out, so often one is noted.
+/// Of rows that are left out, at most one is noted in this time.
 const NOTE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How often a query has ended by itself, of all graphs.
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Another number when a query has ended by itself, of whatever graph: thousands need not be asked each time.
+/// Changes when a query of any graph has ended by itself: thousands need not be asked each time.
 pub fn ended() -> usize {
     ENDED.load(Ordering::SeqCst)
 }
@@ -61,9 +61,9 @@ pub struct Health {
     pub(super) behind: AtomicU64,
     /// Changes that wait.
     pub(super) waiting: AtomicUsize,
-    /// So many may wait until the graph is looked through.
+    /// Changes that may wait until the graph is looked through, at most.
     first_max: usize,
-    /// Those that do, of all queries.
+    /// Changes that wait until the graph is looked through, of all queries.
     behind_of_all: Arc<AtomicUsize>,
     /// Nothing more is wanted of it.
     pub(super) over: AtomicBool,
@@ -82,10 +82,10 @@ pub struct Health {
 /// Rows for which something could not be worked out: because it has no value, such as a division by zero, or not within bounds.
 #[derive(Clone, Default, Debug)]
 pub struct LeftOut {
-    /// How often one was, since the query runs here: each time it is looked at. Nothing is taken off again when it goes, or has a
-    /// value.
+    /// How often a row was left out since the query runs here, counted each time it is looked at. Nothing is taken off again when
+    /// the row goes, or has a value.
     pub rows: u64,
-    /// One of the last, and why.
+    /// One of the last rows that were left out, and why.
     pub last: String,
     noted: Option<Instant>,
     told: Option<Instant>,
@@ -116,14 +116,14 @@ impl Health {
         Health { name: name.into(), ..self }
     }
 
-    /// Of one among others. What comes of patterns without stages is soon caught up with: there as many wait as memory is made
-    /// for.
+    /// Of one query among others. What comes of patterns without stages is soon caught up with: of that as many changes may wait
+    /// as memory is made for.
     pub fn among(self, others: &Asides, is_staged: bool) -> Health {
         let first_max = if is_staged { WAITING_FIRST_MAX } else { most_at_rest() };
         Health { first_max, behind_of_all: others.behind.clone(), ..self }
     }
 
-    /// Of who works something out for a moment. What is left out is told to nobody.
+    /// For whoever works something out for a moment. What is left out is told to nobody.
     pub fn of_nobody(ids: IdScheme) -> Health {
         Health { is_told: false, ..Health::new(QueryId(NodeId::default()), Text::default(), ids) }
     }
@@ -190,20 +190,20 @@ impl Health {
         self.behind_of_all.fetch_add(changes, Ordering::Relaxed);
     }
 
-    /// They wait no more, or are handed over and counted there.
+    /// Changes that fell behind wait no more, or are handed over and counted there.
     pub fn caught_up(&self, changes: usize) {
         self.waiting.fetch_sub(changes, Ordering::Relaxed);
         self.behind_of_all.fetch_sub(changes, Ordering::Relaxed);
     }
 
-    /// Whether others should wait a little for it. For ever they do not: then the query ends.
+    /// Whether others should wait a little for it. They do not wait for ever: the query ends before.
     pub fn holds_up(&self, looks_through: bool) -> bool {
         let waiting = self.waiting();
         if waiting <= if looks_through { self.first_max } else { WAITING_MAX } || self.is_over() {
             return false;
         }
         if looks_through {
-            // Its time begins when that is done.
+            // Its time begins when the graph is looked through.
             *lock(&self.full_since) = None;
             return true;
         }
@@ -215,7 +215,7 @@ impl Health {
         !self.is_over()
     }
 
-    /// Ends the query if more changes wait than it may have whose tick is not complete.
+    /// Ends the query if too many changes wait whose tick is not complete.
     pub fn bound(&self, changes: usize, at_rest: bool) {
         let most = if at_rest { most_at_rest() } else { WAITING_EVER_MAX };
         if changes > most && !self.is_over() {
@@ -250,12 +250,12 @@ impl Health {
         ENDED.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// `row` is what is told of it; few are asked for.
+    /// Leaves out a row. `row` gives what is told of it, and is called for few.
     pub fn leave_out<R: Borrow<Row>>(&self, row: impl FnOnce() -> R, failure: &Failure) {
         self.leave_all_out(1, row, failure);
     }
 
-    /// The same of so many rows that belong to a row.
+    /// As `leave_out`, of `times` rows that belong to one.
     pub fn leave_all_out<R: Borrow<Row>>(&self, times: u64, row: impl FnOnce() -> R, failure: &Failure) {
         if failure.kind == FailureKind::Interrupted || !self.is_told {
             return;
@@ -298,7 +298,7 @@ impl Health {
     }
 }
 
-/// So many changes of the graph at rest, or while it is looked through, may wait.
+/// How many changes may wait of the graph at rest, or while it is looked through.
 fn most_at_rest() -> usize {
     (at_most(AT_REST_BYTES_MAX, PARTS_OF_MEMORY) / size_of::<RowChange>()).max(WAITING_EVER_MAX)
 }

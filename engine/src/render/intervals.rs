@@ -31,7 +31,7 @@ impl<T> FromIterator<(Places, T)> for Intervals<T> {
 }
 
 impl<T: Copy + PartialEq> Intervals<T> {
-    /// The ranges of one that has none yet.
+    /// Takes in the ranges of one that has none yet.
     pub fn insert(&mut self, ranges: &[Places], of: T) {
         match ranges {
             [range] => {
@@ -47,7 +47,7 @@ impl<T: Copy + PartialEq> Intervals<T> {
         self.reach = OnceCell::new();
     }
 
-    /// All that one has, which are these.
+    /// Takes out all ranges of one, which are these.
     pub fn remove(&mut self, ranges: &[Places], of: T) {
         match ranges {
             [range] => {
@@ -60,7 +60,7 @@ impl<T: Copy + PartialEq> Intervals<T> {
         self.reach = OnceCell::new();
     }
 
-    /// What was one's is another's.
+    /// Gives the ranges of one to another.
     pub fn rename(&mut self, ranges: &[Places], from: T, to: T) {
         for range in ranges {
             if let Some(at) = self.find(range, from) {
@@ -107,7 +107,7 @@ impl<T: Copy + PartialEq> Intervals<T> {
     }
 }
 
-/// Has the middle of a stretch reach as far as all of it, the same of its halves.
+/// Has the middle of a stretch reach as far as all of it, and that of each half as far as the half, and so on.
 fn measure(stretch: &mut [Place]) -> Option<Place> {
     let (before, rest) = stretch.split_at_mut(stretch.len() / 2);
     let (root, after) = rest.split_first_mut()?;

@@ -14,12 +14,12 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot, Step};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text};
 
-use super::Time;
 use super::constants::Constants;
 use super::family::{Ending, Member};
 use super::health::Health;
 use super::program::{Program, RenderError, place};
 use super::stages::Staged;
+use super::{QueryNumber, Time};
 use crate::evaluate::Prepared;
 use crate::symbols::Symbols;
 
@@ -54,7 +54,7 @@ impl Source {
     }
 
     /// The pattern as a member of its family: the one of this number in a query that changes from tick `since` on concern.
-    pub fn member(&self, (query, source): (u32, u32), since: Time, health: &Arc<Health>) -> Member {
+    pub fn member(&self, (query, source): (QueryNumber, u32), since: Time, health: &Arc<Health>) -> Member {
         let (constants, ending) = (self.constants.clone(), self.ending.clone());
         Member { query, source, since, constants, ending, health: health.clone() }
     }
@@ -143,12 +143,12 @@ impl<'p> Simple<'p> {
     }
 }
 
-/// Whether a condition in there turns for time alone.
+/// Whether a condition in the expression turns for time alone.
 pub fn is_clocked(expr: &Expr) -> bool {
     matches!(expr, Expr::Clocked(_)) || expr.children().into_iter().any(is_clocked)
 }
 
-/// The same of all conditions of a plan.
+/// As `is_clocked`, of all expressions of a plan.
 pub fn asks_clock(operator: &Operator) -> bool {
     let mut expressions = Vec::new();
     operator.all_expressions(&mut expressions);
@@ -163,7 +163,8 @@ pub struct Interest {
     properties: FxHashSet<Symbol>,
     any_edge: bool,
     kinds: FxHashSet<Symbol>,
-    /// In which there are nodes, and nothing else. Gone once it is made: queries that ask for the same may have other slots.
+    /// Slots in which there are nodes, and nothing else. Emptied once the interest is made: queries that ask for the same may
+    /// have other slots.
     nodes: FxHashSet<Slot>,
 }
 

@@ -49,6 +49,23 @@ pub use results::{ResultBatch, Row, RowChange};
 /// The dataflow timestamp: the number in a `Tick`.
 pub type Time = u64;
 
+/// Names a standing query among those of a graph, the same on all workers: they are given in the order of installation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+pub struct QueryNumber(pub u32);
+
+/// Names a family among those of a graph, the same on all workers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+pub struct FamilyNumber(pub u32);
+
+impl FamilyNumber {
+    /// Of a family that is none of a graph's.
+    pub const NONE: FamilyNumber = FamilyNumber(0);
+}
+
+/// Names a sieve among those of a graph, on one worker.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SieveNumber(pub u32);
+
 /// Until when a trace may forget so that a reader at `frontier` still sees the moment before it.
 pub fn before(frontier: &[Time]) -> Time {
     frontier.first().copied().unwrap_or(Time::minimum()).saturating_sub(1)

@@ -29,8 +29,9 @@ pub struct Shape<'p> {
     edges: &'p [EdgeView],
     /// Of each node the edges at it.
     edges_at: Vec<Vec<usize>>,
-    /// Of each node the others that it must differ from, ascending; and the same of edges.
+    /// Of each node the others that it must differ from, ascending.
     nodes_apart: Vec<Vec<usize>>,
+    /// Of each edge the others that it must differ from, ascending.
     edges_apart: Vec<Vec<usize>>,
     /// Of each atom the conditions that look at it.
     asking: Vec<Vec<usize>>,
@@ -72,7 +73,7 @@ impl<'p> Shape<'p> {
     }
 }
 
-/// Of each of so many those that it is paired with.
+/// Of each number below `count` those that it is paired with, ascending.
 fn by_end(pairs: &[(usize, usize)], count: usize) -> Vec<Vec<usize>> {
     let mut others = vec![Vec::new(); count];
     for (a, b) in pairs.iter().filter(|(a, b)| a != b) {
@@ -135,13 +136,14 @@ struct Orders<'p> {
     shape: &'p Shape<'p>,
     /// The number of the atom that changes.
     atom: usize,
-    /// The edges in the order of the compiler, and the place of each in it.
+    /// The edges in the order of the compiler.
     preferred: Vec<usize>,
+    /// The place of each edge in `preferred`.
     position: Vec<usize>,
     /// Whether all orders are kept.
     chooses: bool,
-    /// That the ends of the edge that changes are two nodes, where they must be. Of few rows it is not so: it is the last thing
-    /// to be asked.
+    /// The condition that the ends of the edge that changes are two nodes, where they must be. It fails for few rows: it is the
+    /// last thing to be asked.
     apart: Option<Expr>,
     moves: Vec<Move>,
     /// Where the moves begin that follow when these edges have been crossed.
@@ -153,17 +155,18 @@ struct Orders<'p> {
 struct State {
     visited: Vec<bool>,
     crossed: Vec<bool>,
-    /// The same in the order in which it came.
+    /// The nodes that have been visited, in the order in which they were.
     nodes: Vec<usize>,
     edges: Vec<usize>,
     /// Edges both of whose ends have been visited before them.
     closing: Vec<usize>,
-    /// At how much of what it looks at each condition cannot look yet.
+    /// For each condition, at how many of its atoms it cannot look yet.
     missing: Vec<usize>,
-    /// Conditions that have become testable, and how many have been tested.
+    /// Conditions that have become testable and have not been tested.
     testable: Vec<usize>,
+    /// How many conditions have been tested.
     tested_count: usize,
-    /// How many of the edges are crossed that come first in the order of the compiler.
+    /// How many edges have been crossed without a gap, from the first in the order of the compiler.
     preferred_count: usize,
 }
 

@@ -84,10 +84,9 @@ pub struct Sieve {
     pub key: Symbol,
     pub slot: usize,
     pub conditions: Vec<Expr>,
-    /// Nothing else is asked of the edge, the property is not asked for elsewhere, and the conditions are settled.
-    pub whole: bool,
-    /// Sieves with the same name let the same edges through.
-    pub name: Arc<str>,
+    /// Sieves with the same name let the same edges through. One has a name where nothing else is asked of the edge, the property
+    /// is not asked for elsewhere, and the conditions are settled.
+    pub name: Option<Arc<str>>,
 }
 
 impl Sieve {
@@ -100,33 +99,49 @@ impl Sieve {
             };
             let conditions: Vec<Expr> = view.conditions.iter().filter(alone).cloned().collect();
             let holds_for_nothing = conditions.iter().all(|condition| holds(condition, &nothing, context));
-            let own = format!("{:?}", Expr::Slot(Slot(*slot as u32)));
-            let name = format!("{:?} {key:?} {}", view.kinds, format!("{conditions:?}").replace(&own, "it")).into();
             let is_all = view.directed && view.reads.len() == 1 && conditions.len() == view.conditions.len();
-            let whole = is_all && conditions.iter().all(is_settled);
-            (!holds_for_nothing).then_some(Sieve { key: *key, slot: *slot, conditions, whole, name })
+            let says = if is_all { all_settled(&conditions) } else { None };
+            let name: Option<Arc<str>> = says.map(|says| format!("{:?} {key:?} {says}", view.kinds).into());
+            (!holds_for_nothing).then_some(Sieve { key: *key, slot: *slot, conditions, name })
         };
         if view.kinds.is_empty() { None } else { view.reads.iter().find_map(of_read) }
     }
 }
 
-/// Whether a condition says the same in every query, and never has no value: it compares what it looks at with constants. Another
-/// one may hold names, which are numbers that mean something in one plan alone, or fail, and then the members are to be told.
-fn is_settled(condition: &Expr) -> bool {
+/// What a condition on one property says, wherever that lies, if it is settled: it says the same in every query, and never has no
+/// value, as it compares the property with constants. Another one may hold names, which are numbers that mean something in one
+/// plan alone, or fail, and then the members are to be told.
+fn settled(condition: &Expr) -> Option<String> {
     use Binary::*;
-    let is_operand = |expr: &Expr| matches!(expr, Expr::Slot(_) | Expr::Literal(_));
     match condition {
         Expr::Binary { operator, left, right } => match operator {
             Equal | NotEqual | Less | LessOrEqual | Greater | GreaterOrEqual | Same | StartsWith | EndsWith | Contains => {
-                is_operand(left) && is_operand(right)
+                Some(format!("{operator:?}({}, {})", operand(left)?, operand(right)?))
             }
-            In => is_operand(left) && matches!(**right, Expr::Literal(Value::List(_))),
-            _ => false,
+            In if matches!(**right, Expr::Literal(Value::List(_))) => {
+                Some(format!("In({}, {})", operand(left)?, operand(right)?))
+            }
+            _ => None,
         },
-        Expr::IsNull { of, .. } => is_operand(of),
-        Expr::Not(of) => is_settled(of),
-        Expr::And(all) | Expr::Or(all) => all.iter().all(is_settled),
-        _ => false,
+        Expr::IsNull { of, negated } => Some(format!("IsNull({}, {negated})", operand(of)?)),
+        Expr::Not(of) => Some(format!("Not({})", settled(of)?)),
+        Expr::And(all) => Some(format!("And({})", all_settled(all)?)),
+        Expr::Or(all) => Some(format!("Or({})", all_settled(all)?)),
+        _ => None,
+    }
+}
+
+fn all_settled(conditions: &[Expr]) -> Option<String> {
+    let all: Option<Vec<String>> = conditions.iter().map(settled).collect();
+    Some(all?.join(", "))
+}
+
+/// The property, or a constant: what a text says stands in quotes, so that none is taken for anything else.
+fn operand(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Slot(_) => Some("it".to_owned()),
+        Expr::Literal(value) => Some(format!("{value:?}")),
+        _ => None,
     }
 }
 
@@ -165,11 +180,11 @@ pub struct Expansion {
     pub version: Version,
     /// The other end is known: this is a look-up.
     pub bound: bool,
-    /// Edges that both their ends are known of once this one is crossed.
+    /// Edges of which both ends are known once this one is crossed.
     pub closing: Vec<Closing>,
     /// Slots of nodes that are found already and must not be found again.
     pub other_nodes: Others,
-    /// The same of edges, by their numbers.
+    /// Edges, by their numbers, that are found already and must not be found again.
     pub other_edges: Others,
 }
 
@@ -178,7 +193,7 @@ pub struct Expansion {
 #[derive(Clone, Debug)]
 pub enum Others {
     Some(Vec<usize>),
-    /// The first so many of what the path finds, in its order.
+    /// What the path finds, in its order; and how many of it, from the first on.
     First(Arc<[usize]>, usize),
 }
 
@@ -207,7 +222,7 @@ pub struct Path {
     pub atom: Atom,
     /// Without these half edges of the node where the atom changes, its source if it is an edge, there is nothing to walk to.
     pub needs: Vec<Need>,
-    /// Begins with the first, and ends where it says so.
+    /// A walk begins with the first, and ends at `Done`.
     pub moves: Vec<Move>,
 }
 
@@ -370,8 +385,10 @@ impl Making<'_> {
         };
         view.marked = view.directed && view.slot.is_some_and(|slot| !self.is_asked(slot, number, &view.conditions));
         view.sieve = Sieve::of(&view, self.width, &self.context);
-        if let Some(sieve) = &mut view.sieve {
-            sieve.whole &= !self.is_asked(sieve.slot, number, &[]);
+        if let Some(sieve) = &mut view.sieve
+            && self.is_asked(sieve.slot, number, &[])
+        {
+            sieve.name = None;
         }
         view
     }

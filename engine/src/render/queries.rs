@@ -13,7 +13,6 @@ use timely::scheduling::Activator;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 
-use super::Time;
 use super::aside::Aside;
 use super::constants::Constants;
 use super::dense::Sieves;
@@ -22,39 +21,40 @@ use super::health::{Health, ended};
 use super::maintained::{Interest, Maintained, Source};
 use super::program::Program;
 use super::results::{Gather, Rested, RowChange};
+use super::{FamilyNumber, QueryNumber, SieveNumber, Time};
 use crate::arrangement::{Layers, Published};
 
 #[derive(Default)]
 pub struct Queries {
-    families: FxHashMap<u32, Family>,
+    families: FxHashMap<FamilyNumber, Family>,
     /// By the name of the program.
-    numbers: FxHashMap<Arc<str>, u32>,
+    numbers: FxHashMap<Arc<str>, FamilyNumber>,
     families_ever: u32,
     /// Numbers of sieves, by their names.
-    sieve_numbers: FxHashMap<Arc<str>, u32>,
+    sieve_numbers: FxHashMap<Arc<str>, SieveNumber>,
     sieves_ever: u32,
-    /// How often some were let go of.
+    /// How often sieves were let go of.
     pub sieves_gone: u64,
     pub sieves: Vec<Sieves>,
     pub routes: Routes,
     /// Queries whose stages hear of nodes that change.
     pub listeners: Vec<Listeners>,
-    installed: FxHashMap<u32, Installed>,
+    installed: FxHashMap<QueryNumber, Installed>,
     /// The number the next query has, at least.
-    next: u32,
+    next: QueryNumber,
     /// Changes for queries that another worker has installed already, and this one has not.
     early: Vec<RowChange>,
     /// Queries with changes that have not been answered.
-    changed: Vec<u32>,
+    changed: Vec<QueryNumber>,
     /// Queries whose answer passes with time.
-    clocked: Vec<u32>,
-    /// Those whose stages are at it.
-    aside: FxHashMap<u32, Arc<Aside>>,
-    /// How often any query had ended by itself when it was last looked at which.
+    clocked: Vec<QueryNumber>,
+    /// Queries with stages at work.
+    aside: FxHashMap<QueryNumber, Arc<Aside>>,
+    /// What `health::ended` said when it was last looked up which queries have.
     ended: usize,
     /// Everything before this has been answered, or handed over to stages.
     upper: Time,
-    /// Has what walks called, so that it sees a query that came.
+    /// Calls the operator that walks, so that it sees a query that came.
     pub walks: Option<Activator>,
     /// Keeps apart the ticks at which the graph may still be looked at. There while any query looks at it.
     pub held: Option<TraceAgent<Layers>>,
@@ -64,7 +64,7 @@ pub struct Queries {
 pub struct Listeners {
     pub interest: Arc<Interest>,
     /// Their numbers, and since when they hear.
-    pub queries: Vec<(u32, Time)>,
+    pub queries: Vec<(QueryNumber, Time)>,
 }
 
 struct Installed {
@@ -75,7 +75,7 @@ struct Installed {
 
 impl Queries {
     /// Takes in a query, which changes from tick `since` on concern.
-    pub fn install(&mut self, query: u32, health: &Arc<Health>, since: Time, maintained: &Maintained, gather: Gather) {
+    pub fn install(&mut self, query: QueryNumber, health: &Arc<Health>, since: Time, maintained: &Maintained, gather: Gather) {
         let mut members = Vec::new();
         for (source, pattern) in (0..).zip(&maintained.sources) {
             // The name is long: all share the first one's.
@@ -98,17 +98,17 @@ impl Queries {
             self.clocked.push(query);
         }
         self.installed.insert(query, Installed { gather, members });
-        self.next = query + 1;
+        self.next = QueryNumber(query.0 + 1);
         self.walks.iter().for_each(Activator::activate);
         let mut early = std::mem::take(&mut self.early);
         self.push(&mut early);
     }
 
-    fn begin_family(&mut self, pattern: &Source) -> u32 {
+    fn begin_family(&mut self, pattern: &Source) -> FamilyNumber {
         let program = &pattern.program;
-        let sieves: Vec<Option<u32>> = (0..program.edges.len()).map(|edge| self.sieve(program, edge)).collect();
+        let sieves: Vec<Option<SieveNumber>> = (0..program.edges.len()).map(|edge| self.sieve(program, edge)).collect();
         self.families_ever += 1;
-        let number = self.families_ever;
+        let number = FamilyNumber(self.families_ever);
         self.routes.add(number, program, &sieves);
         self.families.insert(number, Family::new(number, program.clone(), sieves));
         self.numbers.insert(pattern.name.clone(), number);
@@ -116,15 +116,16 @@ impl Queries {
     }
 
     /// The number of the sieve that an edge of a pattern goes through, if nothing else is asked of it.
-    fn sieve(&mut self, program: &Arc<Program>, edge: usize) -> Option<u32> {
+    fn sieve(&mut self, program: &Arc<Program>, edge: usize) -> Option<SieveNumber> {
         let view = &program.edges[edge];
-        let sieve = view.sieve.as_ref().filter(|sieve| sieve.whole)?;
-        if let Some(number) = self.sieve_numbers.get(&sieve.name) {
+        let sieve = view.sieve.as_ref()?;
+        let name = sieve.name.as_ref()?;
+        if let Some(number) = self.sieve_numbers.get(name) {
             return Some(*number);
         }
         self.sieves_ever += 1;
-        let number = self.sieves_ever;
-        self.sieve_numbers.insert(sieve.name.clone(), number);
+        let number = SieveNumber(self.sieves_ever);
+        self.sieve_numbers.insert(name.clone(), number);
         let one = (number, program.clone(), edge);
         match self.sieves.iter_mut().find(|sieves| sieves.key == sieve.key && sieves.kinds == view.kinds) {
             Some(sieves) => sieves.each.push(one),
@@ -134,11 +135,11 @@ impl Queries {
     }
 
     /// Whether a family has edges that go through this sieve.
-    pub fn has_sieve(&self, number: u32) -> bool {
+    pub fn has_sieve(&self, number: SieveNumber) -> bool {
         self.sieve_numbers.values().any(|known| *known == number)
     }
 
-    pub fn remove(&mut self, query: u32) {
+    pub fn remove(&mut self, query: QueryNumber) {
         let Some(installed) = self.installed.remove(&query) else { return };
         for ((name, constants), source) in installed.members.into_iter().zip(0..) {
             let Some(number) = self.numbers.get(&name).copied() else { continue };
@@ -148,7 +149,7 @@ impl Queries {
                 self.families.remove(&number);
                 self.numbers.remove(&name);
                 self.routes.remove(number);
-                let used = |sieve: &u32| self.families.values().any(|family| family.sieves.contains(&Some(*sieve)));
+                let used = |sieve: &SieveNumber| self.families.values().any(|family| family.sieves.contains(&Some(*sieve)));
                 let before = self.sieve_numbers.len();
                 self.sieve_numbers.retain(|_, sieve| used(sieve));
                 self.sieves_gone += u64::from(self.sieve_numbers.len() < before);
@@ -162,7 +163,7 @@ impl Queries {
         self.aside.remove(&query);
     }
 
-    pub fn is_installed(&self, query: u32) -> bool {
+    pub fn is_installed(&self, query: QueryNumber) -> bool {
         self.installed.contains_key(&query)
     }
 
@@ -170,9 +171,9 @@ impl Queries {
         self.installed.is_empty()
     }
 
-    /// Another number when a query has come.
+    /// Changes when a query has come.
     pub fn ever(&self) -> u32 {
-        self.next
+        self.next.0
     }
 
     pub fn families(&self) -> impl Iterator<Item = &Family> {
@@ -180,7 +181,7 @@ impl Queries {
     }
 
     /// A family, unless its last query has gone.
-    pub fn family(&self, number: u32) -> Option<&Family> {
+    pub fn family(&self, number: FamilyNumber) -> Option<&Family> {
         self.families.get(&number)
     }
 
@@ -203,7 +204,7 @@ impl Queries {
     }
 
     /// Takes over changes of one query.
-    fn push_alike(&mut self, changes: &mut Vec<RowChange>, query: u32) {
+    fn push_alike(&mut self, changes: &mut Vec<RowChange>, query: QueryNumber) {
         match self.installed.get_mut(&query) {
             Some(Installed { gather, .. }) => {
                 if gather.is_idle() {
@@ -228,8 +229,8 @@ impl Queries {
             self.let_go(frontier);
         }
         let Queries { installed, changed, clocked, aside, .. } = self;
-        let turns = |query: &&u32| installed.get(query).is_some_and(|query| query.gather.may_turn(frontier));
-        let turned: Vec<u32> = clocked.iter().filter(turns).filter(|query| !changed.contains(query)).copied().collect();
+        let turns = |query: &&QueryNumber| installed.get(query).is_some_and(|query| query.gather.may_turn(frontier));
+        let turned: Vec<QueryNumber> = clocked.iter().filter(turns).filter(|query| !changed.contains(query)).copied().collect();
         changed.extend(turned);
         changed.retain(|query| {
             let Some(Installed { gather, .. }) = installed.get_mut(query) else { return false };
@@ -246,13 +247,13 @@ impl Queries {
     /// change or time: none of them has an answer from `frontier` on.
     fn let_go(&mut self, frontier: Time) {
         let over = self.installed.iter_mut().filter_map(|(query, one)| one.gather.hears_until(frontier).then_some(*query));
-        let over: FxHashSet<u32> = over.collect();
+        let over: FxHashSet<QueryNumber> = over.collect();
         self.listen_no_more(|query| over.contains(&query));
         self.clocked.retain(|query| !over.contains(query));
     }
 
     /// Some queries hear of no node any more. Without any that do, no tick has to be kept apart.
-    fn listen_no_more(&mut self, is_among: impl Fn(u32) -> bool) {
+    fn listen_no_more(&mut self, is_among: impl Fn(QueryNumber) -> bool) {
         self.listeners.retain_mut(|listeners| {
             listeners.queries.retain(|(query, _)| !is_among(*query));
             !listeners.queries.is_empty()
@@ -263,7 +264,7 @@ impl Queries {
     }
 
     /// Matches of the graph at rest.
-    pub fn at_rest(&mut self, query: u32, changes: &mut Vec<RowChange>) {
+    pub fn at_rest(&mut self, query: QueryNumber, changes: &mut Vec<RowChange>) {
         match self.installed.get_mut(&query) {
             Some(Installed { gather, .. }) => gather.at_rest(changes),
             None => changes.clear(),
@@ -276,9 +277,9 @@ impl Queries {
         self.aside.values().filter_map(|stages| stages.behind()).min()
     }
 
-    /// The graph at rest has been looked through for a query: from here on it keeps up. Unless the answer is yes this wants to be
-    /// called again.
-    pub fn rested(&mut self, query: u32) -> Rested {
+    /// The graph at rest has been looked through for a query: from here on it keeps up. To be called again unless the answer is
+    /// `Yes`.
+    pub fn rested(&mut self, query: QueryNumber) -> Rested {
         let Some(Installed { gather, .. }) = self.installed.get_mut(&query) else { return Rested::Yes };
         let rested = gather.rested(self.upper);
         if !gather.is_rested() {
@@ -291,7 +292,7 @@ impl Queries {
     }
 
     /// Cancellations of ticks before this one are wanted.
-    pub fn heed(&mut self, query: u32, until: Time) {
+    pub fn heed(&mut self, query: QueryNumber, until: Time) {
         if let Some(Installed { gather, .. }) = self.installed.get_mut(&query) {
             gather.heed(until);
         }
@@ -311,7 +312,7 @@ impl Queries {
 /// The path of a family that begins at changes of some kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Route {
-    pub family: u32,
+    pub family: FamilyNumber,
     pub path: u16,
     pub from: Origin,
 }
@@ -333,10 +334,10 @@ pub struct Routes {
     /// A bit for each tag that is asked for, by its hash: says of most facts at once that they concern nobody.
     asked: [u64; ASKED],
     by_tag: FxHashMap<Tag, Vec<Route>>,
-    /// Those that ask for any symbol.
+    /// Routes that ask for any symbol.
     by_kind: Vec<(Kind, Route)>,
     /// Families and paths that begin at edges that begin or end to pass a sieve, by its number.
-    by_sieve: FxHashMap<u32, Vec<(u32, u16)>>,
+    by_sieve: FxHashMap<SieveNumber, Vec<(FamilyNumber, u16)>>,
 }
 
 const ASKED: usize = 32;
@@ -367,11 +368,11 @@ impl Routes {
     }
 
     /// Families and paths, by family.
-    pub fn of_sieve(&self, sieve: u32) -> &[(u32, u16)] {
+    pub fn of_sieve(&self, sieve: SieveNumber) -> &[(FamilyNumber, u16)] {
         self.by_sieve.get(&sieve).map_or(&[], Vec::as_slice)
     }
 
-    fn add(&mut self, family: u32, program: &Program, sieves: &[Option<u32>]) {
+    fn add(&mut self, family: FamilyNumber, program: &Program, sieves: &[Option<SieveNumber>]) {
         for (path, number) in program.paths.iter().zip(0..) {
             let from = match path.atom {
                 Atom::Node(_) => Origin::Node,
@@ -422,7 +423,7 @@ impl Routes {
         }
     }
 
-    fn remove(&mut self, family: u32) {
+    fn remove(&mut self, family: FamilyNumber) {
         self.by_kind.retain(|(_, route)| route.family != family);
         self.by_sieve.retain(|_, paths| {
             paths.retain(|(of, _)| *of != family);
@@ -511,6 +512,25 @@ mod tests {
     }
 
     #[test]
+    fn edges_are_kept_once_where_the_same_is_asked_of_them_and_a_text_is_nothing_but_a_text() {
+        let symbols = Symbols::default();
+        let sieve = |pattern: &str| {
+            let text = format!("MATCH {pattern} RETURN id(b) AS b");
+            let program = maintained(StandingMode::AnyQuery, &text, &symbols).sources[0].program.clone();
+            let sieve = program.edges.iter().find_map(|edge| edge.sieve.as_ref()).expect("a property of an edge is asked for");
+            (sieve.slot, sieve.name.clone().expect("nothing else is asked of it"))
+        };
+        let asked = |text: &str| sieve(&format!("(a)-[e:r]->(b) WHERE e.k = '{text}'"));
+        let (slot, name) = asked("it");
+        let (elsewhere, same) = sieve("(c)-[:q]->(a)-[e:r]->(b) WHERE e.k = 'it'");
+        assert!(elsewhere != slot && same == name, "{elsewhere} {slot}, {same} {name}");
+        for other in [format!("Slot(Slot({slot}))"), "it\")), Equal(it, Text(\"it".to_owned(), "other".to_owned()] {
+            assert_eq!(asked(&other).0, slot);
+            assert_ne!(asked(&other).1, name, "{other}");
+        }
+    }
+
+    #[test]
     fn queries_share_what_they_can_and_leave_nothing() {
         let symbols = Symbols::default();
         let texts = [
@@ -529,7 +549,7 @@ mod tests {
             let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
             let health = Arc::new(Health::of_nobody(IdScheme::Uuid));
             let gather = Gather::new(&maintained, health.clone(), None, REPORTED, outlet);
-            queries.install(number, &health, 1, &maintained, gather);
+            queries.install(QueryNumber(number), &health, 1, &maintained, gather);
         }
         assert_eq!(queries.numbers.len(), 5, "those with an equality, those with a range, and three of their own");
         let offered = |label: &str| {
@@ -538,11 +558,11 @@ mod tests {
             count
         };
         assert_eq!((offered("B"), offered("A")), (1, 4), "whether a node is there at all, and three that ask for A");
-        let change = |query| RowChange { row: Default::default(), time: 3, diff: 1, query, source: 0 };
+        let change = |query| RowChange { row: Default::default(), time: 3, diff: 1, query: QueryNumber(query), source: 0 };
         queries.push(&mut vec![change(2), change(2), change(4)]);
         for number in [3, 0, 7, 1, 2, 6, 5, 4] {
             assert!(!holds_nothing(&queries));
-            queries.remove(number);
+            queries.remove(QueryNumber(number));
         }
         assert!(holds_nothing(&queries));
         queries.push(&mut vec![change(2)]);
@@ -561,19 +581,20 @@ mod tests {
         for (number, health) in (0..).zip(&healths) {
             let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
             let gather = Gather::new(&maintained, health.clone(), None, REPORTED, outlet);
-            queries.install(number, health, 1, &maintained, gather);
+            queries.install(QueryNumber(number), health, 1, &maintained, gather);
         }
         queries.advance(5, &published, 0);
         assert!(queries.is_current(5) && !queries.is_rested() && !queries.is_current(6));
         healths[0].fail("it costs too much");
-        let hear = |queries: &Queries| -> Vec<Vec<(u32, Time)>> {
-            queries.listeners.iter().map(|listeners| listeners.queries.clone()).collect()
+        let told = |listeners: &Listeners| -> Vec<(u32, Time)> {
+            listeners.queries.iter().map(|(query, since)| (query.0, *since)).collect()
         };
+        let hear = |queries: &Queries| -> Vec<Vec<(u32, Time)>> { queries.listeners.iter().map(told).collect() };
         assert_eq!(hear(&queries), [[(0, 1), (1, 1)]], "they hear of the same");
         queries.advance(6, &published, 0);
         assert_eq!(hear(&queries), [[(1, 1)]]);
-        assert!(!queries.clocked.contains(&0));
-        assert!((0..2).all(|query| queries.rested(query) == Rested::Yes) && queries.is_rested());
+        assert!(!queries.clocked.contains(&QueryNumber(0)));
+        assert!((0..2).all(|query| queries.rested(QueryNumber(query)) == Rested::Yes) && queries.is_rested());
     }
 
     #[test]

@@ -35,24 +35,24 @@ use super::maintained::{Maintained, Source};
 use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
 use super::survey::{Beginnings, Pattern, Survey, first_of};
-use super::walk::{Change, Here, Steps, Waiting, Walk, read_node};
-use super::{Time, before};
+use super::walk::{Change, Findings, Ground, Here, Walk, read_node};
+use super::{FamilyNumber, QueryNumber, Time, before};
 use crate::arrangement::locate::{Found, Locator, Through, by_node, parts};
 use crate::arrangement::{Facts, SharedBatch, Snapshot};
 use crate::store::GraphId;
-use crate::symbols::Symbols;
+use crate::symbols::WorkerSymbols;
 use crate::view::Direction;
 
 /// How long the graph at rest is looked through before other work of the worker gets its turn: as long as that took the last
 /// time, but no less and no more than this.
 const AT_ONCE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(250));
 
-/// So many nodes are looked at together, and then the clock. Where rows lead from them is found together, too.
+/// Nodes that are looked at together, between two looks at the clock. Where rows lead from them is found together, too.
 const NODES_BY_CLOCK: usize = 64;
 
 /// What is looked for in the graph at rest.
 pub struct Installation {
-    pub query: u32,
+    pub query: QueryNumber,
     pub graph: GraphId,
     pub patterns: Vec<Pattern>,
     pub snapshot: Snapshot,
@@ -73,7 +73,8 @@ pub struct Queue {
     /// done.
     whole: VecDeque<u64>,
     survey: Option<Survey>,
-    /// How many have what a survey has noted. The next one begins when nobody has: so no more is noted than of one.
+    /// How many installations have what a survey has noted. The next survey begins when none has: so no more is noted than by
+    /// one.
     noted: usize,
     /// When other work got its turn.
     paused: Option<Instant>,
@@ -81,7 +82,7 @@ pub struct Queue {
 
 pub type Turns = Rc<RefCell<Queue>>;
 
-/// One that waits or works.
+/// An installation that waits or works.
 struct Ticket {
     activator: Activator,
     graph: GraphId,
@@ -188,8 +189,9 @@ impl Queue {
         }
     }
 
-    /// Where the patterns of one may begin, whose turn it is; None while that is being found out, which goes on for a moment.
-    fn begin(&mut self, turn: u64, shard: usize, symbols: &Arc<Symbols>) -> Option<Vec<Beginnings>> {
+    /// Where the patterns of the installation may begin whose turn it is; None while that is being found out, which goes on for a
+    /// moment.
+    fn begin(&mut self, turn: u64, shard: usize, symbols: &Rc<WorkerSymbols>) -> Option<Vec<Beginnings>> {
         let ticket = self.tickets.get_mut(&turn)?;
         if let Stage::Begins(beginnings) = &mut ticket.stage {
             let mut beginnings = std::mem::take(beginnings);
@@ -241,7 +243,7 @@ impl Queue {
 
     /// Those of a graph that wait look through it together. False where there is only one, and nobody whom it would have to wait
     /// for.
-    fn begin_survey(&mut self, graph: GraphId, shard: usize, symbols: &Arc<Symbols>) -> bool {
+    fn begin_survey(&mut self, graph: GraphId, shard: usize, symbols: &Rc<WorkerSymbols>) -> bool {
         let waits =
             |ticket: &Ticket| ticket.graph == graph && matches!(ticket.stage, Stage::Waits) && !are_over(&ticket.patterns);
         let waiting: Vec<u64> = self.ring.iter().copied().filter(|turn| self.tickets.get(turn).is_some_and(waits)).collect();
@@ -281,9 +283,9 @@ impl Queue {
 
 impl Installation {
     /// The patterns of a query, each as the one member of its family.
-    pub fn patterns(query: u32, maintained: &Maintained, health: &Arc<Health>) -> Vec<Pattern> {
+    pub fn patterns(query: QueryNumber, maintained: &Maintained, health: &Arc<Health>) -> Vec<Pattern> {
         let alone = |(number, source): (u32, &Source)| {
-            let mut family = Family::new(0, source.program.clone(), vec![None; source.program.edges.len()]);
+            let mut family = Family::new(FamilyNumber::NONE, source.program.clone(), vec![None; source.program.edges.len()]);
             family.insert(source.member((query, number), 0, health));
             (source.name.clone(), family)
         };
@@ -353,7 +355,6 @@ impl Installation {
         turns.borrow_mut().join(turn, ticket);
         builder.build(move |mut capabilities| {
             let mut working = capabilities.pop().map(|capability| (Rest::new(snapshot, patterns), capability));
-            let mut found: Vec<RowChange> = Vec::new();
             move |_| {
                 let Some((rest, capability)) = &mut working else { return };
                 let mut turns = turns.borrow_mut();
@@ -368,10 +369,11 @@ impl Installation {
                         rest.beginnings = turns.begin(turn, common.shard.index, &common.symbols);
                     }
                     // Who is to look through all of the graph may have to wait for others who do.
-                    rest.beginnings.is_some() && turns.is_turn(turn) && rest.work(&common, &backfill, turns.end(), &mut found)
+                    rest.beginnings.is_some() && turns.is_turn(turn) && rest.work(&common, &backfill, turns.end())
                 };
+                let found = &mut rest.findings.results;
                 if !found.is_empty() {
-                    output.activate().session(&*capability).give_container(&mut found);
+                    output.activate().session(&*capability).give_container(found);
                 }
                 if done {
                     working = None;
@@ -384,28 +386,36 @@ impl Installation {
     }
 }
 
-/// How far it is.
+/// How far one installation is.
 struct Rest {
     snapshot: Snapshot,
     patterns: Rc<[Pattern]>,
-    /// Of those that are not done; None before its first turn.
+    /// Where the patterns begin that are not done; None before its first turn.
     beginnings: Option<Vec<Beginnings>>,
-    /// Where the last of them stands; none where it has not begun.
+    /// Where the last of these patterns stands; None where it has not begun.
     nodes: Option<Nodes>,
-    /// By shard.
-    waiting: Vec<Waiting>,
+    findings: Findings,
     row: Vec<Value>,
 }
 
 impl Rest {
     fn new(snapshot: Snapshot, patterns: Rc<[Pattern]>) -> Rest {
-        let waiting = (0..snapshot.shards()).map(|_| Waiting::default()).collect();
-        Rest { snapshot, patterns, beginnings: None, nodes: None, waiting, row: Vec::new() }
+        let findings = Findings::with_waiting(snapshot.shards());
+        Rest { snapshot, patterns, beginnings: None, nodes: None, findings, row: Vec::new() }
     }
 
     /// Looks at some nodes of the shard until a moment; true when there are no more.
-    fn work(&mut self, common: &Common, backfill: &Backfill, end: Instant, found: &mut Vec<RowChange>) -> bool {
+    fn work(&mut self, common: &Common, backfill: &Backfill, end: Instant) -> bool {
         let batches = self.snapshot.shard(common.shard.index);
+        let ground = Ground {
+            batches,
+            newest: None,
+            everywhere: Some(&self.snapshot),
+            symbols: &common.symbols,
+            shard: common.shard,
+            dense: None,
+            hubs: None,
+        };
         let left = self.beginnings.get_or_insert_default();
         while let Some(beginnings) = left.last() {
             let (_, family) = &self.patterns[left.len() - 1];
@@ -415,21 +425,7 @@ impl Rest {
             let nodes = self.nodes.get_or_insert_with(|| Nodes::begin(beginnings, batches));
             self.row.clear();
             self.row.resize(family.program.width, Value::Null);
-            let mut walk = Walk {
-                program: &family.program,
-                family,
-                batches,
-                newest: None,
-                everywhere: Some(&self.snapshot),
-                symbols: &common.symbols,
-                shard: common.shard,
-                results: found,
-                parcels: &mut Vec::new(),
-                waiting: &mut self.waiting,
-                dense: None,
-                hubs: None,
-                steps: Steps::of(family),
-            };
+            let mut walk = Walk::new(family, ground, &mut self.findings);
             loop {
                 let (ids, places) = nodes.go_on(batches);
                 for (id, here) in ids.iter().zip(by_node(places, ids.len())) {
@@ -461,7 +457,7 @@ impl Rest {
 /// The nodes that a pattern is looked for from.
 enum Nodes {
     All(Through),
-    /// Of two lists, how far it is in the second once the first is done.
+    /// The nodes of two lists. `at` says in which of them the next node stands, and where there.
     Noted {
         lists: [Rc<Vec<NodeId>>; 2],
         at: (usize, usize),
@@ -478,7 +474,7 @@ impl Nodes {
         }
     }
 
-    /// The next of them, and where they lie; none at the end.
+    /// The next nodes, and where they lie; none at the end.
     fn go_on(&mut self, batches: &[SharedBatch]) -> (&[NodeId], &[Found]) {
         match self {
             Nodes::All(through) => {
@@ -528,7 +524,7 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, here: Here<'_, 'a>, time: u64, row: &m
         Atom::Node(node) => {
             let view = &program.nodes[node];
             row[view.slot] = Value::Node(id);
-            if facts.is_interesting(time) && read_node(node, facts, time, row, walk.family, walk.symbols) {
+            if facts.is_interesting(time) && read_node(node, facts, time, row, walk.family, walk.ground.symbols) {
                 walk.run(change, 0, row, Some(here));
             }
         }
@@ -553,6 +549,7 @@ mod tests {
 
     use super::*;
     use crate::arrangement::Published;
+    use crate::symbols::Symbols;
 
     /// A pattern that asks for the node it begins at by its id begins there, on the shard of it alone.
     #[test]
@@ -564,7 +561,7 @@ mod tests {
             let text = text.replace("ID", &format!("'{id}'"));
             let compiled = compile_standing(&text, StandingMode::MultipleValues, &Options::default()).expect("it compiles");
             let maintained = Maintained::new(&compiled.plan, &symbols, ids).expect("it can be maintained");
-            let patterns = Installation::patterns(0, &maintained, &health);
+            let patterns = Installation::patterns(QueryNumber(0), &maintained, &health);
             let shard = snapshot.shard_of(id);
             let [own, other] = [shard, 1 - shard].map(|shard| at_ids(&patterns, &snapshot, shard));
             let nodes = |beginnings: Option<Vec<Beginnings>>| -> Option<Vec<NodeId>> {

@@ -19,7 +19,7 @@ use super::probe::has_needs;
 use super::walk::{Here, read_node_by};
 use crate::arrangement::locate::{Through, by_node, parts};
 use crate::arrangement::{Facts, Part, Snapshot};
-use crate::symbols::Symbols;
+use crate::symbols::WorkerSymbols;
 use crate::view::Direction;
 
 /// A pattern by the name of its program, as the one member of its family.
@@ -29,20 +29,21 @@ pub type Pattern = (Arc<str>, Family);
 /// note.
 pub type Beginnings = Option<[Rc<Vec<NodeId>>; 2]>;
 
-/// More nodes than one in so many are not noted: then each is as well looked at where it lies.
+/// More nodes than one in this many are not noted: then each is as well looked at where it lies.
 const NOTED_PARTS: usize = 4;
 
-/// So many nodes are offered to so many programs before the clock is looked at.
+/// Offers of a node to a program between two looks at the clock, about.
 const OFFERS_BY_CLOCK: usize = 256;
+/// Nodes between two looks at the clock, at most.
 const NODES_BY_CLOCK: usize = 64;
 
-/// Where a batch knows more of a node, nobody looks for what has changed: it may have.
+/// A node of which a batch has more facts than this counts as changed: nobody looks at each fact.
 const FACTS_LOOKED_AT: usize = 1024;
 
 pub struct Survey {
     snapshot: Snapshot,
     shard: usize,
-    symbols: Arc<Symbols>,
+    symbols: Rc<WorkerSymbols>,
     /// The oldest tick of those that wait.
     since: u64,
     programs: Vec<Program>,
@@ -78,11 +79,12 @@ struct Room {
 }
 
 impl Survey {
-    /// Of a shard, for installations that each have a snapshot of it and patterns; and the numbers of the programs of each.
+    /// A survey of a shard for installations that each have a snapshot of it and patterns; and the numbers of the programs of
+    /// each.
     pub fn begin<'t>(
         waiting: impl Iterator<Item = (&'t Snapshot, &'t [Pattern])>,
         shard: usize,
-        symbols: Arc<Symbols>,
+        symbols: Rc<WorkerSymbols>,
     ) -> Option<(Survey, Vec<Vec<usize>>)> {
         let (mut newest, mut since): (Option<&Snapshot>, u64) = (None, u64::MAX);
         let mut known: FxHashMap<&str, usize> = FxHashMap::default();
@@ -201,7 +203,7 @@ impl Program {
     }
 
     /// False where no match begins at a node. A condition without a value is left to those who are told of it.
-    fn may_begin(&self, Here { id, facts }: Here<'_, '_>, at: u64, row: &mut Vec<Value>, symbols: &Symbols) -> bool {
+    fn may_begin(&self, Here { id, facts }: Here<'_, '_>, at: u64, row: &mut Vec<Value>, symbols: &WorkerSymbols) -> bool {
         let program = &self.family.program;
         let path = &program.paths[program.last];
         if !has_needs(path, facts, Some(at)) {
@@ -249,9 +251,9 @@ mod tests {
     use weir_cypher_compiler::{Options as CompileOptions, StandingMode, compile_standing};
     use weir_model::{IdScheme, Mutations};
 
-    use super::super::Maintained;
     use super::super::health::Health;
     use super::super::rest::Installation;
+    use super::super::{Maintained, QueryNumber};
     use super::*;
     use crate::store::InMemory;
     use crate::{Engine, Graph, Options};
@@ -264,7 +266,7 @@ mod tests {
         let standing = compile_standing(text, StandingMode::AnyQuery, &CompileOptions::default()).expect("it compiles");
         let maintained = Maintained::new(&standing.plan, graph.symbols(), IdScheme::default()).expect("it can be maintained");
         let health = Arc::new(Health::of_nobody(IdScheme::default()));
-        Installation::patterns(0, &maintained, &health)
+        Installation::patterns(QueryNumber(0), &maintained, &health)
     }
 
     fn apply(graph: &Graph, change: impl FnOnce(&mut Mutations)) -> Snapshot {
@@ -307,7 +309,8 @@ mod tests {
         let waiting: Vec<Vec<Pattern>> = texts.iter().map(|text| patterns(text, &graph)).collect();
         let seen = |number: usize| if number == 0 { &older } else { &newer };
         let waiting = waiting.iter().enumerate().map(|(number, patterns)| (seen(number), patterns.as_slice()));
-        let (mut survey, numbers) = Survey::begin(waiting, 0, graph.parts().symbols.clone()).expect("somebody waits");
+        let symbols = Rc::new(WorkerSymbols::new(graph.parts().symbols.clone()));
+        let (mut survey, numbers) = Survey::begin(waiting, 0, symbols).expect("somebody waits");
         while !survey.work(Instant::now() + Duration::from_micros(10)) {}
         assert_eq!(survey.looked_at, 1000);
         assert_eq!(numbers[0], numbers[1], "they differ in a constant alone");

@@ -4,21 +4,21 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Symbol, Value};
 
-use super::Time;
-use super::dense::{Dense, Near};
+use super::dense::{Dense, Near, Side};
 use super::family::{Ending, Family};
 use super::hubs::{Crossing, Hubs, turned};
 use super::program::{Closing, EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
+use super::{FamilyNumber, QueryNumber, Time};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::locate::{Locator, by_node, parts};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
 use crate::memory::at_most;
-use crate::symbols::Symbols;
+use crate::symbols::{UNKNOWN, WorkerSymbols};
 use crate::view::{Direction, HalfEdge};
 
-/// Edges that are kept, and when. Where they do not lead, there is no match: so of two nodes that a third one is to be found
-/// between the edges of the one with fewer are crossed, and only those that lead to it from both are bound.
+/// Edges that are kept, and as of when. Where they do not lead, there is no match. So to find a node between two others, the
+/// edges of the one with fewer are crossed, and only nodes to which both lead are bound.
 struct Closed<'a>(SmallVec<[(&'a Near, Time); 2]>);
 
 impl Closed<'_> {
@@ -27,7 +27,7 @@ impl Closed<'_> {
     }
 }
 
-/// So few edges are crossed without a look at what else there is.
+/// Up to this many edges are crossed without a look at what else there is.
 const EDGES_FEW: usize = 2;
 
 /// What a node of another shard counts for: nothing is known of it, and going there has a price.
@@ -36,49 +36,77 @@ const EDGES_ELSEWHERE: usize = 64;
 /// What an edge counts for whose properties lie at its other end.
 const EDGE_INSPECTED_ELSEWHERE: usize = 16;
 
-/// So far one change is followed. It takes seconds, in which nothing else is done.
+/// Nodes and edges to which one change is followed, at most. It takes seconds, in which nothing else is done.
 const STEPS_MAX: u64 = 1 << 28;
 
-/// What is found of one batch may take so much, where memory is large as well.
+/// Bytes that what is found of one batch may take, where memory is large as well.
 const FOUND_BYTES_MAX: usize = 2 << 30;
 const PARTS_OF_MEMORY: u64 = 8;
 
-/// What a walk works with: the shard as its trace has it now, and where its findings go.
+/// What walks go over: the shard as its trace has it now, and what is kept of it.
+#[derive(Clone, Copy)]
+pub struct Ground<'a> {
+    pub batches: &'a [SharedBatch],
+    /// The newest of them, with where its nodes lie in the others, when walks begin there.
+    pub newest: Option<(&'a Batch, &'a Located)>,
+    /// Every shard at one tick, if walks read only that: then they have no need to send rows away.
+    pub everywhere: Option<&'a Snapshot>,
+    pub symbols: &'a WorkerSymbols,
+    pub shard: Shard,
+    /// What is kept of nodes that walks have met, if their ticks are among those of the newest batch.
+    pub dense: Option<&'a Dense>,
+    /// What this shard keeps of nodes with very many edges.
+    pub hubs: Option<&'a Hubs>,
+}
+
+impl Ground<'_> {
+    /// Whether a node lies on a shard that is not read.
+    fn is_beyond(&self, node: NodeId) -> bool {
+        let Shard { index, count } = self.shard;
+        self.everywhere.is_none() && count > 1 && node.shard(count) != index
+    }
+}
+
+/// What walks find.
+#[derive(Default)]
+pub struct Findings {
+    pub results: Vec<RowChange>,
+    /// Rows that go on at other shards.
+    pub parcels: Vec<Parcel>,
+    /// Where rows wait for the node they go on at, if they are many and may: one for the shard, or one for each that is read.
+    waiting: Vec<Waiting>,
+}
+
+impl Findings {
+    /// Of walks whose rows may wait, over `shards` shards.
+    pub fn with_waiting(shards: usize) -> Findings {
+        Findings { waiting: (0..shards).map(|_| Waiting::default()).collect(), ..Findings::default() }
+    }
+
+    /// Whether any rows wait.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting.iter().any(|waiting| !waiting.next.is_empty())
+    }
+}
+
+/// A walk for one family.
 pub struct Walk<'a, 'w> {
     pub program: &'a Program,
     /// Whose matches complete rows are.
     pub family: &'a Family,
-    pub batches: &'a [SharedBatch],
-    /// The newest of them, with where its nodes lie in the others, when the walk begins there.
-    pub newest: Option<(&'a Batch, &'a Located)>,
-    /// Every shard at one tick, if the walk reads only that: then it has no need to send rows away.
-    pub everywhere: Option<&'a Snapshot>,
-    pub symbols: &'a Symbols,
-    pub shard: Shard,
-    pub results: &'w mut Vec<RowChange>,
-    pub parcels: &'w mut Vec<Parcel>,
-    /// Where rows wait for the node they go on at, if they are many and may: one for the shard, or one for each that the walk
-    /// reads.
-    pub waiting: &'w mut [Waiting],
-    /// What is kept of nodes that walks have met, if the ticks of the walk are among those of its batch.
-    pub dense: Option<&'a Dense>,
-    /// What this shard keeps of nodes with very many edges.
-    pub hubs: Option<&'a Hubs>,
+    pub ground: Ground<'a>,
     pub steps: Steps,
+    findings: &'w mut Findings,
 }
 
 /// How far a walk has come.
 pub struct Steps {
     count: u64,
-    /// It was too much, and the queries of the family have ended.
+    /// Whether it was too much, and the queries of the family have ended.
     pub stopped: bool,
 }
 
 impl Steps {
-    pub fn of(family: &Family) -> Steps {
-        Steps { count: 0, stopped: family.is_over() }
-    }
-
     pub fn taken(&self) -> u64 {
         self.count
     }
@@ -86,21 +114,21 @@ impl Steps {
 
 /// Rows that go on at nodes that are not found yet: they are found together.
 #[derive(Default)]
-pub struct Waiting {
-    /// One after another.
+struct Waiting {
+    /// The rows, one after another.
     rows: Vec<Value>,
     nodes: Vec<NodeId>,
     next: Vec<(Change, usize)>,
     locator: Locator,
 }
 
-/// So many rows wait at most.
+/// Rows that wait together, at most.
 const WAITING_MAX: usize = 512;
 
 /// A row on its way to the shard of a node, with the move it goes on with.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Parcel {
-    pub family: u32,
+    pub family: FamilyNumber,
     pub node: NodeId,
     pub path: u16,
     pub at: u16,
@@ -115,9 +143,9 @@ pub struct Parcel {
 pub enum Errand {
     /// It goes on at its node, on the shard of that.
     Node,
-    /// To the neighbours of its node, which has about so many edges to cross, that are of this shard and kept there.
+    /// It goes on at those neighbours of its node that are kept on `shard`. The node has about `edges` edges to cross.
     Neighbours { shard: u16, edges: u32 },
-    /// Nothing is kept there: across those edges of its node, on the shard of that, which lead to this shard.
+    /// Nothing is kept on `shard`: on the shard of its node it crosses those edges of it that lead to `shard`.
     Edges { shard: u16 },
 }
 
@@ -144,6 +172,27 @@ pub struct Change {
     pub path: usize,
     pub time: Time,
     pub diff: i64,
+}
+
+/// A row that is to cross edges: what it is about, the move it is at, and what that says.
+struct Expanding<'m> {
+    change: Change,
+    at: usize,
+    expansion: &'m Expansion,
+}
+
+impl Expanding<'_> {
+    /// The tick as of which edges are crossed.
+    fn tick(&self) -> Time {
+        self.expansion.version.tick(self.change.time)
+    }
+}
+
+impl<'a, 'w> Walk<'a, 'w> {
+    pub fn new(family: &'a Family, ground: Ground<'a>, findings: &'w mut Findings) -> Walk<'a, 'w> {
+        let steps = Steps { count: 0, stopped: family.is_over() };
+        Walk { program: &family.program, family, ground, steps, findings }
+    }
 }
 
 impl<'a> Walk<'a, '_> {
@@ -180,7 +229,7 @@ impl<'a> Walk<'a, '_> {
             _ => return,
         };
         if let Move::Expand(expansion) = next
-            && self.cross_kept(change, at, expansion, row, id, here)
+            && self.cross_kept(&Expanding { change, at, expansion }, row, id, here)
         {
             return;
         }
@@ -189,12 +238,12 @@ impl<'a> Walk<'a, '_> {
         {
             return self.visit(change, at, next, row, here);
         }
-        if self.everywhere.is_none() && self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
+        if self.ground.is_beyond(id) {
             return self.send(change, at, row, id, Errand::Node);
         }
-        let shard = self.everywhere.map_or(0, |snapshot| snapshot.shard_of(id));
-        if self.newest.is_none_or(|(batch, _)| batch.index_of(id).is_none())
-            && let Some(waiting) = self.waiting.get_mut(shard)
+        let shard = self.ground.everywhere.map_or(0, |snapshot| snapshot.shard_of(id));
+        if self.ground.newest.is_none_or(|(batch, _)| batch.index_of(id).is_none())
+            && let Some(waiting) = self.findings.waiting.get_mut(shard)
         {
             waiting.rows.extend_from_slice(row);
             waiting.nodes.push(id);
@@ -215,28 +264,30 @@ impl<'a> Walk<'a, '_> {
         let Move::Expand(expansion) = &self.program.paths[change.path].moves[at] else {
             return self.run(change, at, &mut row.0, None);
         };
+        let expanding = Expanding { change, at, expansion };
         match *errand {
             Errand::Node => self.run(change, at, &mut row.0, None),
-            Errand::Neighbours { edges, .. } => self.cross_here(change, at, expansion, &mut row.0, *node, edges as usize),
+            Errand::Neighbours { edges, .. } => self.cross_here(&expanding, &mut row.0, *node, edges as usize),
             Errand::Edges { shard } => {
                 let facts = self.find(*node);
                 let here = Here { id: *node, facts: &facts };
-                self.cross_there(change, at, expansion, &mut row.0, here, Some(usize::from(shard)));
+                self.cross_there(&expanding, &mut row.0, here, Some(usize::from(shard)));
             }
         }
     }
 
     fn send(&mut self, Change { path, time, diff }: Change, at: usize, row: &[Value], node: NodeId, errand: Errand) {
         let (family, row) = (self.family.number, Row::from_slice(row));
-        self.parcels.push(Parcel { family, node, path: path as u16, at: at as u16, time, diff, row, errand });
+        self.findings.parcels.push(Parcel { family, node, path: path as u16, at: at as u16, time, diff, row, errand });
         self.bound(time);
     }
 
     /// What was found must have room. A pattern that is crossed a thousand times at each of a thousand nodes has no answer.
     fn bound(&mut self, time: Time) {
-        let bytes = size_of_val(&**self.results) + size_of_val(&**self.parcels);
+        let Findings { results, parcels, .. } = &*self.findings;
+        let (found, bytes) = (results.len(), size_of_val(results.as_slice()) + size_of_val(parcels.as_slice()));
         if bytes > at_most(FOUND_BYTES_MAX, PARTS_OF_MEMORY) {
-            self.stop(time, &format!("more than {} matches were found at one time", self.results.len()));
+            self.stop(time, &format!("more than {found} matches were found at one time"));
         }
     }
 
@@ -247,24 +298,24 @@ impl<'a> Walk<'a, '_> {
             return;
         }
         let family = self.family;
-        let ended: FxHashSet<u32> = family.all().map(|member| member.query).collect();
-        let of_results = self.results.iter().filter(|change| ended.contains(&change.query)).map(|change| change.time);
-        let of_parcels = self.parcels.iter().filter(|parcel| parcel.family == family.number).map(|parcel| parcel.time);
+        let ended: FxHashSet<QueryNumber> = family.all().map(|member| member.query).collect();
+        let of_results = self.findings.results.iter().filter(|change| ended.contains(&change.query)).map(|change| change.time);
+        let of_parcels = self.findings.parcels.iter().filter(|parcel| parcel.family == family.number).map(|parcel| parcel.time);
         let first = of_results.chain(of_parcels).fold(time, Time::min);
         family.ended.set(true);
         for member in family.all() {
             member.health.ends_at(first);
             member.health.fail(reason);
         }
-        self.results.retain(|change| !ended.contains(&change.query));
-        self.parcels.retain(|parcel| parcel.family != family.number);
+        self.findings.results.retain(|change| !ended.contains(&change.query));
+        self.findings.parcels.retain(|parcel| parcel.family != family.number);
     }
 
     /// Goes on with the rows that wait, and with those that wait because of them.
     pub fn go_on(&mut self) {
-        while let Some(shard) = self.waiting.iter().position(|waiting| !waiting.next.is_empty()) {
-            let Waiting { mut rows, mut nodes, mut next, mut locator } = std::mem::take(&mut self.waiting[shard]);
-            let batches = self.everywhere.map_or(self.batches, |snapshot| snapshot.shard(shard));
+        while let Some(shard) = self.findings.waiting.iter().position(|waiting| !waiting.next.is_empty()) {
+            let Waiting { mut rows, mut nodes, mut next, mut locator } = std::mem::take(&mut self.findings.waiting[shard]);
+            let batches = self.ground.everywhere.map_or(self.ground.batches, |snapshot| snapshot.shard(shard));
             let found = locator.locate(&nodes, batches);
             let of_nodes = by_node(&found, nodes.len());
             for (number, ((change, at), here)) in next.drain(..).zip(of_nodes).enumerate() {
@@ -273,24 +324,24 @@ impl<'a> Walk<'a, '_> {
                 self.run(change, at, row, Some(Here { id: nodes[number], facts: &facts }));
             }
             // Their room is used again.
-            if self.waiting[shard].next.is_empty() {
+            if self.findings.waiting[shard].next.is_empty() {
                 rows.clear();
                 nodes.clear();
-                self.waiting[shard] = Waiting { rows, nodes, next, locator };
+                self.findings.waiting[shard] = Waiting { rows, nodes, next, locator };
             }
         }
     }
 
     fn find(&self, id: NodeId) -> Facts<'a> {
-        if let Some(snapshot) = self.everywhere {
+        if let Some(snapshot) = self.ground.everywhere {
             return snapshot.facts(id);
         }
-        if let Some((batch, located)) = self.newest
+        if let Some((batch, located)) = self.ground.newest
             && let Some(index) = batch.index_of(id)
         {
             return located.facts(batch, index);
         }
-        Facts::find(self.batches, id)
+        Facts::find(self.ground.batches, id)
     }
 
     fn visit(&mut self, change: Change, at: usize, next: &Move, row: &mut [Value], here: Here<'_, 'a>) {
@@ -298,11 +349,11 @@ impl<'a> Walk<'a, '_> {
         let tick = |version: &Version| version.tick(change.time);
         match next {
             Move::Check { node, version } => {
-                if read_node(*node, facts, tick(version), row, self.family, self.symbols) {
+                if read_node(*node, facts, tick(version), row, self.family, self.ground.symbols) {
                     self.run(change, at + 1, row, Some(here));
                 }
             }
-            Move::Expand(expansion) => self.expand(change, at, expansion, row, here),
+            Move::Expand(expansion) => self.expand(&Expanding { change, at, expansion }, row, here),
             Move::Inspect { edge, version } => {
                 let view = &self.program.edges[*edge];
                 let Some((_, half)) = self.edge_in(view, row) else { return };
@@ -319,56 +370,48 @@ impl<'a> Walk<'a, '_> {
 
     /// What is kept of a side of a node for an edge of the pattern.
     fn kept(&self, edge: usize, node: NodeId, direction: Direction) -> Option<&'a Near> {
-        let dense = self.dense?;
+        let dense = self.ground.dense?;
         let sieve = self.family.sieves[edge]?;
-        dense.near(sieve, node, direction == Direction::Outgoing)
+        dense.near(Side { sieve, node, outgoing: direction == Direction::Outgoing })
     }
 
     /// Of a node, those edges that count may be kept from the next batch on. With several shards it is not known here what is
     /// written at the other ends.
     fn want(&self, edge: usize, node: NodeId, direction: Direction) {
         let outgoing = direction == Direction::Outgoing;
-        if let (Some(dense), Some(sieve)) = (self.dense, self.family.sieves[edge])
-            && (outgoing || self.shard.count == 1)
+        if let (Some(dense), Some(sieve)) = (self.ground.dense, self.family.sieves[edge])
+            && (outgoing || self.ground.shard.count == 1)
         {
-            dense.want((sieve, node, outgoing), &self.family.program, edge);
+            dense.want(Side { sieve, node, outgoing }, &self.family.program, edge);
         }
     }
 
     /// An edge crossed from a node of the row.
     fn crossing(&self, edge: usize, from: usize) -> Crossing {
         let EdgeView { source, target, .. } = self.program.edges[edge];
-        (self.family.number, edge, if source == from { target } else { source })
+        Crossing { family: self.family.number, edge, to: if source == from { target } else { source } }
     }
 
     /// Crosses the edges that are kept of one of the ends. False where none is.
-    fn cross_kept(
-        &mut self,
-        change: Change,
-        at: usize,
-        expansion: &Expansion,
-        row: &mut [Value],
-        id: NodeId,
-        here: Option<Here<'_, 'a>>,
-    ) -> bool {
+    fn cross_kept(&mut self, expanding: &Expanding<'_>, row: &mut [Value], id: NodeId, here: Option<Here<'_, 'a>>) -> bool {
+        let Expanding { change, at, expansion } = *expanding;
         let Expansion { edge, to, direction, .. } = *expansion;
         let expected = match (expansion.bound, &row[to]) {
             (true, Value::Node(expected)) => Some(*expected),
             (true, _) => return true,
             (false, _) => None,
         };
-        let other_side = if direction == Direction::Outgoing { Direction::Incoming } else { Direction::Outgoing };
         let (near, of, outgoing) = match (self.kept(edge, id, direction), expected) {
             (Some(near), _) => (near, expected, direction == Direction::Outgoing),
             // Asked of the other end, it is the same edge.
-            (None, Some(expected)) => match self.kept(edge, expected, other_side) {
+            (None, Some(expected)) => match self.kept(edge, expected, direction.opposite()) {
                 Some(near) => (near, Some(id), direction != Direction::Outgoing),
                 None => return false,
             },
             (None, None) => return false,
         };
-        let closing = self.closing(expansion, change, row);
-        near.each(of, outgoing, expansion.version.tick(change.time), |half| {
+        let closing = self.closing(expanding, row);
+        near.each(of, outgoing, expanding.tick(), |half| {
             let half = match expected {
                 Some(expected) => HalfEdge { outgoing: direction == Direction::Outgoing, other: expected, ..half },
                 None => half,
@@ -382,7 +425,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// What is kept of the edges that lead from nodes of the row to where an expansion leads.
-    fn closing(&self, expansion: &Expansion, change: Change, row: &[Value]) -> Closed<'a> {
+    fn closing(&self, &Expanding { change, expansion, .. }: &Expanding<'_>, row: &[Value]) -> Closed<'a> {
         let of_edge = |closing: &Closing| match row[closing.from] {
             Value::Node(id) => Some((self.kept(closing.edge, id, closing.direction)?, closing.version.tick(change.time))),
             _ => None,
@@ -412,7 +455,9 @@ impl<'a> Walk<'a, '_> {
         let Some(slot) = view.slot else { return };
         row[slot] = match view.marked {
             true => mark(half),
-            false => Value::Edge(EdgeKey { source, kind: self.symbols.name(half.kind), target, ordinal: half.ordinal }.into()),
+            false => {
+                Value::Edge(EdgeKey { source, kind: self.ground.symbols.text(half.kind), target, ordinal: half.ordinal }.into())
+            }
         };
     }
 
@@ -426,7 +471,7 @@ impl<'a> Walk<'a, '_> {
             }
             Some(Value::Edge(there)) => {
                 (there.source, there.target, there.ordinal) == (source, target, half.ordinal)
-                    && there.kind == self.symbols.name(half.kind)
+                    && self.ground.symbols.is(half.kind, &there.kind)
             }
             _ => false,
         }
@@ -436,7 +481,9 @@ impl<'a> Walk<'a, '_> {
     fn edge_in(&self, view: &EdgeView, row: &[Value]) -> Option<(NodeId, HalfEdge)> {
         match (row.get(view.slot?)?, &row[view.source], &row[view.target]) {
             (Value::Edge(key), ..) => {
-                let kind = self.symbols.intern(&key.kind);
+                // Mostly one that the pattern asks for.
+                let asked = view.kinds.iter().copied().find(|kind| self.ground.symbols.is(*kind, &key.kind));
+                let kind = asked.or_else(|| self.ground.symbols.find(&key.kind)).unwrap_or(UNKNOWN);
                 Some((key.source, HalfEdge { kind, outgoing: true, other: key.target, ordinal: key.ordinal }))
             }
             (Value::Integer(mark), Value::Node(source), Value::Node(target)) => {
@@ -471,9 +518,9 @@ impl<'a> Walk<'a, '_> {
             let all = |facts: &Facts<'_>| facts.about_edges(way.direction, &view.kinds);
             // Other shards keep about as many as this one.
             let few = |facts: &Facts<'_>| {
-                let hubs = self.hubs.filter(|hubs| self.family.sieves[way.edge].is_none() && hubs.may_be(facts))?;
+                let hubs = self.ground.hubs.filter(|hubs| self.family.sieves[way.edge].is_none() && hubs.may_be(facts))?;
                 let ends = hubs.ends(self.crossing(way.edge, way.from), self.family, node(way), time)?;
-                Some(ends.len() * self.shard.count)
+                Some(ends.len() * self.ground.shard.count)
             };
             let count = facts.map_or(EDGES_ELSEWHERE, |facts| few(facts).unwrap_or_else(|| all(facts)));
             if facts.is_some() {
@@ -492,83 +539,77 @@ impl<'a> Walk<'a, '_> {
         }
         for way in others.iter().filter(|way| here.is_none_or(|here| here.id != node(way))) {
             let id = node(way);
-            let elsewhere = self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index;
-            match self.everywhere {
-                None if elsewhere => offer(way, None),
-                _ => offer(way, Some(&self.find(id))),
-            };
+            if self.ground.is_beyond(id) {
+                offer(way, None);
+            } else {
+                offer(way, Some(&self.find(id)));
+            }
         }
         best.1
     }
 
     /// Crosses the edges of a node. Of one with very many, each shard crosses those that lead to nodes of its own.
-    fn expand(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], here: Here<'_, 'a>) {
+    fn expand(&mut self, expanding: &Expanding<'_>, row: &mut [Value], here: Here<'_, 'a>) {
         let Here { id, facts } = here;
-        let Expansion { edge, bound, direction, .. } = *expansion;
+        let Expanding { change, at, expansion } = *expanding;
+        let Expansion { edge, from, bound, direction, .. } = *expansion;
         if !bound {
             self.want(edge, id, direction);
         }
-        let hubs = self.hubs.filter(|hubs| !bound && self.family.sieves[edge].is_none() && hubs.may_be(facts));
+        let hubs = self.ground.hubs.filter(|hubs| !bound && self.family.sieves[edge].is_none() && hubs.may_be(facts));
         let edges = hubs.map_or(0, |_| facts.about_edges(direction, &self.program.edges[edge].kinds));
         let Some(hubs) = hubs.filter(|hubs| edges >= hubs.edges_min()) else {
-            return self.cross_there(change, at, expansion, row, here, None);
+            return self.cross_there(expanding, row, here, None);
         };
-        let Shard { index, count } = self.shard;
+        let Shard { index, count } = self.ground.shard;
         for shard in (0..count).filter(|shard| *shard != index) {
             let edges = edges.min(u32::MAX as usize) as u32;
             self.send(change, at, row, id, Errand::Neighbours { shard: shard as u16, edges });
         }
-        let crossing = self.crossing(edge, expansion.from);
+        let crossing = self.crossing(edge, from);
         let Some(ends) = hubs.ends(crossing, self.family, id, change.time) else {
             hubs.want(crossing, id, edges);
             let own = (count > 1).then_some(index);
-            return self.cross_there(change, at, expansion, row, here, own);
+            return self.cross_there(expanding, row, here, own);
         };
-        let (tick, closing) = (expansion.version.tick(change.time), self.closing(expansion, change, row));
+        let (tick, closing) = (expanding.tick(), self.closing(expanding, row));
         ends.each(|half| {
             if closing.lead_to(half.other) && facts.has_half(half, tick) {
-                self.cross(change, at, expansion, row, (id, half), here);
+                self.cross(expanding, row, (id, half), here);
             }
         });
     }
 
     /// Crosses the edges of a node of another shard that lead to nodes of this one, by what is kept of them.
-    fn cross_here(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], id: NodeId, edges: usize) {
+    fn cross_here(&mut self, expanding: &Expanding<'_>, row: &mut [Value], id: NodeId, edges: usize) {
+        let Expanding { change, at, expansion } = *expanding;
         let crossing = self.crossing(expansion.edge, expansion.from);
-        let Some(hubs) = self.hubs else { return };
+        let Some(hubs) = self.ground.hubs else { return };
         let Some(ends) = hubs.ends(crossing, self.family, id, change.time) else {
             hubs.want(crossing, id, edges);
-            return self.send(change, at, row, id, Errand::Edges { shard: self.shard.index as u16 });
+            return self.send(change, at, row, id, Errand::Edges { shard: self.ground.shard.index as u16 });
         };
-        let (tick, closing) = (expansion.version.tick(change.time), self.closing(expansion, change, row));
+        let (tick, closing) = (expanding.tick(), self.closing(expanding, row));
         ends.each(|half| {
             let facts = self.find(half.other);
             if closing.lead_to(half.other) && facts.has_half(turned(half, id), tick) {
-                self.cross(change, at, expansion, row, (id, half), Here { id: half.other, facts: &facts });
+                self.cross(expanding, row, (id, half), Here { id: half.other, facts: &facts });
             }
         });
     }
 
     /// Crosses the edges of a node, or those that lead to a shard.
-    fn cross_there(
-        &mut self,
-        change: Change,
-        at: usize,
-        expansion: &Expansion,
-        row: &mut [Value],
-        here: Here<'_, 'a>,
-        to: Option<usize>,
-    ) {
+    fn cross_there(&mut self, expanding: &Expanding<'_>, row: &mut [Value], here: Here<'_, 'a>, to: Option<usize>) {
         let Here { id, facts } = here;
-        let program = self.program;
-        let (view, tick) = (&program.edges[expansion.edge], expansion.version.tick(change.time));
+        let (program, expansion) = (self.program, expanding.expansion);
+        let (view, tick) = (&program.edges[expansion.edge], expanding.tick());
         let expected = match (expansion.bound, &row[expansion.to]) {
             (true, Value::Node(expected)) => Some(*expected),
             (true, _) => return,
             (false, _) => None,
         };
-        let closing = self.closing(expansion, change, row);
-        let shards = self.shard.count;
+        let closing = self.closing(expanding, row);
+        let shards = self.ground.shard.count;
         let mut cross = |half: HalfEdge, value: Option<Value>| {
             if to.is_some_and(|to| half.other.shard(shards) != to) || !closing.lead_to(half.other) {
                 return;
@@ -591,7 +632,7 @@ impl<'a> Walk<'a, '_> {
                 }
             }
             if expected.is_none_or(|expected| expected == half.other) {
-                self.cross(change, at, expansion, row, (id, half), here);
+                self.cross(expanding, row, (id, half), here);
             }
         };
         match (expected, &view.sieve) {
@@ -608,17 +649,9 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// Crosses an edge that is there.
-    fn cross(
-        &mut self,
-        change: Change,
-        at: usize,
-        expansion: &Expansion,
-        row: &mut [Value],
-        (id, half): (NodeId, HalfEdge),
-        here: Here<'_, 'a>,
-    ) {
-        let program = self.program;
-        let view = &program.edges[expansion.edge];
+    fn cross(&mut self, expanding: &Expanding<'_>, row: &mut [Value], (id, half): (NodeId, HalfEdge), here: Here<'_, 'a>) {
+        let Expanding { change, at, expansion } = *expanding;
+        let view = &self.program.edges[expansion.edge];
         if !self.bind(expansion, half, id, row) {
             return;
         }
@@ -631,7 +664,7 @@ impl<'a> Walk<'a, '_> {
 
     /// Every move is made: the row is a result of each member whose constants and filters it meets.
     fn finish(&mut self, change: Change, row: &mut [Value]) {
-        let (results, program) = (&mut *self.results, self.program);
+        let (results, program) = (&mut self.findings.results, self.program);
         self.family.each(change.time, row, |member| {
             let Ending { filters, columns, context, .. } = &*member.ending;
             if !filters.iter().all(|filter| member.passes(filter, row, program)) {
@@ -653,11 +686,11 @@ impl<'a> Walk<'a, '_> {
 }
 
 /// Reads the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
-pub fn read_node(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &Symbols) -> bool {
+pub fn read_node(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &WorkerSymbols) -> bool {
     read_node_by(node, facts, at, row, family, symbols, |condition, row| family.passes(condition, row))
 }
 
-/// The same, where `passes` says which conditions hold.
+/// As `read_node`, where `passes` says which conditions hold.
 #[inline]
 pub fn read_node_by(
     node: usize,
@@ -665,7 +698,7 @@ pub fn read_node_by(
     at: Time,
     row: &mut [Value],
     family: &Family,
-    symbols: &Symbols,
+    symbols: &WorkerSymbols,
     passes: impl Fn(&Expr, &[Value]) -> bool,
 ) -> bool {
     let program = &family.program;
@@ -686,7 +719,7 @@ pub fn read_node_by(
     if let Some(slot) = view.reads_all {
         let mut map = Map::default();
         if !nothing {
-            facts.properties(at, |key, value| map.push_unique(symbols.name(key), value));
+            facts.properties(at, |key, value| map.push_unique(symbols.text(key), value));
         }
         row[slot] = Value::Map(map.sorted().into());
     }

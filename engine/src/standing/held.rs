@@ -69,9 +69,9 @@ struct Rows(FxHashMap<Row, Count>);
 
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// So often the row is held back.
+    /// How often the row is held back.
     back: i64,
-    /// So often it came since then, and was told.
+    /// How often it came since then, and was told.
     told: i64,
 }
 
@@ -210,7 +210,7 @@ impl Held {
         waits
     }
 
-    /// So many results the end of a pause would bring: of the rows that came more or less often in it, and of what was asked for
+    /// How many results the end of a pause would bring: of the rows that came more or less often in it, and of what was asked for
     /// in it. Counted as `hear` and `tell` would have it.
     pub fn brought<'a>(&self, net: impl Iterator<Item = (&'a Row, i64)>, cancellations: bool) -> u64 {
         let is_asked = self.asked == Some(WITH_THE_PAUSE);
@@ -411,7 +411,7 @@ impl StandingQuery {
         }
     }
 
-    /// For the next entry.
+    /// Notes what is held, for the next entry.
     pub(crate) fn note_held(&self, held: &Held) {
         let kept = kept(self.id(), held);
         self.graph().committer().note_looked_up(|| self.state().delivered_of(self.id()).into_iter().chain(kept));
@@ -496,7 +496,7 @@ mod tests {
     }
 
     const RESTS: &[(u64, bool, i64)] = &[(9, true, 1), (9, true, 1), (9, true, 2), (9, true, 3)];
-    /// The same, out of an earlier graph.
+    /// The rows of `RESTS`, as they come out of an earlier graph.
     const EARLIER: &[(u64, bool, i64)] = &[(3, true, 1), (5, true, 7), (8, true, 1), (8, true, 2), (9, true, 3), (9, false, 7)];
     const LATER: &[(u64, bool, i64)] =
         &[(12, true, 1), (13, false, 2), (14, false, 1), (15, false, 1), (16, true, 2), (17, false, 2)];

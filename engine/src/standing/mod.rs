@@ -32,7 +32,7 @@ use crate::latency::{Found, Latency};
 use crate::render::health::{Health, LeftOut};
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
-use crate::render::{Maintained, ResultBatch};
+use crate::render::{Maintained, QueryNumber, ResultBatch};
 use crate::store::Delivered;
 use crate::store::reserved::{BEGUN, FOLLOWED, HELD, PAUSED, is_reserved};
 
@@ -64,7 +64,7 @@ pub struct StandingQuery {
     id: QueryId,
     cancellations: bool,
     /// Its number among those of this run.
-    number: u32,
+    number: QueryNumber,
     /// Results of later ticks only have been found by what was committed since.
     installed: Tick,
     state: Arc<StandingState>,
@@ -80,15 +80,15 @@ pub struct StandingQuery {
     in_vain: AtomicU32,
 }
 
-/// How often a thread that waits for results looks whether there is progress without any; and longer by this for each standing
-/// query, so that a thread a query is no load.
+/// How often a thread that waits for results looks whether there is progress without any.
 const PROGRESS_LOOK: Duration = Duration::from_millis(1);
+/// `PROGRESS_LOOK` is longer by this for each standing query, so that a thread a query is no load.
 const PROGRESS_LOOK_BY_QUERY: Duration = Duration::from_micros(50);
 
-/// So long is waited for results to be durable by who looks at many queries. Mostly they are within a sync of the log.
+/// Whoever looks at many queries waits this long for results to be durable. Mostly they are within a sync of the log.
 const LOOK_PATIENCE: Duration = Duration::from_millis(50);
 
-/// Each look in vain doubles the time to the next, so often at most.
+/// Each look in vain doubles the time to the next, at most this many times.
 const PROGRESS_LOOK_DOUBLED_MAX: u32 = 6;
 
 /// What the engine keeps of an installed query.
@@ -100,14 +100,14 @@ pub struct StandingState {
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
     /// The tick of `BEGUN`, as long as the store knows of it.
     begun: Mutex<Option<Tick>>,
-    /// Says without a lock whether there are some.
+    /// Says without a lock whether there is `first`.
     pub has_first: AtomicBool,
     pub(crate) first: Mutex<Option<First>>,
     pub latency: Latency,
-    /// Says without a lock whether there are any.
+    /// Says without a lock whether there are `pauses`.
     pub has_pauses: AtomicBool,
     pauses: Mutex<Pauses>,
-    /// Says without a lock whether there may be some.
+    /// Says without a lock whether there may be rows in `held`.
     pub has_held: AtomicBool,
     /// Locked after `pauses`, where both are.
     pub(crate) held: Mutex<Held>,
@@ -179,7 +179,7 @@ impl StandingState {
         delivered.values().map(|(tick, _)| *tick).min()
     }
 
-    /// The same, without those who follow the query.
+    /// As `delivered_by_all`, without those who follow the query.
     fn delivered_by_outputs(&self) -> Option<Tick> {
         least_by_outputs(&lock(&self.delivered))
     }
@@ -217,7 +217,7 @@ impl Graph {
         self.install_named("", standing)
     }
 
-    /// The same of one that the log is to call by a name instead of its id.
+    /// As `install`, for a query that the log is to call by a name instead of its id.
     pub fn install_named(&self, name: &str, standing: Standing) -> Result<StandingQuery, EngineError> {
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
@@ -568,7 +568,8 @@ impl StandingQuery {
         self.state.inbox.waiting()
     }
 
-    /// So many results that were taken with `next` wait for the slowest of those they are handed to. Ingest waits for these, too.
+    /// Says how many results that were taken with `next` wait for the slowest of those they are handed to. Ingest waits for
+    /// these, too.
     pub fn set_behind(&self, results: usize) {
         self.state.inbox.set_behind(results);
     }
@@ -630,7 +631,7 @@ impl StandingQuery {
         self.set_delivered(FOLLOWED, from, note, rows);
     }
 
-    /// The same; durable when this returns.
+    /// As `keep_followed`; durable when this returns.
     pub fn keep_followed_now(&self, from: Tick, note: Position) -> Result<(), EngineError> {
         self.put_output(FOLLOWED, from, note)
     }
@@ -647,7 +648,7 @@ impl StandingQuery {
         }
     }
 
-    /// Of all outputs, with the next entry.
+    /// Has the next entry take along how far all outputs have delivered.
     fn log_frontiers(&self) {
         self.graph.committer().note_looked_up(|| self.state.delivered_of(self.id));
     }

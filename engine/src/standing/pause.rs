@@ -26,17 +26,18 @@ use crate::render::{ResultBatch, Row};
 use crate::store::Delivered;
 use crate::store::reserved::PAUSED;
 
-/// The sum is kept again after so long, and no more often than lets the writing of it take a fiftieth of the time.
+/// The sum is kept again after this long at the earliest.
 const KEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Writing the sum takes at most one of this many parts of the time.
 const KEEP_SHARE: u32 = 50;
 
 /// The pauses of one query that are not over for all of its outputs.
 #[derive(Default)]
 pub struct Pauses {
     stretches: VecDeque<Stretch>,
-    /// So many of the first ones have ended and been told of.
+    /// How many of the first ones have ended and been told of.
     told: usize,
-    /// Of the first that has not been told of.
+    /// The sum of the first that has not been told of.
     net: Net,
     /// What comes again from earlier ticks is in `net`.
     known: Tick,
@@ -331,7 +332,7 @@ impl StandingQuery {
         Ok(has_ended)
     }
 
-    /// The same; it may not be durable before `log_pauses`.
+    /// As `resume`; it may not be durable before `log_pauses`.
     pub fn end_pause(&self) -> Result<bool, EngineError> {
         let (graph, state) = (self.graph(), self.state());
         let mut pauses = state.pauses();

@@ -35,11 +35,11 @@ use crate::history::horizon_key;
 
 pub(super) const TITLE: &[u8; 16] = b"weir backup 5\n\0\n";
 
-/// Of one that goes on from another.
+/// The title of a backup that goes on from another.
 pub(super) const TITLE_MORE: &[u8; 16] = b"weir backup +5\n\0";
 
-/// The same before, without what sources brought, with entries as format 5 of directories has them, and with chunks as formats 4
-/// and 3 do.
+/// Titles of older backups, which are still read: without what sources brought, with entries as format 5 of directories has them,
+/// and with chunks as formats 4 and 3 do.
 pub(super) const TITLES_BEFORE: [[&[u8; 16]; 2]; 4] = [
     [b"weir backup 4\n\0\n", b"weir backup +4\n\0"],
     [b"weir backup 3\n\0\n", b"weir backup +3\n\0"],

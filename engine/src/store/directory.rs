@@ -50,7 +50,7 @@ impl Directory {
         Ok(directory)
     }
 
-    /// One that is there, of which nothing is changed: also where nothing can be.
+    /// Opens a directory that is there, of which nothing is changed: also where nothing can be.
     pub fn open_to_read(path: &Path, kind: &'static str) -> Result<Directory, StoreError> {
         let lock = lock_to_read(path)?;
         let marker = fs::read(path.join(MARKER))

@@ -142,7 +142,7 @@ pub fn pack(bytes: &[u8]) -> Option<Vec<u8>> {
     packed.ok().filter(|packed| packed.len() + size_of::<u64>() < bytes.len())
 }
 
-/// The inverse, of what was so many bytes.
+/// The inverse of `pack`, for what was `length` bytes.
 pub fn unpack(packed: &[u8], length: u64) -> Result<Vec<u8>, Wrong> {
     const WRONG: Wrong = "mutations that cannot be unpacked";
     if zstd::decompressed_size(packed) != Some(length) {
@@ -256,7 +256,7 @@ mod tests {
     use super::super::conformance::{entry, same};
     use super::*;
 
-    /// So many that it is worth packing them.
+    /// Enough records to be worth packing.
     const PACKED_RECORDS: u64 = 100;
 
     fn bytes_of(entry: &Entry) -> Vec<u8> {

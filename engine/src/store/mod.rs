@@ -8,35 +8,55 @@
 //!         progress   up to which tick the runs hold everything, and where sources and deliveries stood then
 //!
 //! Nothing here knows what a page says or when a checkpoint is due. Everything read back is checked.
+//!
+//!     error      what can go wrong with a store, and what to do about it
+//!     entry      one committed batch as the log keeps it
+//!     rows       its mutations as bytes
+//!     records    the small records as bytes, each sealed
+//!     bytes      reading bytes that may be damaged
+//!     reserved   what is kept of a standing query among its outputs
+//!     in_memory  the store that ends with the process
+//!     rocks_db   the default one
+//!     map_db     the one in one file, in Rust alone
+//!     keys       how those two file what they are given
+//!     meta       their small records, as they are read
+//!     directory  whose a data directory is, and which format it has
+//!     ahead      whether the write-ahead log of RocksDB is sound
+//!     reached    how far RocksDB was written, beside it
+//!     check      what of a store is damaged
+//!     backup     a store as one stream of bytes
+//!     since      where a backup ended, for the one that goes on from there
+//!     restore    a store out of backups
 
-#[cfg(feature = "rocks-db")]
-mod ahead;
-#[cfg(test)]
-pub mod conformance;
-mod backup;
-mod bytes;
-mod check;
-#[cfg(feature = "rocks-db")]
-mod directory;
-mod entry;
 mod error;
+mod entry;
+mod rows;
+mod records;
+mod bytes;
+pub mod reserved;
 mod in_memory;
-#[cfg(any(feature = "rocks-db", feature = "map-db"))]
-mod keys;
+#[cfg(feature = "rocks-db")]
+mod rocks_db;
 #[cfg(feature = "map-db")]
 mod map_db;
 #[cfg(any(feature = "rocks-db", feature = "map-db"))]
+mod keys;
+#[cfg(any(feature = "rocks-db", feature = "map-db"))]
 mod meta;
 #[cfg(feature = "rocks-db")]
-mod reached;
-mod records;
-pub mod reserved;
-mod restore;
+mod directory;
 #[cfg(feature = "rocks-db")]
-mod rocks_db;
-mod rows;
+mod ahead;
+#[cfg(feature = "rocks-db")]
+mod reached;
+mod check;
+mod backup;
 mod since;
+mod restore;
+#[cfg(test)]
+pub mod conformance;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use weir_model::{Position, Text, Tick};
@@ -60,21 +80,16 @@ pub use since::Since;
 /// What `read_some` brings into memory at most, but for the last entry.
 const SOME_BYTES: usize = 512 << 20;
 
-/// So many entries of the log are as much as is done at once, however little is in them.
+/// Entries of the log that `read_some` brings into memory at most, however little is in them.
 const SOME_ENTRIES: usize = 10_000;
 
-/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows, or many
+/// Some entries of the log: those that begin and end within the ticks, and no more when there are `rows` rows, or many
 /// entries, or much of memory is used. Says how many rows there are.
-pub fn read_some(
-    store: &dyn Store,
-    graph: GraphId,
-    (from, until): (Tick, Tick),
-    rows: usize,
-) -> Result<(Vec<Entry>, usize), StoreError> {
+pub fn read_some(store: &dyn Store, graph: GraphId, ticks: Range<Tick>, rows: usize) -> Result<(Vec<Entry>, usize), StoreError> {
     let (mut entries, mut count, mut bytes) = (Vec::new(), 0, 0);
     let bytes_max = at_most(SOME_BYTES, 8);
-    let read = store.read_log(graph, from, &mut |entry| {
-        if count >= rows || entries.len() == SOME_ENTRIES || bytes >= bytes_max || entry.upper > until {
+    let read = store.read_log(graph, ticks.start, &mut |entry| {
+        if count >= rows || entries.len() == SOME_ENTRIES || bytes >= bytes_max || entry.upper > ticks.end {
             return Err(StoreError::Stopped);
         }
         count += entry.mutations.rows.len();

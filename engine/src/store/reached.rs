@@ -31,7 +31,7 @@ pub struct Reached {
     pub closed: bool,
 }
 
-/// Of its files. Only ever longer, until another begins with a higher number.
+/// The list of RocksDB's files. Only ever longer, until another begins with a higher number.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct List {
     pub number: u64,

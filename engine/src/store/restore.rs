@@ -313,13 +313,13 @@ impl Writing<'_> {
     }
 }
 
-/// Of a run, from its head.
+/// The first and the upper tick of a run, from its head.
 fn run_of(payload: &[u8]) -> Result<[Tick; 2], StoreError> {
     let mut reader = Reader(payload);
     Ok([reader.tick().map_err(wrong)?, reader.tick().map_err(wrong)?])
 }
 
-/// Of an entry as it lies in the log.
+/// The first and the upper tick of an entry as it lies in the log.
 fn ticks_of(bytes: &[u8]) -> Result<[Tick; 2], StoreError> {
     let mut reader = Reader(bytes.get(24..).ok_or_else(|| wrong("an early end"))?);
     Ok([reader.tick().map_err(wrong)?, reader.tick().map_err(wrong)?])
@@ -327,10 +327,10 @@ fn ticks_of(bytes: &[u8]) -> Result<[Tick; 2], StoreError> {
 
 struct Blocks<'a> {
     from: &'a mut dyn Source,
-    /// One that was read and is for whoever comes next.
+    /// A block that was read and is for whoever comes next.
     ahead: Option<(u8, Vec<u8>)>,
     count: u64,
-    /// Where the next one begins.
+    /// Where the next block begins.
     bytes: u64,
     /// Over all checksums.
     all: crc32fast::Hasher,

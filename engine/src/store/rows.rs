@@ -33,7 +33,7 @@ const SYMBOL_GIVEN: u32 = 255;
 
 const ROW_BYTES_MAX: usize = 1 + 1 + 5 + 16 + 4 + 16;
 const ROW_BYTES_MIN: usize = 3;
-/// Rows are packed on the stack, so many at a time.
+/// Rows are packed on the stack, this many at a time.
 const BLOCK_ROWS: usize = 64;
 
 /// What a row is told from: the one before it, and the node before that one's.
@@ -118,7 +118,7 @@ fn significant(number: u64) -> usize {
     8 - number.leading_zeros() as usize / 8
 }
 
-/// The inverse of `put_rows`; the bytes are those of exactly so many rows.
+/// The inverse of `put_rows`; the bytes are those of exactly `count` rows.
 pub fn take_rows(bytes: &[u8], count: u64) -> Result<Vec<Row>, Wrong> {
     // Checked first, so that a wrong count does not ask for more memory than there is.
     if count > (bytes.len() / ROW_BYTES_MIN) as u64 {
@@ -197,11 +197,13 @@ fn first_bytes(number: u64, count: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::random::STEP;
+
     use super::*;
 
     /// Numbers that are small, large or in between, and repeat themselves.
     fn row(n: u64) -> Row {
-        let mixed = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = n.wrapping_mul(STEP);
         let number = |shift: u64| mixed.rotate_left(shift as u32) >> (mixed.rotate_left(13 + shift as u32) % 64);
         let node = |shift: u64| NodeId::new(number(shift) % 3, (number(shift + 7) % 2) << 60);
         let symbol = Symbol(number(3) as u32 % [10, 254, 255, 256, 1 << 29][mixed as usize % 5]);

@@ -87,7 +87,7 @@ impl View for Looked<'_> {
 /// `View::edges_while` of some node.
 type Listing<'a> = &'a dyn Fn(&mut dyn FnMut(HalfEdge) -> bool) -> bool;
 
-/// What it lists for who takes so many more each time.
+/// What `list` lists for whoever takes `more` more each time.
 pub fn by_stretches(more: usize, list: Listing<'_>) -> Vec<HalfEdge> {
     let mut found = Vec::new();
     loop {

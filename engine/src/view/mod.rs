@@ -41,7 +41,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// That of the same edges as their other ends see them.
+    /// The direction of the same edges as their other ends see them.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::Outgoing => Direction::Incoming,
@@ -88,14 +88,14 @@ pub trait View {
         self.edges_while(node, direction, kinds, each)
     }
 
-    /// How many half edges that lists.
+    /// How many half edges `edges` lists.
     fn count_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol]) -> u64 {
         let mut count = 0;
         self.edges(node, direction, kinds, &mut |_| count += 1);
         count
     }
 
-    /// About how many edges that would list, where it is known without listing them, or none: as `about`.
+    /// About how many half edges `edges` would list, where it is known without listing them, or none: as `about`.
     fn about_edges(&self, _node: NodeId, _: Direction, _kinds: &[Symbol]) -> usize {
         0
     }
@@ -149,7 +149,7 @@ pub trait View {
 
     /// These nodes will be asked for next, for their edges, too, or only for labels and properties. Whoever has to wait for
     /// memory may wait for all of it at once.
-    fn expect(&self, _: &[NodeId], _edges: bool) {}
+    fn prefetch(&self, _: &[NodeId], _edges: bool) {}
 
     /// How many `labelled` would list, where that is known without listing them.
     fn count_labelled(&self, _: Symbol) -> Option<u64> {
@@ -180,7 +180,7 @@ pub trait View {
     /// Whatever there is counts as asked for from here on, where that is noted; what was noted one by one is let go.
     fn note_everything(&self) {}
 
-    /// Where it is noted what is asked: the same without that.
+    /// Where it is noted what is asked: the view below, of which nothing is noted.
     fn untracked(&self) -> Option<&dyn View> {
         None
     }

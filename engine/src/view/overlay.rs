@@ -76,7 +76,7 @@ impl Changes {
     }
 }
 
-/// To look up whether an edge is there takes about as long as to list so many.
+/// Looking up whether an edge is there takes about as long as listing this many.
 const LOOK_UP_COST: u64 = 4;
 
 /// Lists nodes until it is told to stop.
@@ -354,8 +354,8 @@ impl View for Overlay<'_> {
         self.merged(&|each| self.base.labelled(label, each), &|node| self.has_label(node, label), each);
     }
 
-    fn expect(&self, nodes: &[NodeId], edges: bool) {
-        self.base.expect(nodes, edges);
+    fn prefetch(&self, nodes: &[NodeId], edges: bool) {
+        self.base.prefetch(nodes, edges);
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {

@@ -207,8 +207,8 @@ impl<N: Notes> View for Tracked<'_, N> {
         self.base.labelled(label, each)
     }
 
-    fn expect(&self, nodes: &[NodeId], edges: bool) {
-        self.base.expect(nodes, edges);
+    fn prefetch(&self, nodes: &[NodeId], edges: bool) {
+        self.base.prefetch(nodes, edges);
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {

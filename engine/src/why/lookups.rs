@@ -8,12 +8,12 @@ use weir_model::expression::{Failure, Subquery};
 use weir_model::plan::{Operator, Pattern, Slot};
 use weir_model::{Clock, Context, Expr, Mutations, NodeId, Symbol, Tick, Value};
 
-use super::search::{Around, Search, is_plain};
+use super::search::{Around, Search, is_plain, leads_to_chains};
 use super::staged::{Staged, Worked};
 use super::watching::{Watching, edge_fact};
 use super::{Made, Origin, Reached, TRIES_MAX};
 use crate::error::EngineError;
-use crate::evaluate::{Environment, Evaluator, Limits, Wanted, node_of};
+use crate::evaluate::{Environment, Evaluator, Limits, Wanted};
 use crate::graph::Graph;
 use crate::history::{Change, Changed};
 use crate::render::Row;
@@ -73,7 +73,8 @@ impl Graph {
         self.asked_with(staged, asks, row, &[], (view, at))
     }
 
-    /// The same, where patterns that look for one of these slots are to find these nodes: `found` says whether they do with them.
+    /// As `asked`, where patterns that look for one of these slots are to find these nodes: `Answered::found` says whether they
+    /// do with them.
     pub fn asked_with<'p>(
         &self,
         staged: &'p Staged<'p>,
@@ -118,7 +119,7 @@ impl Graph {
         if !looks_for(asks.inner(), slot) {
             return None;
         }
-        let is_it = |value: &Value| node_of(value, self.ids()) == Some(id);
+        let is_it = |value: &Value| self.ids().node_of(value) == Some(id);
         if let Some(place) = level.slots.iter().position(|of| *of == slot) {
             return Some(level.rows.iter().map(|(row, _)| row.0.get(place).is_some_and(is_it)).collect());
         }
@@ -202,7 +203,7 @@ impl Graph {
         view.labels(node, &mut |label| take(Key::Label(label), FactOf::Label { node, label }));
         view.properties(node, &mut |key, value| take(Key::Property(key), FactOf::Property { node, key, value }));
         view.edges(node, Direction::Both, &[], &mut |half| take(Key::Edge(half), edge_fact(node, half)));
-        moment.failure().map_or(Ok(oldest), Err)
+        moment.take_failure().map_or(Ok(oldest), Err)
     }
 
     /// Facts with since when each is there. The history of a node is read once for all of them: it may be long.
@@ -227,7 +228,7 @@ impl Graph {
         }
         let since = |of: &FactOf| newest.get(&of.node()).and_then(|facts| facts.get(&Key::of(of)).copied().flatten());
         let facts = of.into_iter().map(|of| Fact { since: since(&of), of }).collect();
-        match past.failure() {
+        match past.take_failure() {
             // What was collected meanwhile is told no more.
             None | Some(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => Ok(facts),
             Some(error) => Err(error),
@@ -299,6 +300,15 @@ struct Telling<'t, 'p> {
     found: &'t mut Vec<Answered<'p>>,
 }
 
+/// A pattern as the query asked for it.
+#[derive(Clone, Copy)]
+struct AskedPattern<'p> {
+    pattern: &'p Pattern,
+    /// Where it has no rows, a row goes on all the same.
+    may_be_none: bool,
+    has_rows: bool,
+}
+
 impl<'p> Telling<'_, 'p> {
     /// Tells of an operator that starts at `Argument`, and gives some of its rows. `may_be_none`: where it has none, a row goes
     /// on all the same.
@@ -313,7 +323,7 @@ impl<'p> Telling<'_, 'p> {
         let own = self.rows(operator, argument);
         match operator {
             Operator::Match { pattern, .. } => {
-                rows.iter().for_each(|row| self.pattern(pattern, row, (may_be_none, !own.is_empty())));
+                rows.iter().for_each(|row| self.pattern(AskedPattern { pattern, may_be_none, has_rows: !own.is_empty() }, row));
                 let conditions: Vec<&'p Expr> =
                     pattern.nodes.iter().flat_map(|node| &node.conditions).chain(&pattern.conditions).collect();
                 own.iter().for_each(|row| conditions.iter().copied().for_each(|condition| self.subqueries(condition, row)));
@@ -354,11 +364,12 @@ impl<'p> Telling<'_, 'p> {
         rows
     }
 
-    fn pattern(&mut self, pattern: &'p Pattern, row: &[Value], (may_be_none, any): (bool, bool)) {
+    fn pattern(&mut self, asked: AskedPattern<'p>, row: &[Value]) {
+        let AskedPattern { pattern, may_be_none, has_rows } = asked;
         let (mut made, mut reached, mut gave_up) = (Vec::new(), Vec::new(), false);
         let given: Vec<(usize, NodeId)> =
             self.given.iter().filter_map(|(slot, id)| Some((sought(pattern, *slot)?, *id))).collect();
-        if is_plain(pattern) {
+        if is_plain(pattern) || (!has_rows && leads_to_chains(pattern)) {
             let origin = Origin::of(self.staged.plan(), pattern);
             let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
             evaluator.in_context(self.environment, &mut |context| {
@@ -381,7 +392,8 @@ impl<'p> Telling<'_, 'p> {
             return;
         }
         // Nor does it where there was too much to try: then it is as the query has it.
-        let found = if is_plain(pattern) && !(gave_up && given.is_empty()) { !made.is_empty() } else { any || !made.is_empty() };
+        let found =
+            if is_plain(pattern) && !(gave_up && given.is_empty()) { !made.is_empty() } else { has_rows || !made.is_empty() };
         let of = AskedOf::Pattern(pattern, may_be_none);
         self.found.push(Answered { of, found, made, reached, row: row.to_vec() });
     }

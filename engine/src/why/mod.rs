@@ -5,16 +5,26 @@
 //! nothing those are kept that got farthest, each with the condition that it does not meet. What stands above patterns is worked
 //! out as of the moment, with what each row was made of (`staged`); since when a row is there is found by going back through the
 //! changes it can depend on (`since`).
+//!
+//!     search    the matches of one pattern, one choice after another, and how far the others get
+//!     watching  a View that remembers what was asked, and what the answers were
+//!     staged    the answer of a query with stages as of one moment, with what each row was made of
+//!     through   what is asked for, looked for in the rows that a stage takes in
+//!     narrow    which nodes of the patterns follow from nodes of the answer
+//!     sought    a row of the answer of which nothing is known but what it is as a whole
+//!     lookups   what a query asks of the graph for one row
+//!     since     from which tick on a row has been there
+//!     records   which of them ticks were given to
 
-mod lookups;
-mod narrow;
-mod records;
 mod search;
-mod since;
-mod sought;
+mod watching;
 mod staged;
 mod through;
-mod watching;
+mod narrow;
+mod sought;
+mod lookups;
+mod since;
+mod records;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -39,10 +49,10 @@ pub use staged::{Fits, Found, Matched, Meant, Staged, Stop, Wanted, Worked};
 /// Nodes and edges that are tried for one question.
 const TRIES_MAX: u64 = 2_000_000;
 
-/// So long a question may take; then what is known by then is told.
+/// A question may take this long; then what is known by then is told.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Of the choices that got equally far, so many are kept.
+/// Of the choices that got equally far, at most this many are kept.
 const REACHED_MAX: usize = 5;
 
 /// A pattern of a standing query, with what its rows go through up to the first stage that is more than a condition or an
@@ -51,7 +61,7 @@ pub struct Origin<'p> {
     plan: &'p Plan,
     pub pattern: &'p Pattern,
     ways: Vec<Way<'p>>,
-    /// No such stage is there: its rows are the results.
+    /// No such stage is there: the rows of the pattern are the results.
     pub whole: bool,
 }
 
@@ -66,8 +76,9 @@ enum Way<'p> {
 pub struct Made {
     /// The values of all slots of the plan.
     pub row: Vec<Value>,
-    /// As the nodes and edges of the pattern.
+    /// The nodes, in the order of those of the pattern.
     pub nodes: Vec<NodeId>,
+    /// The edges, in the order of those of the pattern.
     pub edges: Vec<EdgeRef>,
 }
 
@@ -91,9 +102,14 @@ pub enum Obstacle {
         edge: usize,
         from: usize,
     },
-    /// Of a node, of an edge, of the whole.
+    /// No chain leads from a node to the rest of the pattern. What it would go through is not told.
+    NoWay {
+        edge: usize,
+        from: usize,
+    },
+    /// A condition of a node, of an edge or of the whole.
     Condition(Expr),
-    /// An expression that has none, and why.
+    /// An expression that has no value, and why.
     NoValue(Expr, Failure),
     SameNode(usize, usize),
     SameEdge(usize, usize),
@@ -102,7 +118,7 @@ pub enum Obstacle {
 /// How much is tried for a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// So many nodes and edges: choices that come to nothing are all alike after these.
+    /// At most `TRIES_MAX` nodes and edges: choices that come to nothing are all alike after these.
     Tries,
     /// As many as there is time for: one among all is looked for.
     Time,
@@ -113,7 +129,7 @@ pub enum Patience {
 pub struct Looked {
     /// The moment that was looked at.
     pub at: Tick,
-    /// Those that got farthest, where nothing matched.
+    /// The choices that got farthest, where nothing matched.
     pub reached: Vec<Reached>,
     /// More would have had to be tried.
     pub gave_up: bool,
@@ -278,7 +294,7 @@ impl Graph {
         } else {
             look(&GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64));
         }
-        moment.failure().map_or(Ok(Looked { at, reached, gave_up }), Err)
+        moment.take_failure().map_or(Ok(Looked { at, reached, gave_up }), Err)
     }
 
     /// The facts that a match rests on, and since when each is there.

@@ -5,11 +5,10 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use weir_model::expression::Binary;
-use weir_model::plan::{Name, Pattern, Slot, Step};
+use weir_model::plan::{Name, Pattern, PatternEdge, Slot, Step};
 use weir_model::{Context, EdgeKey, Expr, Map, NodeId, Symbol, Value};
 
 use super::{Made, Obstacle, Origin, REACHED_MAX, Reached, Wanted, Way};
-use crate::evaluate::node_of;
 use crate::graph::Graph;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
@@ -19,12 +18,13 @@ pub struct Around<'a> {
     pub graph: &'a Graph,
     pub view: &'a dyn View,
     pub context: &'a dyn Context,
-    /// So many nodes and edges are tried, and until then.
+    /// Nodes and edges that are tried, at most.
     pub tries_max: u64,
+    /// When the search gives up.
     pub deadline: Instant,
 }
 
-/// After so many tries the time is looked at.
+/// The time is looked at after this many tries.
 const TRIES_BETWEEN: u64 = 1024;
 
 /// Tries choices, depth first.
@@ -67,6 +67,12 @@ pub fn is_plain(pattern: &Pattern) -> bool {
     pattern.paths.is_empty() && pattern.edges.iter().all(|edge| edge.chain.is_none())
 }
 
+/// Whether a pattern can be followed up to its chains, to tell how far one without a match gets. What the row binds is no way.
+pub fn leads_to_chains(pattern: &Pattern) -> bool {
+    let mut chains = pattern.edges.iter().filter(|edge| edge.chain.is_some()).peekable();
+    chains.peek().is_some() && chains.all(|chain| !chain.bound)
+}
+
 impl<'a, 'e> Search<'a, 'e> {
     /// Of a pattern that stands in a row, what the row binds is given.
     pub fn new(
@@ -81,7 +87,7 @@ impl<'a, 'e> Search<'a, 'e> {
         let symbol = |name: &str| around.graph.symbols().intern(name);
         let (mut given, mut unbound) = (given.to_vec(), None);
         for (number, node) in pattern.nodes.iter().enumerate().filter(|(_, node)| node.bound) {
-            match row.get(node.slot.0 as usize).and_then(|value| node_of(value, around.graph.ids())) {
+            match row.get(node.slot.0 as usize).and_then(|value| around.graph.ids().node_of(value)) {
                 Some(id) => given.push((number, id)),
                 None => unbound = unbound.or(Some(Obstacle::NoNode(number))),
             }
@@ -162,10 +168,12 @@ impl<'a, 'e> Search<'a, 'e> {
         }
         let (nodes, edges) = (&self.nodes, &self.edges);
         let ends = |at: usize| (nodes[pattern.edges[at].source], nodes[pattern.edges[at].target]);
+        let is_chain = |at: usize| pattern.edges[at].chain.is_some();
         let open = || (0..edges.len()).filter(|at| edges[*at].is_none() && ends(*at) != (None, None));
         // Between two chosen nodes first: that is a look, not a way on.
-        let between = open().find(|at| matches!(ends(*at), (Some(_), Some(_))));
-        if let Some(edge) = between.or_else(|| open().next()) {
+        let plain = || open().filter(|at| !is_chain(*at));
+        let between = plain().find(|at| matches!(ends(*at), (Some(_), Some(_))));
+        if let Some(edge) = between.or_else(|| plain().next()) {
             let open_end = match ends(edge) {
                 (None, _) => Some(pattern.edges[edge].source),
                 (_, None) => Some(pattern.edges[edge].target),
@@ -177,14 +185,25 @@ impl<'a, 'e> Search<'a, 'e> {
                 None => self.choose_edge(edge),
             };
         }
-        let open = || (0..nodes.len()).filter(|node| nodes[*node].is_none());
+        // What chains lead to is not followed: with what they do not touch the search goes on, and ends at the first of them.
+        let chain = open().next();
+        let touched = |node: usize| {
+            let ends = |edge: &PatternEdge| edge.source == node || edge.target == node;
+            chain.is_some() && pattern.edges.iter().zip(edges).any(|(edge, chosen)| chosen.is_none() && ends(edge))
+        };
+        let open = || (0..nodes.len()).filter(|node| nodes[*node].is_none() && !touched(*node));
         let named = open().find_map(|node| Some((node, self.named(node)?)));
         // There are fewer of those that have a label.
         let first = open().find(|node| !pattern.nodes[*node].labels.is_empty()).or_else(|| open().next());
-        match (named, first) {
-            (Some((node, id)), _) => self.choose_node(node, id),
-            (None, Some(node)) => self.choose_any(node),
-            (None, None) => self.complete(),
+        match (named, first, chain) {
+            (Some((node, id)), ..) => self.choose_node(node, id),
+            (None, Some(node), _) => self.choose_any(node),
+            (None, None, Some(edge)) => {
+                let PatternEdge { source, target, .. } = pattern.edges[edge];
+                let from = if nodes[source].is_some() { source } else { target };
+                self.fails(Obstacle::NoWay { edge, from })
+            }
+            (None, None, None) => self.complete(),
         }
     }
 
@@ -220,7 +239,7 @@ impl<'a, 'e> Search<'a, 'e> {
             _ => None,
         });
         let value = sought.or(equal)?.evaluate(&self.row, self.around.context).ok()?;
-        node_of(&value, self.around.graph.ids())
+        self.around.graph.ids().node_of(&value)
     }
 
     /// Counts a try; Break when there were too many, or it is too late.
@@ -366,7 +385,7 @@ impl<'a, 'e> Search<'a, 'e> {
         pattern.steps.iter().find_map(|step| {
             let Step::Seek { node, id } = step else { return None };
             match id.evaluate(&self.row, self.around.context) {
-                Ok(value) if node_of(&value, self.around.graph.ids()) == self.nodes[*node] => None,
+                Ok(value) if self.around.graph.ids().node_of(&value) == self.nodes[*node] => None,
                 Ok(_) => {
                     let left = Box::new(Expr::Slot(pattern.nodes[*node].slot));
                     Some(Obstacle::Condition(Expr::Binary { operator: Binary::Equal, left, right: Box::new(id.clone()) }))

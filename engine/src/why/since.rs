@@ -4,6 +4,8 @@
 //! the row is not there. What it can depend on is what was asked of the graph while it was worked out; where nodes were listed,
 //! every node there ever was can have been among them.
 
+use std::ops::{Range, RangeInclusive};
+
 use rustc_hash::FxHashMap;
 use weir_model::{Clock, NodeId, Tick};
 
@@ -14,10 +16,10 @@ use crate::graph::Graph;
 use crate::history::{Change, Past};
 use crate::render::Row;
 
-/// So often the answer is worked out for one row.
+/// The answer is worked out at most this often for one row.
 const ANSWERS_MAX: usize = 200;
 
-/// And about so many rows and nodes are looked at for it altogether.
+/// About this many rows and nodes are looked at for one row, at most.
 const LOOKS_MAX: usize = 100_000;
 
 /// Since when a row is there.
@@ -60,7 +62,7 @@ impl Graph {
             }
             let newest = changes.newest(&answer.seen, upto);
             // Where history could not be read, nothing it says is to be believed: not that there was no change either.
-            match past.failure() {
+            match past.take_failure() {
                 Some(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => return Ok(Since::AtLeast(known)),
                 Some(error) => return Err(error),
                 None => {}
@@ -69,7 +71,7 @@ impl Graph {
             // All that can have changed since then is the time.
             let from = before.unwrap_or(Tick::ZERO);
             if staged.is_clocked() {
-                match self.turned(staged, seeds, (from, upto), is_meant, &mut answers)? {
+                match self.turned(staged, seeds, from..=upto, is_meant, &mut answers)? {
                     Some(since) if since > from => return Ok(Since::Tick(since)),
                     Some(_) => {}
                     None => return Ok(Since::AtLeast(known)),
@@ -98,7 +100,7 @@ impl Graph {
         };
         let watching = Watching::new(moment.view());
         let worked = self.work(staged, seeds, &watching, at);
-        if let Some(error) = moment.failure() {
+        if let Some(error) = moment.take_failure() {
             return Err(error);
         }
         let is_there = worked.rows().iter().any(|(row, _)| is_meant(row));
@@ -115,11 +117,11 @@ impl Graph {
         &self,
         staged: &Staged<'_>,
         seeds: &[Vec<(usize, NodeId)>],
-        (from, upto): (Tick, Tick),
+        stretch: RangeInclusive<Tick>,
         is_meant: &dyn Fn(&Row) -> bool,
-        answers: &mut std::ops::Range<usize>,
+        answers: &mut Range<usize>,
     ) -> Result<Option<Tick>, EngineError> {
-        let (mut at, mut since) = (from, None);
+        let (mut at, mut since) = (*stretch.start(), None);
         loop {
             if answers.next().is_none() {
                 return Ok(None);
@@ -127,7 +129,7 @@ impl Graph {
             let Some(answer) = self.answer_at(staged, seeds, at, is_meant)? else { return Ok(None) };
             since = if answer.is_there { since.or(Some(at)) } else { None };
             let next = Tick::at_millis(answer.turn.max(0) as u64);
-            if answer.turn == Clock::NEVER || next > upto || next <= at {
+            if answer.turn == Clock::NEVER || next > *stretch.end() || next <= at {
                 return Ok(since);
             }
             at = next;

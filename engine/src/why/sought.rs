@@ -11,10 +11,10 @@ use crate::graph::Graph;
 use crate::render::Row;
 use crate::view::View;
 
-/// For so many nodes the answer is worked out at once.
+/// The answer is worked out for this many nodes at once.
 const NODES_AT_ONCE: usize = 2_000;
 
-/// Between so many nodes that are listed the time is looked at.
+/// The time is looked at after this many nodes that are listed.
 const NODES_BETWEEN: usize = 1024;
 
 /// What came of it.

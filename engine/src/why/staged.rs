@@ -69,9 +69,9 @@ pub type Wanted<'a> = (Expr, Fits<'a>);
 /// What is asked about.
 #[derive(Default)]
 pub struct Meant<'a> {
-    /// Of columns, by their slots.
+    /// What is asked of columns, by their slots.
     pub values: Vec<(Slot, Fits<'a>)>,
-    /// Of the whole row.
+    /// What is asked of the whole row.
     pub row: Option<&'a dyn Fn(&Row) -> bool>,
     /// By pattern: those of its nodes that are given.
     pub nodes: Vec<Vec<(usize, NodeId)>>,
@@ -94,18 +94,18 @@ pub struct Stop {
 /// Which rows are meant.
 #[derive(Default)]
 pub struct Found {
-    /// Of the answer, by number.
+    /// Rows of the answer, by number.
     pub rows: Vec<u32>,
-    /// Where it is none: where rows that could have become one stop.
+    /// Where no row of the answer is meant: where rows that could have become one stop.
     pub stops: Vec<Stop>,
     /// Rows of the answer that come of what is meant, with other values.
     pub others: Vec<u32>,
     /// Patterns of which no match is meant, by number, though something is said of them, or that have none.
     pub missing: Vec<usize>,
     /// Where no row shows all that is asked for: patterns, by number, whose rows that show the most of it are followed in place
-    /// of those that are meant; and which columns such a row does not show as they are asked for, of those where nothing comes of
-    /// it.
+    /// of those that are meant.
     pub near: Vec<usize>,
+    /// Of the rows of `near` that nothing comes of: where each stops, and which columns it does not show as they are asked for.
     pub lacks: Vec<(Stop, Vec<Slot>)>,
 }
 
@@ -178,7 +178,7 @@ impl Graph {
         self.work_parts(staged, &parts, TRIES_MAX, view, at)
     }
 
-    /// The same of matches with these nodes or with those.
+    /// As `work`, for matches with the nodes of any of the parts.
     pub(super) fn work_parts<'s>(
         &self,
         staged: &'s Staged<'_>,

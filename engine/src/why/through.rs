@@ -4,8 +4,8 @@
 use weir_model::Expr;
 use weir_model::plan::{Operator, Slot};
 
-/// The same over the row that a part of the plan begins with, which starts at `Argument`. None where it is of what the part
-/// itself finds or makes.
+/// What an expression over the rows of a part of the plan is over the row that the part begins with, which starts at `Argument`.
+/// None where it is of what the part itself finds or makes.
 pub fn before(part: &Operator, expr: &Expr) -> Option<Expr> {
     let none_of = |fills: &dyn Fn(Slot) -> bool| !expr.slots().into_iter().any(fills);
     match part {
@@ -38,7 +38,7 @@ pub fn before(part: &Operator, expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// The same where some slots are filled by expressions.
+/// As `replaced`, with items in place of the slots that they fill; other slots stay.
 pub fn of_items(expr: &Expr, items: &[(Slot, Expr)]) -> Option<Expr> {
     let item = |slot: Slot| items.iter().find(|(into, _)| *into == slot).map_or(Expr::Slot(slot), |(_, item)| item.clone());
     replaced(expr, &|slot| Some(item(slot)))

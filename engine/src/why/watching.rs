@@ -18,9 +18,9 @@ pub struct Watching<'a> {
 #[derive(Default)]
 pub struct Seen {
     nodes: FxHashMap<NodeId, Asked>,
-    /// Those with a label were listed.
+    /// Labels by which nodes were listed.
     pub labelled: FxHashSet<Symbol>,
-    /// All were.
+    /// All nodes were listed.
     pub listed: bool,
     /// The facts that were answers.
     pub facts: Vec<FactOf>,
@@ -28,7 +28,7 @@ pub struct Seen {
     known_edges: FxHashSet<(EdgeRef, Option<Symbol>)>,
 }
 
-/// Of a node. None of a kind asked for stands for all of it.
+/// What was asked of a node. None of a kind asked for stands for all of it.
 #[derive(Default)]
 struct Asked {
     labels: FxHashSet<Option<Symbol>>,

@@ -14,6 +14,7 @@ use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
 use weir_engine::reference::{ReferenceGraph, matches};
 use weir_engine::view::{Direction, View};
 use weir_engine::{Engine, Graph, Standing, StandingQuery, Start};
+use weir_model::random::STEP;
 use weir_model::{Mutations, NodeId, Plan, QueryId, Symbol, Tick, Value};
 
 /// One of each: local conditions, chains, trees, branches that must differ, values that change, absent properties.
@@ -64,7 +65,7 @@ impl Random {
 
 /// Ids spread like hashes; node 0 is a supernode that half of all edges touch.
 pub fn node(n: u64) -> NodeId {
-    NodeId::new((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), n)
+    NodeId::new((n + 1).wrapping_mul(STEP), n)
 }
 
 /// The changes of one record: one to four of any kind, deletions included.

@@ -49,7 +49,7 @@ pub enum Fault {
 struct File {
     /// Another name of the same file, so that it is there after the others are gone.
     kept: PathBuf,
-    /// Of its bytes, so many are on the disk for good.
+    /// How many of its bytes are on the disk for good.
     synced: u64,
     sync_failed: bool,
 }
@@ -101,7 +101,7 @@ pub fn watch(root: &Path, attic: &Path) {
     WATCHING.store(true, Ordering::Release);
 }
 
-/// From now on, after so many calls that it concerns.
+/// The fault strikes from now on, after this many calls that it concerns.
 pub fn arm(fault: Fault, after: u64) {
     if let Some(mut disk) = disk() {
         let disk = disk.as_mut().unwrap();

@@ -33,20 +33,22 @@ use crate::expression::{Failure, FailureKind};
 /// A pattern whose automaton would be larger than the last is refused. The steps tell how large one is, and with it what a
 /// search may cost.
 const COMPILED_BYTES: [usize; 4] = [16 << 10, 128 << 10, 1 << 20, 4 << 20];
-/// Bytes of an automaton times bytes of a text. A search takes time in proportion to that at worst, about a second for so
-/// much, and cannot be broken off.
+/// Bytes of an automaton times bytes of a text, at most. A search takes time in proportion to that at worst, about a second for
+/// this much, and cannot be broken off.
 const WORK_MAX: usize = 1 << 35;
-/// For so many bytes that a search may look at, or that compiling has made, or for so much work that a search may be, a step is
-/// counted. The most work is as many steps as there are between two looks at the clock.
+/// A step is counted for this many bytes that a search may look at, or that compiling has made.
 const STEP_BYTES: usize = 4096;
+/// A step is counted for this much work, as `WORK_MAX` counts it, that a search may be. The most work is as many steps as there
+/// are between two looks at the clock.
 const STEP_WORK: usize = WORK_MAX / 128;
 /// Reading a longer pattern alone takes long, whatever becomes of it.
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// Of a pattern in an error.
+/// Bytes of a pattern that an error shows.
 const SHOWN_BYTES_MAX: usize = 200;
-/// Patterns a thread keeps compiled, and bytes of their automata. Queries have few; a query that makes patterns out of data must
-/// not fill memory.
+/// Patterns that a thread keeps compiled, at most. Queries have few; a query that makes patterns out of data must not fill
+/// memory.
 const CACHED_COUNT_MAX: usize = 32;
+/// Bytes of the automata that a thread keeps, at most, but for those of the newest pattern.
 const CACHED_BYTES_MAX: usize = 16 << 20;
 
 /// Told of the steps that compiling took and that a search may take, as `Context::spend` is: a failure ends it.
@@ -76,7 +78,7 @@ pub fn search(pattern: &str, text: &str, spend: Spend<'_>) -> Result<Search, Fai
 pub struct Search {
     compiled: Rc<Compiled>,
     end: End,
-    /// At most so large is its automaton.
+    /// Its automaton has at most this many bytes.
     bytes: usize,
 }
 
@@ -191,7 +193,7 @@ struct Deciding {
 #[derive(Debug)]
 struct Automaton {
     regex: Regex,
-    /// At most so large is it.
+    /// It has at most this many bytes.
     bytes: usize,
 }
 
@@ -222,7 +224,7 @@ impl Compiled {
         if body.len() < text.len() && !body.contains(['\n', '\r']) { End::Line } else { End::Cut { crlf } }
     }
 
-    /// At most so large are all its automata so far.
+    /// All its automata so far have together at most this many bytes.
     fn bytes(&self) -> usize {
         let deciding = self.deciding.iter().filter_map(OnceCell::get).map(|deciding| deciding.automaton.bytes);
         self.plain.bytes + self.line.get().map_or(0, |line| line.bytes) + deciding.sum::<usize>()

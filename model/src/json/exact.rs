@@ -85,7 +85,7 @@ pub fn read_exact(parsed: Value) -> Option<Value> {
     }
 }
 
-/// The same for what `write_exact_map` wrote.
+/// As `read_exact`, for what `write_exact_map` wrote.
 pub fn read_exact_map(parsed: &Map) -> Option<Map> {
     parsed.iter().map(|(key, value)| Some((key.clone(), read_exact(value.clone())?))).collect()
 }

@@ -35,7 +35,7 @@ impl WantedKeys {
     }
 }
 
-/// All.
+/// All keys are wanted.
 impl Default for WantedKeys {
     fn default() -> WantedKeys {
         WantedKeys(u64::MAX)
@@ -47,7 +47,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     parse_wanted(bytes, WantedKeys::default())
 }
 
-/// The same, of which not every key is wanted. What is left out has to be right all the same.
+/// As `parse`, where not every key is wanted. What is left out has to be valid JSON all the same.
 pub fn parse_wanted(bytes: &[u8], wanted: WantedKeys) -> Result<Value, JsonError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| JsonError { offset: error.valid_up_to(), message: "the text is not UTF-8".to_owned() })?;
@@ -63,8 +63,8 @@ struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
-    /// About how many the next map has: as the one before it in a list. Those are alike, and room that is not needed would stay
-    /// with each. Of another nothing is known.
+    /// About how many entries the next map has: as many as the one before it in a list. Maps of a list are alike, and room that
+    /// is not needed would stay with each. Of other maps nothing is known.
     entries: usize,
     wanted: WantedKeys,
 }
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One that nobody wants, `KEEP` being false, is looked at all the same, and is null.
+    /// Reads a value. One that nobody wants (`KEEP` is false) has to be valid all the same, and comes out as null.
     fn value<const KEEP: bool>(&mut self) -> Result<Value, JsonError> {
         match self.peek() {
             Some(b'"') => {

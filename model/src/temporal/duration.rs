@@ -52,8 +52,8 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// Adds so many of a unit, named as the keys of `duration({…})`. None when it does not fit; an unknown unit adds nothing
-    /// and gives false.
+    /// Adds `count` of a unit, named as the keys of `duration({…})`. None when it does not fit; an unknown unit adds nothing and
+    /// gives false.
     pub fn add(&mut self, unit: &str, count: Decimal) -> Option<bool> {
         let (place, size) = match unit {
             "years" => (&mut self.months, 12),

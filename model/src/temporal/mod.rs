@@ -20,9 +20,9 @@ pub const NANOS_PER_DAY: i64 = SECONDS_PER_DAY * NANOS_PER_SECOND;
 /// The mean length of a Gregorian month.
 pub const SECONDS_PER_MONTH: i64 = 2_629_746;
 
-/// The calendar has years of at most nine digits: from -999999999-01-01
+/// -999999999-01-01, the first day of the calendar: years have at most nine digits.
 const EPOCH_DAY_MIN: i64 = -365_243_219_162;
-/// to +999999999-12-31.
+/// +999999999-12-31, the last day of the calendar.
 const EPOCH_DAY_MAX: i64 = 365_241_780_471;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -206,7 +206,7 @@ impl DateTime {
         }
     }
 
-    /// The same instant by the clocks of another offset, or of a zone: then the offset is the one in force there.
+    /// This instant by the clocks of another offset, or of a zone: then the offset is the one in force there.
     pub fn at_zone(&self, offset_seconds: i32, zone: Option<Text>) -> DateTime {
         let in_force = zone.as_deref().and_then(|zone| zone::offset_at(zone, self.epoch_second));
         DateTime { offset_seconds: in_force.unwrap_or(offset_seconds), zone, ..*self }

@@ -15,7 +15,7 @@ use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use super::{DateTime, LocalDateTime, NANOS_PER_SECOND, SECONDS_PER_DAY};
 use crate::value::Text;
 
-/// After so many seconds the calendar repeats.
+/// The calendar repeats after this many seconds.
 const SECONDS_PER_ERA: i64 = 146_097 * SECONDS_PER_DAY;
 
 /// 8000 years.

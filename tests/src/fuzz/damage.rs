@@ -50,7 +50,7 @@ pub fn damage(random: &mut Random, bytes: &mut Vec<u8>, words: &[&[u8]], other: 
             let over = (at + if below(2) == 0 { width } else { 0 }).min(bytes.len());
             drop(bytes.splice(at..over, number));
         }
-        // The same as a number of seven bits a byte.
+        // A number of seven bits a byte, over what was there.
         8 => {
             let mut edge = EDGES[below(EDGES.len())];
             let mut number = Vec::new();

@@ -28,7 +28,7 @@ use weir_model::{IdScheme, Map, Value};
 
 use super::{Target, samples};
 
-/// Whatever a stream gives, it has ended after so many batches, or it goes on for ever.
+/// Whatever a stream gives, it ends within this many batches, or counts as one that goes on for ever.
 const BATCHES_MAX: usize = 1_000_000;
 /// The bound of records, small enough that inputs pass it.
 const RECORD_BYTES_MAX: usize = 16 << 10;

@@ -30,7 +30,7 @@ pub const CORPUS_OF_BYTES: &str = include_str!("../../fuzz-corpus-bytes.txt");
 /// No input may take longer.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(1);
 const ATTEMPTS_TOO_LONG: usize = 3;
-/// Nor the whole process hold more, the corpus and the compiled program included.
+/// The whole process may hold no more, the corpus and the compiled program included.
 const MEMORY_KIBIBYTES_MAX: u64 = 256 * 1024;
 /// Where compression is undone, of 128 MiB at most: what is undone twice is there in both forms, and room for it grows by
 /// doubling.
@@ -125,8 +125,8 @@ pub fn corpus_of_bytes() -> Vec<(Target, Vec<u8>)> {
     lines.map(|line| read(line).unwrap_or_else(|| panic!("no target with bytes: {line}"))).collect()
 }
 
-/// So many inputs from a seed on; each input has a seed of its own. Answers the first that fails, with the reason, or how many
-/// meant something.
+/// Tries `count` inputs from a seed on; each input has a seed of its own. Answers the first that fails, with the reason, or how
+/// many meant something.
 pub fn run_bytes(target: Target, first_seed: u64, count: u64) -> Result<u64, String> {
     forget_the_peak();
     let _quiet = (target == Target::Parquet).then(Quiet::new);
@@ -179,7 +179,7 @@ pub fn attempt_bytes(target: Target, input: &[u8], turn: u64) -> Result<u64, Str
     in_time(|| decoders::feed(target, input, turn))?
 }
 
-/// So many inputs from a seed on; each input has a seed of its own. Answers the first that fails, with the reason.
+/// Tries `count` inputs from a seed on; each input has a seed of its own. Answers the first that fails, with the reason.
 pub fn run(target: Target, first_seed: u64, count: u64) -> Result<(), String> {
     let corpus = corpus();
     for seed in first_seed..first_seed + count {

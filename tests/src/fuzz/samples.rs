@@ -72,7 +72,7 @@ pub fn messages() -> &'static [(&'static str, Vec<u8>)] {
     &READ
 }
 
-/// What takes longer to make than to read is made so many times, each of a seed of its own, and each is changed in many ways.
+/// Samples that take longer to make than to read: each is made once, of a seed of its own, and changed in many ways.
 struct Made([OnceLock<Vec<u8>>; 4096]);
 
 impl Made {

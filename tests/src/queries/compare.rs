@@ -38,16 +38,17 @@ const LONG: (usize, usize) = (5, 10_000);
 const LONG_BATCH_SIZES: &[usize] = &[10_000, 1_000, 300];
 /// Some worlds have a clock, and queries that look at it.
 const CLOCKED_ONE_IN: u64 = 3;
-/// Of so many queries one is of a form of its own. Each form comes in two worlds of seeds that follow one another.
+/// One of this many queries is of a form of its own. Each form comes in two worlds of seeds that follow one another.
 const QUERIES_PER_FORM: usize = 8;
 /// Pauses, clocks, replacements, checkpoints and the queries of forms, with the properties that these look at, come of numbers of
 /// their own: without them a world is the one that it was before there were any.
 const APART: u64 = 0xC10C << 48;
-/// The other ways of answering are compared so often in a life.
+/// How often the other ways of answering are compared in a life.
 const LOOKS: usize = 3;
 /// What the reference may try for one answer before its answer is done without.
 const CHOICES_MAX: u64 = 2_000_000;
-/// The same for what is maintained, which is asked for after every record; beyond, the evaluator answers.
+/// What the reference may try for one answer of what is maintained, which is asked for after every record; beyond, the evaluator
+/// answers.
 const CHOICES_A_RECORD_MAX: u64 = 4_000;
 const STEPS_A_RECORD_MAX: u32 = 50_000;
 /// Nobody waits for a product of patterns that nobody would write.

@@ -1,5 +1,5 @@
-//! Forms that random clauses hardly ever come to, each once the place of a fault: among so many queries some are of one of them.
-//! They are written to have an answer in most graphs, so that a run can be asked for each of them.
+//! Forms that random clauses hardly ever come to, each once the place of a fault: one in several random queries is of one of
+//! them. They are written to have an answer in most graphs, so that a run can be asked for each of them.
 
 use weir_model::IdScheme;
 

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use weir_engine::symbols::Symbols;
+use weir_model::random::STEP;
 use weir_model::temporal::DateTime;
 use weir_model::{IdScheme, Mutations, NodeId, Value};
 
@@ -24,7 +25,7 @@ const NODES: usize = 7;
 /// driven, and so shortly before the year 2100 that the day turns on the way.
 pub const BEGIN: u64 = NEW_YEAR - 20;
 const NEW_YEAR: u64 = 4_102_444_800_000;
-/// Moments are within so many milliseconds of it.
+/// Moments lie within this many milliseconds from `BEGIN` on.
 const MOMENTS: u64 = 48;
 
 pub fn moment(random: &mut Random) -> i64 {
@@ -32,7 +33,7 @@ pub fn moment(random: &mut Random) -> i64 {
 }
 
 pub fn node(n: usize) -> NodeId {
-    NodeId::new((n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), n as u64)
+    NodeId::new((n as u64 + 1).wrapping_mul(STEP), n as u64)
 }
 
 /// A graph's life, record by record.

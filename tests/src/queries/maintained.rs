@@ -35,7 +35,7 @@ pub struct Watched<'q> {
     pub successor: Option<Successor>,
     plan: Plan,
     id: QueryId,
-    /// So many other ids it had, and had used beside it.
+    /// How many other ids were taken for it, and for what was beside it.
     ids: u64,
     standing: Option<StandingQuery>,
     /// Results of earlier ticks are those of an earlier life.

@@ -11,13 +11,13 @@ pub struct Setting {
     pub workers: usize,
     /// Records the engine gets at once.
     pub batch_size: usize,
-    /// After so many batches the engine ends, and another goes on with what is stored.
+    /// After this many batches the engine ends, and another goes on with what is stored.
     pub batches_per_life: Option<usize>,
-    /// Of the first query, the second, and round again.
+    /// When the first query is installed, the second, and round again.
     pub begins: Vec<Begin>,
-    /// The same; without any, nothing is paused.
+    /// When the first query pauses, the second, and round again; without any, nothing is paused.
     pub pauses: Vec<Option<Pause>>,
-    /// The same; without any, nothing is replaced.
+    /// When the first query is replaced, the second, and round again; without any, nothing is replaced.
     pub replacements: Vec<Option<Replacement>>,
     /// Whether a checkpoint is made after the first batch, the second, and round again. Of a world that lives once, nothing is
     /// ever read from one.
@@ -39,7 +39,7 @@ pub struct Begin {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Baseline {
     All,
-    /// Nothing, until it is asked for everything so many batches later.
+    /// Nothing, until it is asked for everything this many batches later.
     Later(usize),
 }
 
@@ -74,12 +74,12 @@ pub struct Passing {
 }
 
 const BEGINS: usize = 7;
-/// Not as many: so each beginning meets each pause.
+/// Not as many as `BEGINS`: so each beginning meets each pause.
 const PAUSES: usize = 5;
 const PASSINGS: usize = 11;
 const REPLACEMENTS: usize = 11;
 const CHECKPOINTS: usize = 5;
-/// About as long a world with a clock lives.
+/// A world with a clock lives for about this many milliseconds.
 const MILLIS: u64 = 40;
 
 impl Setting {
@@ -114,7 +114,7 @@ impl Setting {
         self.pauses = (0..PAUSES).map(|_| random.once_in(2).then(|| pause(random))).collect();
     }
 
-    /// A clock for a world of so many batches.
+    /// A clock for a world of `batches` batches.
     pub fn add_clock(&mut self, random: &mut Random, batches: usize) {
         let most = (MILLIS / batches as u64).max(1);
         let passing = |random: &mut Random| Passing {

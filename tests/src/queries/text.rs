@@ -194,12 +194,12 @@ pub fn random_query(random: &mut Random) -> Query {
     query(random, false)
 }
 
-/// The same, with conditions on the current time wherever conditions stand.
+/// As `random_query`, with conditions on the current time wherever conditions stand.
 pub fn random_clocked_query(random: &mut Random) -> Query {
     query(random, true)
 }
 
-/// One of a form that these hardly ever come to.
+/// A query of a form that the random ones hardly ever come to.
 pub fn query_of_form(random: &mut Random, form: Form) -> Query {
     Writer { random, scope: Vec::new(), bound_edges: Vec::new(), clocked: false, names: 0 }.form(form)
 }
@@ -260,7 +260,7 @@ impl Writer<'_> {
         result
     }
 
-    /// One query without UNION; with `columns`, exactly so many and of plain values.
+    /// One query without UNION; with `columns`, exactly this many columns, of plain values.
     fn single(&mut self, size: Size, columns: Option<usize>) -> Query {
         let mut clauses = Vec::new();
         for at in 0..size.clauses {

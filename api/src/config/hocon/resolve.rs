@@ -8,8 +8,8 @@ pub fn resolve(root: &Object, environment: &dyn Fn(&str) -> Option<String>) -> R
     Resolver { root, environment, under_way: Vec::new(), is_lenient: false }.object(root, &mut Vec::new())
 }
 
-/// The same of a part of the document, without what was laid over it. What cannot be filled in is left out: something else may
-/// have taken its place in the document, and then nobody misses it.
+/// As `resolve`, for a part of the document, without what was laid over it. What cannot be filled in is left out: something else
+/// may have taken its place in the document, and then nobody misses it.
 pub fn resolve_part(part: &Object, root: &Object, environment: &dyn Fn(&str) -> Option<String>) -> Object {
     let mut resolver = Resolver { root, environment, under_way: Vec::new(), is_lenient: true };
     resolver.object(part, &mut Vec::new()).unwrap_or_default()

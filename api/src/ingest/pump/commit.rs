@@ -98,7 +98,7 @@ impl<'a> Committing<'a> {
         drop(span);
         let without_effect: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
         self.last = ingested.upper;
-        stream.note_unnamed(&ingested.unnamed);
+        stream.note_unanchored(&ingested.unanchored);
         let heard = self.set_ineffective_aside(&batch, &without_effect);
         self.told = matches!(heard, Ok(true));
         // Also where a dead letter is refused, or nobody waits for it any more: the batch has had its effect, and would have it
@@ -125,7 +125,7 @@ impl<'a> Committing<'a> {
         self.tell(&lost.collect::<Vec<_>>())
     }
 
-    /// The same of records whose query failed: those indices, for those reasons.
+    /// As `set_lost_aside`, for records whose query failed: `failures` has their indices, and the reasons.
     fn set_ineffective_aside(&mut self, batch: &Batch, failures: &[(usize, String)]) -> Result<bool, Failed> {
         for (index, reason) in failures {
             let number = batch.numbers.get(*index).copied().unwrap_or_default();

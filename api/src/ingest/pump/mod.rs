@@ -46,12 +46,14 @@ const BATCH_TIME: Duration = Duration::from_millis(100);
 /// Records of the first batches, of which nobody knows yet how long they take.
 const BATCH_RECORDS_FIRST: usize = 1;
 
-/// For so long nothing comes before the threads of a stream go. Where they cannot it is asked again later and later.
+/// The threads of a stream go when nothing has come for this long.
 const QUIET_TIME: Duration = Duration::from_secs(1);
+/// Where the threads of a stream cannot go, they try again later and later, up to this.
 const QUIET_TIME_MAX: Duration = Duration::from_secs(64);
 
-/// Between two tries of what the workers or the log were late for, longer and longer. Each has waited for them itself.
+/// The first pause before what the workers or the log were late for is tried again. Each try has waited for them itself.
 const LATE_PAUSE: Duration = Duration::from_millis(100);
+/// `LATE_PAUSE` doubles up to this.
 const LATE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How much of a failed record is shown.
@@ -68,9 +70,9 @@ struct Batch {
     /// What was read, also what came to nothing.
     record_count: usize,
     byte_count: usize,
-    /// Which records have come to nothing,
+    /// The records that have come to nothing.
     lost: Vec<Lost>,
-    /// and what all were, for those that are to be told of records that failed.
+    /// What all records were, for those that are to be told of records that failed.
     raw: Option<Arc<Frames>>,
 }
 
@@ -104,7 +106,7 @@ impl BatchSize {
         Limits { records_max: self.0.load(Ordering::Relaxed), ..Limits::default() }
     }
 
-    /// So many records have taken so long.
+    /// A batch of this many records took this long.
     fn learn(&self, records: usize, took: Duration) {
         if records == 0 {
             return;
@@ -324,7 +326,7 @@ mod tests {
     #[test]
     fn what_the_workers_or_the_log_are_late_for_is_tried_again() {
         let (_engine, stream) = stream();
-        let shown = || stream.lock().message();
+        let shown = || stream.told();
         let mut tries = 0;
         let done = in_time(&stream, || {
             tries += 1;

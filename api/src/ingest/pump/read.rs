@@ -20,19 +20,19 @@ use crate::error::chain;
 use crate::ingest::Stream;
 use crate::ingest::transformation::{Applied, Running, Stopped, Untransformed};
 
-/// A source may get on without a record to show for it; how often that is made durable.
+/// How often it is made durable that a source got on without a record to show for it.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Between two looks, in a pause, whether what was committed last has become durable.
+/// In a pause, the time between two looks whether what was committed last has become durable.
 const DURABLE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A source may not do at once what it does about records that are durable: in a pause it is told again, later and later.
 const TOLD_AGAIN_MAX: Duration = Duration::from_secs(64);
 
-/// The graph has no room for so long before a source is told that it is not asked for more.
+/// When the graph has had no room for this long, a source is told that it is not asked for more.
 const NO_ROOM_TIME: Duration = Duration::from_secs(1);
 
-/// Between two looks for what a source cannot be opened without: a secret, a schema.
+/// The time between two looks for what a source cannot be opened without: a secret, a schema.
 const OPEN_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens the source where the stream stands, and what reads its records. None when the stream is to end before they can be.
@@ -237,8 +237,8 @@ fn pass_on(
     }
 }
 
-/// How many records may be read at once after so many whose values came to so many bytes: half of what may be held, so that
-/// others need not be cut.
+/// How many records may be read at once after `records` whose values came to `bytes`: half of what may be held, so that others
+/// need not be cut.
 fn room_after(records: usize, bytes: usize, before: usize) -> usize {
     if records == 0 {
         return before;
@@ -263,7 +263,9 @@ fn decode_batch(
     let all = frames.first_number + first as u64..frames.first_number + next as u64;
     let mut numbers: Vec<u64> = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
     if stream.config.query().is_none() {
+        // Records that are only counted go no further.
         records.clear();
+        numbers.clear();
     }
     let applied = match transformation {
         None => Applied::default(),

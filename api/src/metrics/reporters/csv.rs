@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::each;
 
-/// Of the name of a file; longer ones are not possible everywhere.
+/// The longest name of a file; longer ones are not possible everywhere.
 const NAME_BYTES_MAX: usize = 200;
 
 pub fn write(directory: &Path, figures: &Json) -> Result<(), String> {

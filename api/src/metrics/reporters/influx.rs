@@ -10,7 +10,7 @@ use super::{InfluxSettings, each};
 use crate::clock;
 use crate::error::chain;
 
-/// Of each request.
+/// How long each request may take.
 const TIME_MAX: Duration = Duration::from_secs(10);
 
 /// What all lines say of where they come from; there is one member.

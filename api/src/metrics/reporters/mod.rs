@@ -15,7 +15,7 @@ use self::influx::Influx;
 use crate::app::App;
 use crate::config;
 
-/// Shorter ones cost more than they tell.
+/// Shorter periods cost more than they tell.
 const PERIOD_MIN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, PartialEq)]

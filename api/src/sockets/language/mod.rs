@@ -25,7 +25,7 @@ use crate::wire::decode;
 /// Texts open over one socket.
 const DOCUMENTS_MAX: usize = 64;
 
-/// In one message. Each looks for its place in the text.
+/// Changes in one message. Each looks for its place in the text.
 const CHANGES_MAX: usize = 1000;
 
 const PARSE_ERROR: i64 = -32700;

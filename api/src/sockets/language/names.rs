@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::queries::fixed::Fixed;
 
 const AGE_MAX: Duration = Duration::from_secs(10);
-/// Of each question.
+/// How long each question may take.
 const TIME_MAX: Duration = Duration::from_millis(150);
 
 #[derive(Default)]

@@ -31,10 +31,10 @@ const NUMBERS: &str = "NumberIterator";
 pub const KINESIS_KCL: &str = "KinesisKCL";
 pub const REGION_OPT: &str = "regionOpt";
 
-/// Those whose format is that of files; the others' records come one by one.
+/// Sources whose format is that of files; the records of others come one by one.
 const OF_FILES: [&str; 4] = ["File", "S3", "StdInput", "WebSocketFileUpload"];
 
-/// How long a record may be, of these. v2 has another default than v1, and weir stores and shows what v1 has.
+/// How long a record of `WITH_LINES` may be. v2 has another default than v1, and weir stores and shows what v1 has.
 const LINE_BYTES_MAX: u32 = 1_000_000;
 const WITH_LINES: [&str; 3] = ["File", "S3", "StdInput"];
 const LINE_SIZE: &str = "maximumLineSize";
@@ -262,8 +262,8 @@ fn reworded(error: ApiError, words: impl Fn(String) -> String) -> ApiError {
     }
 }
 
-/// The same of one that stood in the source of a body. Of what is wrong within the source clients know the path from there on;
-/// that it is there is said besides.
+/// As `in_its_words`, for a definition that stood in the source of a body. Clients know the path of a mistake from the source on,
+/// so it is said that the mistake is there.
 pub fn in_its_place(error: ApiError) -> ApiError {
     reworded(error, |reason| {
         let known = says_where(&reason);

@@ -46,6 +46,8 @@ pub const FIELDS: &[Renamed] = &[
     duration("intervalSeconds", "interval", 1000),
     duration("claimAfterSeconds", "claimAfter", 1000),
     duration("keepSeconds", "keepFor", 1000),
+    Renamed { within: Some("retryPolicy"), ..duration("minBackoffMillis", "minBackoff", 1) },
+    Renamed { within: Some("retryPolicy"), ..duration("maxBackoffMillis", "maxBackoff", 1) },
     // Of KinesisKCL.
     Renamed { within: Some("initialPosition"), ..renamed("dayOfMonth", "date") },
     duration("backpressureTimeoutMillis", "backpressureTimeout", 1),
@@ -94,7 +96,7 @@ const OWN_WORDS: [&str; 4] = ["startFrom", "compression", "rows", "cancellations
 /// Words that are shouted in every family, such as SASL_SSL.
 const SHOUTED: [&str; 5] = ["securityProtocol", "billingMode", "clientVersionConfig", "metricsLevel", "metricsEnabledDimensions"];
 
-/// These are in lower case in v1.
+/// Fields whose words are in lower case in v1.
 const LOWER: &[&str] = &["autoOffsetReset"];
 
 /// A field of v2 as v1 has it.
@@ -234,15 +236,18 @@ mod tests {
         let v1 = json!({"startAtOffset": 1, "fileIngestMode": "NamedPipe", "recordDecoders": ["Gzip"], "autoOffsetReset": "latest",
             "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000}, "delimiter": "DoubleQuote",
             "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
-            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": "Earliest"});
+            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": "Earliest",
+            "retryPolicy": {"maxTries": 3, "minBackoffMillis": 250, "maxBackoffMillis": 60_000}});
         let current = json!({"startOffset": 1, "fileIngestMode": "NAMED_PIPE", "recordDecoders": ["GZIP"], "autoOffsetReset": "LATEST",
             "offsetCommitting": {"type": "ExplicitCommit", "maxInterval": "10s"}, "delimiter": "DOUBLE_QUOTE",
             "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "interval": "1500ms"},
-            "interval": "20s", "rotation": {"bytesMax": 5, "interval": "1h", "keepFor": "1m30s", "compression": "Zstd"}, "startFrom": "Earliest"});
+            "interval": "20s", "rotation": {"bytesMax": 5, "interval": "1h", "keepFor": "1m30s", "compression": "Zstd"}, "startFrom": "Earliest",
+            "retryPolicy": {"maxTries": 3, "minBackoff": "250ms", "maxBackoff": "1m"}});
         let preview = json!({"startOffset": 1, "fileIngestMode": {"type": "NamedPipe"}, "recordDecoders": [{"type": "Gzip"}],
             "autoOffsetReset": {"type": "Latest"}, "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000},
             "delimiter": "DoubleQuote", "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
-            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": "Earliest"});
+            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": "Earliest",
+            "retryPolicy": {"maxTries": 3, "minBackoffMillis": 250, "maxBackoffMillis": 60_000}});
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Current)), current);
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Preview)), preview);
         for v2 in [current, preview] {

@@ -87,7 +87,7 @@ pub fn readable(body: &Json) -> (Option<PatternSettings>, Vec<(String, Output)>)
     (pattern, read_outputs(&fields, &mut told))
 }
 
-/// The same of a workflow.
+/// As `readable`, for a workflow.
 pub fn readable_workflow(body: &Json) -> Vec<(String, Output)> {
     read_workflow(body, "", &mut Mistakes::default()).map_or_else(Vec::new, |(_, parts)| parts)
 }

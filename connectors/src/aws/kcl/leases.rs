@@ -81,7 +81,7 @@ impl Lease {
 pub struct Table {
     pub name: String,
     pub retries: u32,
-    /// Of a table that is paid for by what it could do: reads and writes a second.
+    /// Reads and writes a second, of a table that is paid for by what it could do.
     pub provisioned: Option<(u32, u32)>,
 }
 

@@ -66,8 +66,7 @@ pub struct KinesisKclIngest {
     #[serde(default)]
     pub initial_position: InitialPosition,
     /// How often a request is made again before the stream says that something is wrong. It goes on trying.
-    #[serde(default = "retries", deserialize_with = "config::positive")]
-    #[schemars(range(min = 1))]
+    #[serde(default = "retries", deserialize_with = "config::times")]
     pub num_retries: u32,
     /// Records a second, at most.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
@@ -200,7 +199,7 @@ impl SourceConfig for KinesisKclIngest {
         let place = format!("Kinesis stream {} of application {}", self.kinesis_stream_name, self.application_name);
         let mut places = Places::read(&place, from)?;
         let given = self.advanced_settings.configs_builder.as_ref().and_then(|builder| builder.worker_identifier.clone());
-        // The same as in earlier lives: what it had then is its own at once.
+        // By the name of its earlier lives: what it had then is its own at once.
         let worker = given.or(places.worker.take()).unwrap_or_else(of_this_machine);
         places.worker = Some(worker.clone());
         let stream = Stream {

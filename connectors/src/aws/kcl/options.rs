@@ -93,7 +93,7 @@ impl InitialPosition {
     }
 }
 
-/// Of the machine: `TZ`, or what `/etc/localtime` has.
+/// The time zone of the machine: `TZ`, or what `/etc/localtime` has.
 fn local_zone() -> TimeZone {
     if let Some(name) = std::env::var("TZ").ok().filter(|name| !name.is_empty()) {
         let name = name.trim_start_matches(':');

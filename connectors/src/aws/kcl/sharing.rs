@@ -33,7 +33,7 @@ const ROUND_MIN: Duration = Duration::from_millis(200);
 /// How long things take that are agreed upon.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// Who has not been heard of for so long is gone.
+    /// A worker that has not been heard of for this long is gone.
     pub failover: Duration,
     pub sync: Duration,
     /// Leases of shards that are read and gone are deleted.
@@ -44,7 +44,7 @@ pub struct Rules {
     pub checkpoint_records: u64,
     pub checkpoint_after: Duration,
     pub checkpoints: bool,
-    /// Of leases whose shard nobody has read.
+    /// The checkpoint of leases whose shard nobody has read.
     pub sentinel: &'static str,
     /// Who is sent the records; they are asked for where there is none.
     pub consumer: Option<Consumer>,
@@ -77,7 +77,7 @@ pub struct Sharing {
 /// The counter of a lease.
 struct Seen {
     counter: u64,
-    /// It has stood still since then.
+    /// The counter has stood still since then.
     since: Instant,
     /// Whoever has the lease was alive: the counter has moved while this one looked.
     moved: bool,
@@ -93,7 +93,7 @@ struct Held {
     /// Somebody else has asked for it.
     leaving: bool,
     since: Instant,
-    /// When the table was told how far it is, and how many records had been handed on then.
+    /// When the table was told how far the shard is read, and how many records had been handed on then.
     told: (Instant, u64),
 }
 
@@ -424,7 +424,7 @@ impl Sharing {
                 shard: shard.into(),
                 events: self.events.clone(),
                 room: self.room.clone(),
-                trouble: self.trouble.clone(),
+                trouble: self.trouble.of(shard),
                 hold: Some(held.hold.clone()),
                 consumer: self.consumer.clone(),
                 quiet_until: None,

@@ -21,7 +21,7 @@ const MONTHS: &[&str] =
     &["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 const DAYS: &[&str] = &["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Sections in brackets may lie in one another so deep.
+/// Sections in brackets lie at most this deep in one another.
 const DEPTH_MAX: usize = 16;
 
 #[derive(Debug, PartialEq)]
@@ -31,7 +31,7 @@ enum Item {
         letter: char,
         count: usize,
     },
-    /// One that takes so many characters, with blanks before it: `ppd`.
+    /// A field that takes `width` characters, with blanks before it: `ppd`.
     Padded {
         width: usize,
         letter: char,
@@ -149,7 +149,7 @@ fn items(pattern: &str) -> Result<Vec<Item>, Failure> {
     Ok(open.pop().unwrap_or_default())
 }
 
-/// How often it comes again, which is passed over.
+/// How often the letter comes again; what comes again is passed over.
 fn repeated(letter: char, rest: &mut Peekable<Chars<'_>>) -> usize {
     let mut count = 0;
     while rest.next_if_eq(&letter).is_some() {

@@ -186,7 +186,7 @@ impl Reader<'_> {
         read
     }
 
-    /// A number of so many digits, less those that the numbers right behind it need.
+    /// A number of `min` to `max` digits. It leaves the `reserved` ones that the numbers right behind it need.
     fn number(&mut self, min: usize, max: usize, reserved: usize) -> Option<i64> {
         let ahead = self.rest().bytes().take_while(u8::is_ascii_digit).count();
         let take = ahead.saturating_sub(reserved).clamp(min, max).min(ahead);
@@ -206,7 +206,7 @@ impl Reader<'_> {
         Some(place as i64)
     }
 
-    /// A field in exactly so many characters, blanks before it.
+    /// A field in exactly `width` characters, blanks before it.
     fn padded(&mut self, width: usize, letter: char, count: usize) -> Option<()> {
         let (whole, rest) = (self.text, self.rest());
         let end = self.at + rest.char_indices().map(|(at, _)| at).chain([rest.len()]).nth(width)?;

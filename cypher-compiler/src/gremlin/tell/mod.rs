@@ -37,7 +37,7 @@ impl Kind {
 struct Known {
     text: String,
     value: Option<Value>,
-    /// Of a list that was written out, each with its place.
+    /// The items of a list that was written out, each with its place.
     items: Vec<(Known, Span)>,
 }
 

@@ -8,7 +8,7 @@ use super::{Done, Kind, Teller, Walker};
 use crate::error::nearest;
 use crate::lexer::quoted_name;
 
-/// All of them, for who mistypes one.
+/// All steps, for who mistypes one.
 const STEPS: &[&str] = &[
     "V",
     "v",

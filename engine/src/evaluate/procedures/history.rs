@@ -8,7 +8,6 @@ use weir_model::{Context, Failure, NodeId, Procedure, Text, Value};
 
 use super::{node, read};
 use crate::error::EngineError;
-use crate::evaluate::node_of;
 use crate::evaluate::operators::Run;
 use crate::history::{Change, Changed, Recall};
 use crate::view::HalfEdge;
@@ -107,7 +106,7 @@ pub fn node_changes(run: &Run, procedure: &Procedure, arguments: &[Value], each:
 /// The changes of the edges between two nodes, as the first one sees them. A null type or direction is any.
 pub fn edge_changes(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
     let here = node(run, procedure, arguments)?;
-    let other = node_of(&arguments[1], run.environment.ids).ok_or_else(|| procedure.refused(arguments))?;
+    let other = run.environment.ids.node_of(&arguments[1]).ok_or_else(|| procedure.refused(arguments))?;
     let kind = if let Value::Text(kind) = &arguments[2] { Some(kind.clone()) } else { None };
     let outgoing = match &arguments[3] {
         Value::Text(direction) => match direction.to_lowercase().as_str() {
@@ -150,7 +149,7 @@ pub fn node_at(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each
         let node = Value::FullNode(Arc::new(run.reader.full_node(here)));
         Ok([node, Value::list(read::edges_as_maps(run, here)?)])
     })?;
-    match moment.failure() {
+    match moment.take_failure() {
         Some(error) => Err(unavailable(error)),
         None => each(&row).map(drop),
     }

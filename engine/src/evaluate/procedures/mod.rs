@@ -14,7 +14,6 @@ use weir_model::expression::FailureKind;
 use weir_model::procedure::Each;
 use weir_model::{Failure, NodeId, Procedure, Text, Value};
 
-use super::node_of;
 use super::operators::Run;
 
 type Implementation = fn(&Run, &Procedure, &[Value], Each) -> Result<(), Failure>;
@@ -56,7 +55,7 @@ pub(super) fn find(name: &str) -> Option<Implementation> {
 
 /// The node an argument names, by itself or by id.
 fn node(run: &Run, procedure: &Procedure, arguments: &[Value]) -> Result<NodeId, Failure> {
-    let named = arguments.first().and_then(|value| node_of(value, run.environment.ids));
+    let named = arguments.first().and_then(|value| run.environment.ids.node_of(value));
     named.ok_or_else(|| procedure.refused(arguments))
 }
 
@@ -72,7 +71,7 @@ fn sleep(run: &Run, _: &Procedure, arguments: &[Value], _: Each) -> Result<(), F
     let until = Instant::now().checked_add(Duration::from_millis(millis));
     loop {
         run.budget.check()?;
-        // So long that the clock has no name for its end is until the query is stopped.
+        // A wait whose end is beyond the clock lasts until the query is stopped.
         let left = until.map_or(NAP, |until| until.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Ok(());

@@ -10,7 +10,6 @@ use weir_model::procedure::Each;
 use weir_model::{Context, Failure, NodeId, Procedure, Symbol, Text, Value};
 
 use super::{history, node};
-use crate::evaluate::node_of;
 use crate::evaluate::operators::Run;
 use crate::view::{Direction, EdgeRef, HalfEdge};
 
@@ -100,7 +99,7 @@ pub fn filtered_edges(run: &Run, procedure: &Procedure, arguments: &[Value], eac
         _ => Direction::Both,
     };
     let Value::List(allowed) = &arguments[3] else { return Err(procedure.refused(arguments)) };
-    let allowed = allowed.iter().map(|value| node_of(value, run.environment.ids).ok_or_else(|| procedure.refused(arguments)));
+    let allowed = allowed.iter().map(|value| run.environment.ids.node_of(value).ok_or_else(|| procedure.refused(arguments)));
     let allowed: Vec<NodeId> = allowed.collect::<Result<_, _>>()?;
     if !all_known {
         // A type nobody ever used has no symbol and no edges yet. That there are none is noted of all types, for want of it.

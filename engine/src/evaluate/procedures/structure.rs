@@ -6,7 +6,6 @@ use weir_model::procedure::Each;
 use weir_model::{Failure, Map, Procedure, Text, Value};
 
 use super::node;
-use crate::evaluate::node_of;
 use crate::evaluate::operators::Run;
 
 pub fn set_labels(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each) -> Result<(), Failure> {
@@ -22,7 +21,7 @@ pub fn set_labels(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each
 
 pub fn create_relationship(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
     let ids = run.environment.ids;
-    let (Some(from), Value::Text(kind), Some(to)) = (node_of(&arguments[0], ids), &arguments[1], node_of(&arguments[3], ids))
+    let (Some(from), Value::Text(kind), Some(to)) = (ids.node_of(&arguments[0]), &arguments[1], ids.node_of(&arguments[3]))
     else {
         return Err(procedure.refused(arguments));
     };

@@ -11,12 +11,11 @@ use weir_model::procedure::Each;
 use weir_model::random::{STEP, mix};
 use weir_model::{Failure, NodeId, Procedure, Value};
 
-use crate::evaluate::node_of;
 use crate::evaluate::operators::Run;
 use crate::view::Direction;
 
 pub fn random_walk(run: &Run, _: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
-    let start = node_of(&arguments[0], run.environment.ids).ok_or_else(|| {
+    let start = run.environment.ids.node_of(&arguments[0]).ok_or_else(|| {
         let shown = weir_model::arithmetic::shortened(&arguments[0]);
         let message = format!("`random.walk` expects a node or node ID as the first argument, but got: {shown}");
         Failure::new(FailureKind::Runtime, message)

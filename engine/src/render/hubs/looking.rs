@@ -21,27 +21,28 @@ use crate::arrangement::{Facts, Published, SharedBatch, edge_ranges};
 use crate::render::Time;
 use crate::render::queries::Queries;
 use crate::render::walk::Here;
-use crate::symbols::Symbols;
+use crate::symbols::WorkerSymbols;
 use crate::view::HalfEdge;
 
-/// How long a hub is looked through before others get their turn. Where one is walked meanwhile, all of it is at once: the walk
-/// took longer than that does.
+/// How long a hub is looked through before others get their turn. One that a walk has met meanwhile is looked through in one go:
+/// the walk took longer.
 const AT_ONCE: Duration = Duration::from_micros(250);
 
-/// So many neighbours are found together, and then the clock is looked at.
+/// Neighbours that are found together, between two looks at the clock.
 const NEIGHBOURS_BY_CLOCK: usize = 64;
 
-/// So many edges of a hub are read together.
+/// Edges of a hub that are read together.
 const STRETCH: usize = 1024;
 
 /// A hub that is looked through.
 pub(super) struct Looking {
     pub(super) crossing: Crossing,
     pub(super) hub: NodeId,
-    /// Where its edges lie, as it sees them, that have not been read: from an edge on in the last, and all of the others.
+    /// Where edges of the hub lie that have not been read, as it sees them.
     ranges: Vec<(Tag, Tag)>,
+    /// Where, in the last of `ranges`, those edges begin; None at its beginning.
     from: Option<(Tag, NodeId)>,
-    /// Those that have been read, and not been looked at.
+    /// Edges that have been read and not yet looked at.
     edges: Vec<HalfEdge>,
     /// Edges that had gone by this tick may not be among them.
     as_of: Time,
@@ -50,7 +51,7 @@ pub(super) struct Looking {
 /// What of a graph neighbours are looked for in.
 pub struct Around<'a> {
     pub queries: &'a Queries,
-    pub symbols: &'a Symbols,
+    pub symbols: &'a WorkerSymbols,
     pub shard: Shard,
     /// All shards; this one may be ahead of them, or behind.
     pub published: &'a Published,
@@ -102,7 +103,7 @@ impl Looking {
     }
 }
 
-/// Nothing has begun: another shard has to get as far first, or there is nothing.
+/// Nothing has begun: another shard has to get as far first (true), or there is nothing to look through (false).
 struct Waits(bool);
 
 impl Hubs {
@@ -135,7 +136,7 @@ impl Hubs {
         let mut crossings = self.crossings.len();
         for family in queries.families() {
             for (edge, to) in family.program.crossings.iter().filter(|(edge, _)| family.sieves[*edge].is_none()) {
-                let crossing = (family.number, *edge, *to);
+                let crossing = Crossing { family: family.number, edge: *edge, to: *to };
                 let crossed = self.crossed(crossing);
                 if crossed.is_none() && crossings == CROSSINGS_MAX {
                     continue;
@@ -175,7 +176,7 @@ impl Hubs {
     }
 
     fn go_on(&mut self, mut looking: Looking, around: &Around<'_>, until: Option<Instant>) {
-        let Some(family) = around.queries.family(looking.crossing.0) else { return };
+        let Some(family) = around.queries.family(looking.crossing.family) else { return };
         let Some((_, crossed)) = self.crossings.iter_mut().find(|(of, _)| *of == looking.crossing) else { return };
         loop {
             let from = looking.edges.len().saturating_sub(NEIGHBOURS_BY_CLOCK);
@@ -203,7 +204,7 @@ impl Hubs {
         }
     }
 
-    /// What is looked through next. Nothing is, ahead of walks, where little room is left.
+    /// What is looked through next; where little room is left, only what walks have asked for.
     fn next(&mut self) -> Option<(Crossing, NodeId)> {
         if self.kept > self.bounds.kept_max / 2 {
             self.ahead.clear();
@@ -217,7 +218,7 @@ impl Hubs {
         self.wanted.get_mut().iter().next().or(self.ahead.last()).copied()
     }
 
-    /// Begins with one that was asked for: from here on all changes are taken in.
+    /// Begins to look through a hub that was asked for: from here on all changes are taken in.
     fn begin(&mut self, around: &Around<'_>) -> Result<Looking, Waits> {
         let Some((crossing, hub)) = self.next() else { return Err(Waits(false)) };
         let Around { shard, published, at, .. } = *around;
@@ -234,9 +235,9 @@ impl Hubs {
 
     fn begin_with(&mut self, crossing: Crossing, hub: NodeId, around: &Around<'_>) -> Option<Looking> {
         let Around { queries, shard, at, .. } = *around;
-        let family = queries.family(crossing.0)?;
+        let family = queries.family(crossing.family)?;
         if self.crossed(crossing).is_none() {
-            let test = NeighbourTest::new(&family.program, crossing.1, crossing.2)?;
+            let test = NeighbourTest::new(&family.program, crossing.edge, crossing.to)?;
             if self.crossings.len() == CROSSINGS_MAX {
                 let (_, forgotten) = self.crossings.remove(0);
                 self.kept -= forgotten.weight();

@@ -38,11 +38,11 @@ pub use looking::Around;
 use super::family::Family;
 use super::queries::Queries;
 use super::walk::Here;
-use super::{Time, before};
+use super::{FamilyNumber, Time, before};
 use crate::arrangement::build::Located;
 use crate::arrangement::locate::Locator;
 use crate::arrangement::{Batch, Facts};
-use crate::symbols::Symbols;
+use crate::symbols::WorkerSymbols;
 use crate::view::HalfEdge;
 
 /// What counts as a hub, and how much is kept of them.
@@ -50,7 +50,7 @@ use crate::view::HalfEdge;
 pub struct HubBounds {
     /// Of nodes with fewer edges to cross nothing is kept.
     pub edges_min: usize,
-    /// Nodes of so many are looked through before a walk meets them.
+    /// Nodes with at least this many edges are looked through before a walk meets them.
     pub ahead_min: usize,
     /// When more edges than these are kept by a worker, those of some hubs are forgotten.
     pub kept_max: usize,
@@ -62,32 +62,38 @@ impl Default for HubBounds {
     }
 }
 
-/// So many hubs wait to be looked through; others are asked for again.
+/// At most this many hubs wait to be looked through; walks ask for the others again.
 const WANTED_MAX: usize = 64;
 
-/// Where more than one of so many neighbours has what is asked, keeping them gains little.
+/// Where more than one neighbour in this many has what is asked, keeping them gains little.
 const FEW_OF: usize = 4;
 
-/// So many are kept in any case.
+/// Up to this many edges of a hub are kept, however large a part of all that is.
 const ENDS_ANYWAY: usize = 256;
 
-/// So many that were kept are freed before others get their turn.
+/// At most this many edges that were kept are freed before others get their turn.
 const FREED_AT_ONCE: usize = 4_096;
 
 /// How long another shard that is behind is left alone.
 const OTHERS_WAITED_FOR: Duration = Duration::from_millis(1);
 
-/// For so many crossings hubs are kept at a time: they are the bits of a number.
+/// Hubs are kept for at most this many crossings at a time: they are the bits of a number.
 const CROSSINGS_MAX: usize = 64;
 
-/// An edge of the pattern of a family, crossed to the node of this slot.
-pub type Crossing = (u32, usize, usize);
+/// An edge of the pattern of a family, crossed to the node of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Crossing {
+    pub family: FamilyNumber,
+    pub edge: usize,
+    pub to: usize,
+}
 
 pub struct Hubs {
     bounds: HubBounds,
     crossings: Vec<(Crossing, Crossed)>,
-    /// The crossings, a bit for each, that an update with a tag can concern; and those that others can.
+    /// For each tag, the crossings that an update with it can concern, a bit for each.
     concerned: FxHashMap<Tag, u64>,
+    /// The crossings that an update with any tag can concern.
     concerned_by_any: u64,
     /// How many edges are kept.
     kept: usize,
@@ -95,9 +101,9 @@ pub struct Hubs {
     spent: Vec<BTreeSet<HalfEdge>>,
     /// What walks have asked for.
     wanted: RefCell<FxHashSet<(Crossing, NodeId)>>,
-    /// What they may ask for, of the largest nodes.
+    /// What walks may ask for, of the largest nodes.
     ahead: Vec<(Crossing, NodeId)>,
-    /// Tells for which nodes and queries that was noted.
+    /// Tells for which nodes and queries `ahead` was noted.
     looked_ahead: u64,
     looking: Option<Looking>,
     /// Whether a walk has met what is being looked through.
@@ -116,23 +122,23 @@ pub struct Hubs {
 /// What is kept for a crossing.
 struct Crossed {
     test: NeighbourTest,
-    /// For the members that the family had: more of them may let more through.
+    /// What `NeighbourTest::joined` said: with more members the family may let more through.
     joined: u64,
     hubs: FxHashMap<NodeId, Hub>,
 }
 
 enum Hub {
     Few(Ends),
-    /// Of so many edges too many lead to where the pattern goes on.
+    /// Too many of its edges lead to where the pattern goes on. The number says about how many edges it had.
     Many(usize),
 }
 
 /// The edges of a hub that lead to where the pattern goes on, in order: what is in order grows without a pause.
 pub struct Ends {
     edges: BTreeSet<HalfEdge>,
-    /// All that count are here, after this tick.
+    /// After this tick all edges that count are here; None while they are still looked for.
     whole: Option<Time>,
-    /// More are too many.
+    /// More edges than this are too many.
     most: usize,
 }
 
@@ -160,8 +166,8 @@ pub fn turned(half: HalfEdge, node: NodeId) -> HalfEdge {
 }
 
 impl Crossed {
-    /// An edge leads from a hub to where the pattern goes on. How many more are kept by it, or fewer, where they are too many by
-    /// now.
+    /// Takes in an edge that leads from a hub to where the pattern goes on. Answers how many more edges are kept, below zero
+    /// where they are too many by now.
     fn add(&mut self, hub: NodeId, half: HalfEdge, spent: &mut Vec<BTreeSet<HalfEdge>>) -> isize {
         let Some(there @ Hub::Few(_)) = self.hubs.get_mut(&hub) else { return 0 };
         let Hub::Few(ends) = there else { return 0 };
@@ -175,7 +181,7 @@ impl Crossed {
         added - all as isize
     }
 
-    /// How many fewer are kept.
+    /// Takes an edge out. Answers how many fewer are kept.
     fn remove(&mut self, hub: NodeId, half: HalfEdge) -> usize {
         match self.hubs.get_mut(&hub) {
             Some(Hub::Few(ends)) => usize::from(ends.edges.remove(&half)),
@@ -189,7 +195,7 @@ impl Crossed {
 }
 
 impl Hubs {
-    /// Of one shard, or of one of several: then rows come from others.
+    /// For one of `shards` shards. With several, rows come from the others.
     pub fn new(bounds: HubBounds, shards: usize) -> Hubs {
         let awaited = if shards > 1 { 0 } else { Time::MAX };
         Hubs {
@@ -213,7 +219,7 @@ impl Hubs {
         }
     }
 
-    /// Whether a node with these facts may be one.
+    /// Whether a node with these facts may be a hub.
     pub fn may_be(&self, facts: &Facts<'_>) -> bool {
         facts.has_at_least(self.bounds.edges_min)
     }
@@ -236,7 +242,7 @@ impl Hubs {
         tick <= self.taken_in
     }
 
-    /// Nothing by this tick comes any more. Batches may have come that are later: gives the last tick of them all.
+    /// Nothing up to this tick comes any more. Answers the last tick that has been taken in, as later batches may have come.
     pub fn has_all_by(&mut self, tick: Time) -> Time {
         self.taken_in = self.taken_in.max(tick);
         self.taken_in
@@ -246,7 +252,7 @@ impl Hubs {
         self.bounds.edges_min
     }
 
-    /// A walk crosses all edges of a node, which are about so many.
+    /// A walk crosses all edges of a node, about `edges` of them.
     pub fn want(&self, crossing: Crossing, node: NodeId, edges: usize) {
         if edges < self.bounds.edges_min {
             return;
@@ -264,7 +270,7 @@ impl Hubs {
     }
 
     /// Takes in what a batch changes. It is not walked yet.
-    pub fn take_in(&mut self, queries: &Queries, symbols: &Symbols, batch: &Batch, located: &Located) {
+    pub fn take_in(&mut self, queries: &Queries, symbols: &WorkerSymbols, batch: &Batch, located: &Located) {
         self.has_all_by(before(batch.upper.elements()));
         self.touched.clear();
         self.forget_unknown(queries);
@@ -284,7 +290,7 @@ impl Hubs {
             while let Some(number) = bits.checked_ilog2() {
                 bits ^= 1 << number;
                 let (crossing, crossed) = &mut crossings[number as usize];
-                let Some(family) = queries.family(crossing.0) else { continue };
+                let Some(family) = queries.family(crossing.family) else { continue };
                 let concerns = segment.tags(updates).any(|(tag, _)| crossed.test.concerns(&family.program, tag));
                 if !concerns || !crossed.test.is_near(&facts, (segment, updates), last, &crossed.hubs) {
                     continue;
@@ -309,12 +315,12 @@ impl Hubs {
     }
 
     /// A batch has been walked: notes what may not hold any more after it.
-    pub fn settle(&mut self, queries: &Queries, symbols: &Symbols, batch: &Batch, located: &Located) {
+    pub fn settle(&mut self, queries: &Queries, symbols: &WorkerSymbols, batch: &Batch, located: &Located) {
         let (first, last) = (before(batch.lower.elements()), before(batch.upper.elements()));
         let Hubs { crossings, touched, leaving, row, .. } = self;
         for (number, index) in touched.drain(..) {
             let (crossing, crossed) = &crossings[number];
-            let Some(family) = queries.family(crossing.0) else { continue };
+            let Some(family) = queries.family(crossing.family) else { continue };
             let (node, facts, (segment, updates)) = (batch.ids[index], located.facts(batch, index), batch.node(index));
             let is_met = crossed.test.is_met(family, symbols, Here { id: node, facts: &facts }, last, row);
             let mut edges: SmallVec<[HalfEdge; 4]> = SmallVec::new();
@@ -374,7 +380,7 @@ impl Hubs {
                 continue;
             }
             let crossed = crossings.iter_mut().find(|(of, _)| *of == crossing).map(|(_, crossed)| crossed);
-            let (Some(crossed), Some(family)) = (crossed, around.queries.family(crossing.0)) else { continue };
+            let (Some(crossed), Some(family)) = (crossed, around.queries.family(crossing.family)) else { continue };
             let facts = Facts::find(around.batches, node);
             // It may have come back since.
             let is_met = crossed.test.is_met(family, around.symbols, Here { id: node, facts: &facts }, around.at, row);
@@ -391,7 +397,7 @@ impl Hubs {
         self.concerned.clear();
         self.concerned_by_any = 0;
         for (number, (crossing, crossed)) in self.crossings.iter().enumerate() {
-            let Some(family) = queries.family(crossing.0) else { continue };
+            let Some(family) = queries.family(crossing.family) else { continue };
             match crossed.test.tags(&family.program) {
                 Some(tags) => tags.into_iter().for_each(|tag| *self.concerned.entry(tag).or_default() |= 1 << number),
                 None => self.concerned_by_any |= 1 << number,
@@ -402,7 +408,7 @@ impl Hubs {
     /// Forgets what was kept for families that have gone, or that others have joined.
     fn forget_unknown(&mut self, queries: &Queries) {
         let known = |(crossing, crossed): &(Crossing, Crossed)| {
-            queries.family(crossing.0).is_some_and(|family| crossed.test.joined(family) == crossed.joined)
+            queries.family(crossing.family).is_some_and(|family| crossed.test.joined(family) == crossed.joined)
         };
         if self.crossings.iter().all(known) {
             return;

@@ -11,7 +11,7 @@ use crate::render::Time;
 use crate::render::family::Family;
 use crate::render::program::{Move, Program};
 use crate::render::walk::{Here, read_node};
-use crate::symbols::Symbols;
+use crate::symbols::WorkerSymbols;
 use crate::view::{Direction, HalfEdge};
 
 /// What a pattern asks of the nodes a crossing leads to.
@@ -27,7 +27,7 @@ pub(super) struct Edges {
     pub(super) direction: Direction,
     pub(super) kinds: Vec<Symbol>,
     ranges: SmallVec<[(Tag, Tag); 4]>,
-    /// So many of a node are needed.
+    /// A node needs at least this many of these edges.
     least: usize,
 }
 
@@ -85,7 +85,7 @@ impl NeighbourTest {
         Some(NeighbourTest { node, back, others })
     }
 
-    /// Another number when members have come to the family that let more of these nodes through.
+    /// Changes when members come to the family that let more of these nodes through.
     pub(super) fn joined(&self, family: &Family) -> u64 {
         if family.compares(self.node) { family.joined } else { 0 }
     }
@@ -121,7 +121,14 @@ impl NeighbourTest {
     }
 
     /// Whether a node has at a tick what is asked of it.
-    pub(super) fn is_met(&self, family: &Family, symbols: &Symbols, here: Here<'_, '_>, at: Time, row: &mut Vec<Value>) -> bool {
+    pub(super) fn is_met(
+        &self,
+        family: &Family,
+        symbols: &WorkerSymbols,
+        here: Here<'_, '_>,
+        at: Time,
+        row: &mut Vec<Value>,
+    ) -> bool {
         self.others.iter().all(|edges| edges.are_met(here.facts, at)) && self.looks(family, symbols, here, at, row)
     }
 
@@ -129,7 +136,7 @@ impl NeighbourTest {
     fn looks(
         &self,
         family: &Family,
-        symbols: &Symbols,
+        symbols: &WorkerSymbols,
         Here { id, facts }: Here<'_, '_>,
         at: Time,
         row: &mut Vec<Value>,
@@ -143,7 +150,7 @@ impl NeighbourTest {
     pub(super) fn may_be_met(
         &self,
         family: &Family,
-        symbols: &Symbols,
+        symbols: &WorkerSymbols,
         here: Here<'_, '_>,
         (segment, updates): (&Segment, &[Fact]),
         last: Time,
@@ -179,7 +186,7 @@ impl NeighbourTest {
         near
     }
 
-    /// Those that come or go in a batch.
+    /// The edges that a hub may be at the other end of, among those that come or go in a batch, and whether they come.
     pub(super) fn each_changed<'a>(
         &'a self,
         segment: &'a Segment,

@@ -46,11 +46,11 @@ use super::maintained::{Interest, TOUCHED};
 use super::queries::Queries;
 use super::results::{Row, RowChange};
 use super::stages::looks::Touch;
-use super::walk::{Errand, Parcel, Steps, Waiting, Walk};
-use super::{Time, before};
+use super::walk::{Errand, Findings, Ground, Parcel};
+use super::{QueryNumber, Time, before};
 use crate::arrangement::build::Shard;
 use crate::arrangement::{Batch, Layers, Published, SharedBatch};
-use crate::symbols::Symbols;
+use crate::symbols::WorkerSymbols;
 
 pub type Trace = TraceAgent<Layers>;
 
@@ -62,7 +62,7 @@ pub const ASIDE_LOOK: Duration = Duration::from_millis(1);
 pub struct Common {
     pub queries: Rc<RefCell<Queries>>,
     pub published: Arc<Published>,
-    pub symbols: Arc<Symbols>,
+    pub symbols: Rc<WorkerSymbols>,
     pub shard: Shard,
     pub hubs: HubBounds,
 }
@@ -123,14 +123,14 @@ pub fn render(scope: Scope<'_, Time>, trace: &mut Trace, common: &Common) -> Shu
 }
 
 /// The worker where the results of a query come together, modulo how many there are.
-pub fn home(query: u32) -> u64 {
-    u64::from(query)
+pub fn home(query: QueryNumber) -> u64 {
+    u64::from(query.0)
 }
 
 /// Two outputs: complete rows, and rows that go on at another shard.
 type Outputs<'scope, T> = (StreamVec<'scope, T, RowChange>, StreamVec<'scope, T, Parcel>);
 
-/// Room for no more results than these is made ahead.
+/// Room for at most this many results is made ahead.
 const RESERVED_MAX: usize = 4096;
 
 /// The changes of this shard, walked as far as this shard reaches.
@@ -151,13 +151,7 @@ fn changes<'scope>(
     let mut parcels_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<Parcel>>>::from(parcels_out);
     builder.build(move |capabilities| {
         drop(capabilities);
-        let mut found: Vec<RowChange> = Vec::new();
-        let mut leaving: Vec<Parcel> = Vec::new();
-        let mut waiting = Waiting::default();
-        let mut view: Vec<SharedBatch> = Vec::new();
-        let mut touched: Vec<(Time, Row)> = Vec::new();
-        let mut dense = Dense::default();
-        let spent = Spent::new();
+        let mut walks = Walks::new();
         // As many as there were the last time.
         let mut expected = 0;
         move |frontiers| {
@@ -166,57 +160,17 @@ fn changes<'scope>(
             let queries = common.queries.borrow();
             let mut hubs = hubs.borrow_mut();
             input.for_each(|capability, data| {
-                found.reserve(expected);
+                walks.findings.results.reserve(expected);
                 for batch in data.drain(..) {
-                    // Batches that were there when the first query was installed come without.
-                    let Some(located) = batch.located() else {
-                        dense.forget();
-                        hubs.begin_after(before(batch.upper.elements()));
-                        continue;
-                    };
-                    view.clear();
-                    view.extend_from_slice(&located.existing);
-                    view.push(batch.clone());
-                    dense.take_in(&queries, &batch, located);
-                    hubs.take_in(&queries, &common.symbols, &batch, located);
-                    spent.begin();
-                    let offered = Offered {
-                        queries: &queries,
-                        common: &common,
-                        view: &view,
-                        batch: &batch,
-                        located,
-                        dense: &dense,
-                        hubs: &hubs,
-                        spent: &spent,
-                    };
-                    offered.walk(&mut found, &mut leaving, &mut waiting);
-                    offered.walk_turns(&mut found, &mut leaving, &mut waiting);
-                    spent.end(&queries);
-                    dense.settle(&queries, &view, before(batch.upper.elements()));
-                    hubs.settle(&queries, &common.symbols, &batch, located);
-                    for listeners in &queries.listeners {
-                        touched.clear();
-                        touches(&batch, &listeners.interest, &mut touched);
-                        for (query, since) in &listeners.queries {
-                            let heard = touched.iter().filter(|(time, _)| time >= since);
-                            found.extend(heard.map(|(time, row)| RowChange {
-                                row: row.clone(),
-                                time: *time,
-                                diff: 1,
-                                query: *query,
-                                source: TOUCHED,
-                            }));
-                        }
-                    }
+                    walks.take_in(&batch, &queries, &mut hubs, &common);
                 }
-                view.clear();
-                expected = found.len().min(RESERVED_MAX);
-                if !found.is_empty() {
-                    results_handle.session(&capability.retain(0)).give_container(&mut found);
+                let Findings { results, parcels, .. } = &mut walks.findings;
+                expected = results.len().min(RESERVED_MAX);
+                if !results.is_empty() {
+                    results_handle.session(&capability.retain(0)).give_container(results);
                 }
-                if !leaving.is_empty() {
-                    parcels_handle.session(&capability.retain(1)).give_container(&mut leaving);
+                if !parcels.is_empty() {
+                    parcels_handle.session(&capability.retain(1)).give_container(parcels);
                 }
             });
             // What has been found goes on its way first.
@@ -232,6 +186,58 @@ fn changes<'scope>(
     (results, parcels)
 }
 
+/// The walks of what the batches of this shard change: what they keep from one batch to the next, and what they have found.
+struct Walks {
+    /// All batches that a batch is walked over, itself the last; none in between.
+    view: Vec<SharedBatch>,
+    touched: Vec<(Time, Row)>,
+    dense: Dense,
+    spent: Spent,
+    findings: Findings,
+}
+
+impl Walks {
+    fn new() -> Walks {
+        let (dense, spent, findings) = (Dense::default(), Spent::new(), Findings::with_waiting(1));
+        Walks { view: Vec::new(), touched: Vec::new(), dense, spent, findings }
+    }
+
+    /// Walks what a batch changes, and tells of it whom it concerns besides.
+    fn take_in(&mut self, shared: &SharedBatch, queries: &Queries, hubs: &mut Hubs, common: &Common) {
+        let Walks { view, touched, dense, spent, findings } = self;
+        let Common { symbols, shard, .. } = common;
+        let batch: &Batch = shared;
+        let last = before(batch.upper.elements());
+        // Batches that were there when the first query was installed come without.
+        let Some(located) = shared.located() else {
+            dense.forget();
+            return hubs.begin_after(last);
+        };
+        view.extend_from_slice(&located.existing);
+        view.push(shared.clone());
+        dense.take_in(queries, batch, located);
+        hubs.take_in(queries, symbols, batch, located);
+        spent.begin();
+        let ground = Ground {
+            batches: view.as_slice(),
+            newest: Some((batch, located)),
+            everywhere: None,
+            symbols,
+            shard: *shard,
+            dense: Some(&*dense),
+            hubs: Some(&*hubs),
+        };
+        let offered = Offered { queries, batch, located, ground, spent };
+        offered.walk(findings);
+        offered.walk_turns(dense, findings);
+        spent.end(queries);
+        dense.settle(queries, view, last);
+        hubs.settle(queries, symbols, batch, located);
+        tell_listeners(queries, batch, touched, &mut findings.results);
+        view.clear();
+    }
+}
+
 /// Looks after what is kept of hubs: everything before the frontier has been taken in. Says when to go on, if there is more.
 fn tend(hubs: &mut Hubs, queries: &Queries, common: &Common, trace: &Trace, frontier: Option<Time>) -> Option<Duration> {
     hubs.look_ahead(queries, &common.published);
@@ -243,6 +249,24 @@ fn tend(hubs: &mut Hubs, queries: &Queries, common: &Common, trace: &Trace, fron
     trace.map_batches(|batch| batches.push(batch.clone()));
     let Common { symbols, shard, published, .. } = common;
     hubs.tend(&Around { queries, symbols, shard: *shard, published, batches: &batches, at })
+}
+
+/// Tells queries whose stages look at nodes of those that change.
+fn tell_listeners(queries: &Queries, batch: &Batch, touched: &mut Vec<(Time, Row)>, results: &mut Vec<RowChange>) {
+    for listeners in &queries.listeners {
+        touched.clear();
+        touches(batch, &listeners.interest, touched);
+        for (query, since) in &listeners.queries {
+            let heard = touched.iter().filter(|(time, _)| time >= since);
+            results.extend(heard.map(|(time, row)| RowChange {
+                row: row.clone(),
+                time: *time,
+                diff: 1,
+                query: *query,
+                source: TOUCHED,
+            }));
+        }
+    }
 }
 
 /// What changes of the nodes of this shard, as far as somebody who looked at them may see it.
@@ -266,42 +290,6 @@ fn touches(batch: &Batch, interest: &Interest, found: &mut Vec<(Time, Row)>) {
 /// The dataflow timestamp of rows that travel: how often they have moved comes with the tick.
 type Moved = Product<Time, u32>;
 
-/// What rows from other shards are walked over.
-struct Ground<'a> {
-    queries: &'a Queries,
-    hubs: &'a Hubs,
-    symbols: &'a Symbols,
-    shard: Shard,
-    batches: &'a [SharedBatch],
-    spent: &'a Spent,
-}
-
-impl Ground<'_> {
-    /// Does what a row has come for. The shard has reached its tick.
-    fn receive(&self, parcel: &mut Parcel, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>) {
-        // Without a family, its last query has been taken away.
-        let Some(family) = self.queries.family(parcel.family) else { return };
-        let mut walk = Walk {
-            program: &family.program,
-            family,
-            batches: self.batches,
-            newest: None,
-            everywhere: None,
-            symbols: self.symbols,
-            shard: self.shard,
-            results: found,
-            parcels: leaving,
-            waiting: &mut [],
-            dense: None,
-            hubs: Some(self.hubs),
-            steps: Steps::of(family),
-        };
-        walk.receive(parcel);
-        let steps = walk.steps.taken();
-        self.spent.visited(family, steps);
-    }
-}
-
 /// Rows from other shards, walked as far as this shard reaches.
 fn hop<'scope>(
     parcels: StreamVec<'scope, Moved, Parcel>,
@@ -323,8 +311,8 @@ fn hop<'scope>(
     builder.build(move |capabilities| {
         drop(capabilities);
         let mut waiting: Vec<(Capability<Moved>, Capability<Moved>, Vec<Parcel>)> = Vec::new();
-        let mut found: Vec<RowChange> = Vec::new();
-        let mut leaving: Vec<Parcel> = Vec::new();
+        // No row waits for others here.
+        let mut findings = Findings::default();
         let mut view: Vec<SharedBatch> = Vec::new();
         let spent = Spent::new();
         move |frontiers| {
@@ -342,7 +330,15 @@ fn hop<'scope>(
                 view.clear();
                 trace.map_batches(|batch| view.push(batch.clone()));
                 spent.begin();
-                let ground = Ground { queries: &queries, hubs: &hubs, symbols: &symbols, shard, batches: &view, spent: &spent };
+                let ground = Ground {
+                    batches: &view,
+                    newest: None,
+                    everywhere: None,
+                    symbols: &symbols,
+                    shard,
+                    dense: None,
+                    hubs: Some(&*hubs),
+                };
                 for (results_capability, parcels_capability, parcels) in &mut waiting {
                     parcels.retain_mut(|parcel| {
                         // The operator that takes in changes may not have had its turn.
@@ -351,16 +347,17 @@ fn hop<'scope>(
                             again.activate();
                         }
                         let ready = knows && parcel.time < reached;
-                        if ready {
-                            ground.receive(parcel, &mut found, &mut leaving);
+                        // Without a family, its last query has been taken away.
+                        if ready && let Some(family) = queries.family(parcel.family) {
+                            spent.visit(family, ground, &mut findings, |walk| walk.receive(parcel));
                         }
                         !ready
                     });
-                    if !found.is_empty() {
-                        results_handle.session(&*results_capability).give_container(&mut found);
+                    if !findings.results.is_empty() {
+                        results_handle.session(&*results_capability).give_container(&mut findings.results);
                     }
-                    if !leaving.is_empty() {
-                        parcels_handle.session(&*parcels_capability).give_container(&mut leaving);
+                    if !findings.parcels.is_empty() {
+                        parcels_handle.session(&*parcels_capability).give_container(&mut findings.parcels);
                     }
                 }
                 spent.end(&queries);

@@ -5,36 +5,29 @@ use weir_model::mutation::Kind;
 use weir_model::plan::Atom;
 use weir_model::{Expr, Symbol, Value};
 
-use super::Common;
 use super::spent::Spent;
 use crate::arrangement::build::Located;
-use crate::arrangement::{Batch, Fact, Facts, Segment, SharedBatch};
+use crate::arrangement::{Batch, Fact, Facts, Segment};
 use crate::render::Time;
 use crate::render::dense::Dense;
 use crate::render::family::Family;
-use crate::render::hubs::Hubs;
 use crate::render::program::{EdgeView, NodeView, Path, Version};
 use crate::render::queries::{Origin, Queries, Route};
-use crate::render::results::RowChange;
-use crate::render::walk::{Change, Here, Parcel, Steps, Waiting, Walk, read_node};
+use crate::render::walk::{Change, Findings, Ground, Here, Walk, read_node};
 use crate::view::HalfEdge;
 
 /// A batch on offer to the families of all queries.
 pub(super) struct Offered<'a> {
     pub(super) queries: &'a Queries,
-    pub(super) common: &'a Common,
-    pub(super) view: &'a [SharedBatch],
     pub(super) batch: &'a Batch,
     pub(super) located: &'a Located,
-    /// What is kept of nodes that walks meet.
-    pub(super) dense: &'a Dense,
-    pub(super) hubs: &'a Hubs,
+    pub(super) ground: Ground<'a>,
     pub(super) spent: &'a Spent,
 }
 
 impl<'a> Offered<'a> {
     /// Walks everything the batch changes, node by node, for the families it can concern. What sieves tell is not among it.
-    pub(super) fn walk(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
+    pub(super) fn walk(&self, findings: &mut Findings) {
         let routes = &self.queries.routes;
         // Edges, by their place among the facts of the node; nodes and edges that are looked at before and after, by tick.
         let mut edges: Vec<(Route, usize)> = Vec::new();
@@ -70,7 +63,7 @@ impl<'a> Offered<'a> {
                     _ => {
                         let Some(family) = self.queries.family(route.family) else { continue };
                         if let Some(before) = current.replace(family) {
-                            self.go_on(before, found, leaving, waiting);
+                            self.go_on(before, findings);
                         }
                         row.clear();
                         row.resize(family.program.width, Value::Null);
@@ -83,89 +76,58 @@ impl<'a> Offered<'a> {
                 if !has_needs(&family.program.paths[path], &facts, one_time) {
                     continue;
                 }
-                let mut walk = self.begin(family, found, leaving, waiting);
-                match (family.program.paths[path].atom, route.from) {
-                    (Atom::Node(node), _) => change_of_view(&mut walk, path, node, here, time, &mut row),
+                self.spent.visit(family, self.ground, findings, |walk| match (family.program.paths[path].atom, route.from) {
+                    (Atom::Node(node), _) => change_of_view(walk, path, node, here, time, &mut row),
                     (Atom::Edge(edge), Origin::EdgeView) => {
-                        change_of_edges(&mut walk, path, edge, here, (segment, updates), &mut seen, &mut row);
+                        change_of_edges(walk, path, edge, here, (segment, updates), &mut seen, &mut row);
                     }
                     (Atom::Edge(edge), _) => {
                         let fact = &updates[place];
                         let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
                         let half = segment.half(fact);
                         let conditions = &family.program.edges[edge].conditions;
-                        change_of_edge(&mut walk, change, edge, here, half, conditions, &mut row);
+                        change_of_edge(walk, change, edge, here, half, conditions, &mut row);
                     }
-                }
-                let steps = walk.steps.taken();
-                self.spent.visited(family, steps);
+                });
             }
         }
         if let Some(last) = current {
-            self.go_on(last, found, leaving, waiting);
+            self.go_on(last, findings);
         }
     }
 
     /// With what waits for a family.
-    fn go_on(&self, family: &'a Family, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
-        let mut walk = self.begin(family, found, leaving, waiting);
-        walk.go_on();
-        let steps = walk.steps.taken();
-        if steps > 0 {
-            self.spent.visited(family, steps);
+    fn go_on(&self, family: &'a Family, findings: &mut Findings) {
+        if findings.has_waiting() {
+            self.spent.visit(family, self.ground, findings, |walk| walk.go_on());
         }
     }
 
     /// Walks from the edges that begin or end to pass a sieve, one path after another.
-    pub(super) fn walk_turns(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
+    pub(super) fn walk_turns(&self, dense: &Dense, findings: &mut Findings) {
         let mut row: Vec<Value> = Vec::new();
-        for (sieve, turns) in self.dense.turns() {
+        for (sieve, turns) in dense.turns() {
             for (number, path) in self.queries.routes.of_sieve(sieve) {
                 let (path, Some(family)) = (usize::from(*path), self.queries.family(*number)) else { continue };
                 let Atom::Edge(edge) = family.program.paths[path].atom else { continue };
                 row.clear();
                 row.resize(family.program.width, Value::Null);
-                let mut walk = self.begin(family, found, leaving, waiting);
-                for of_node in turns.chunk_by(|a, b| a.node == b.node) {
-                    let node = of_node[0].node;
-                    let facts = self.located.facts(self.batch, node);
-                    if !has_needs(&family.program.paths[path], &facts, None) {
-                        continue;
+                self.spent.visit(family, self.ground, findings, |walk| {
+                    for of_node in turns.chunk_by(|a, b| a.node == b.node) {
+                        let node = of_node[0].node;
+                        let facts = self.located.facts(self.batch, node);
+                        if !has_needs(&family.program.paths[path], &facts, None) {
+                            continue;
+                        }
+                        let here = Here { id: self.batch.ids[node], facts: &facts };
+                        for turn in of_node {
+                            let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
+                            change_of_edge(walk, change, edge, here, turn.half, &[], &mut row);
+                        }
                     }
-                    let here = Here { id: self.batch.ids[node], facts: &facts };
-                    for turn in of_node {
-                        let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
-                        change_of_edge(&mut walk, change, edge, here, turn.half, &[], &mut row);
-                    }
-                }
-                walk.go_on();
-                let steps = walk.steps.taken();
-                self.spent.visited(family, steps);
+                    walk.go_on();
+                });
             }
-        }
-    }
-
-    fn begin<'w>(
-        &self,
-        family: &'a Family,
-        results: &'w mut Vec<RowChange>,
-        parcels: &'w mut Vec<Parcel>,
-        waiting: &'w mut Waiting,
-    ) -> Walk<'a, 'w> {
-        Walk {
-            program: &family.program,
-            family,
-            batches: self.view,
-            newest: Some((self.batch, self.located)),
-            everywhere: None,
-            symbols: &self.common.symbols,
-            shard: self.common.shard,
-            results,
-            parcels,
-            waiting: std::slice::from_mut(waiting),
-            dense: Some(self.dense),
-            hubs: Some(self.hubs),
-            steps: Steps::of(family),
         }
     }
 }
@@ -303,9 +265,9 @@ fn change_of_view<'a>(walk: &mut Walk<'a, '_>, path: usize, node: usize, here: H
     let program = walk.program;
     let view = &program.nodes[node];
     row[view.slot] = Value::Node(here.id);
-    let was = read_node(node, here.facts, time.wrapping_sub(1), row, walk.family, walk.symbols);
+    let was = read_node(node, here.facts, time.wrapping_sub(1), row, walk.family, walk.ground.symbols);
     let old = was.then(|| row.to_vec());
-    let is = read_node(node, here.facts, time, row, walk.family, walk.symbols);
+    let is = read_node(node, here.facts, time, row, walk.family, walk.ground.symbols);
     if let Some(mut old) = old {
         if is && seen(view, &old) == seen(view, row) {
             return;

@@ -10,38 +10,42 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::render::FamilyNumber;
 use crate::render::family::Family;
 use crate::render::health::Health;
 use crate::render::queries::Queries;
+use crate::render::walk::{Findings, Ground, Walk};
 
-/// A family that a worker walks longer for of one batch is told.
+/// A family that a worker walks longer for than this, of one batch, is told.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// After a visit that takes longer the clock is looked at for each of so many: the next one like it may be one in thousands, and
-/// among others it cannot be told whose it is.
+/// After a visit that takes longer than this, the clock is looked at for each of the next `VISITS_WARY` visits: the next one like
+/// it may be one in thousands, and among others it cannot be told whose it is.
 const LONG: Duration = Duration::from_millis(1);
 const VISITS_WARY: i32 = 4096;
 
-/// After so many looks that found nothing long there is one for several visits.
+/// After this many looks that found nothing long, there is one for `VISITS_CALM` visits.
 const LOOKS_CALM: i32 = 8;
 const VISITS_CALM: u32 = 16;
 
-/// After a visit of so many steps the clock is looked at in any case.
+/// After a visit of at least this many steps the clock is looked at in any case.
 const STEPS_MANY: u64 = 1024;
 
-/// So many queries are named.
+/// At most this many queries are named.
 const NAMES_MAX: usize = 3;
 
 /// What has been spent on the batch that a worker is at.
 pub(super) struct Spent {
     looked: Cell<Instant>,
-    /// Looks in a row that found nothing long; below zero behind something that was.
+    /// Looks in a row that found nothing long; below zero after one that did.
     calm: Cell<i32>,
-    /// Visits since the last look, whose the last was, and whether some were of another family.
+    /// Visits since the last look.
     visits: Cell<u32>,
-    last: Cell<u32>,
+    /// The family of the last visit.
+    last: Cell<FamilyNumber>,
+    /// Whether the visits since the last look were of several families.
     is_mixed: Cell<bool>,
-    by_family: RefCell<FxHashMap<u32, Duration>>,
+    by_family: RefCell<FxHashMap<FamilyNumber, Duration>>,
 }
 
 impl Spent {
@@ -50,7 +54,7 @@ impl Spent {
             looked: Cell::new(Instant::now()),
             calm: Cell::new(0),
             visits: Cell::new(0),
-            last: Cell::new(0),
+            last: Cell::new(FamilyNumber::NONE),
             is_mixed: Cell::new(false),
             by_family: RefCell::default(),
         }
@@ -65,8 +69,15 @@ impl Spent {
         self.by_family.borrow_mut().clear();
     }
 
-    /// A family was visited, and so many steps were taken.
-    pub fn visited(&self, family: &Family, steps: u64) {
+    /// Walks for a family.
+    pub fn visit<'a>(&self, family: &'a Family, ground: Ground<'a>, findings: &mut Findings, go: impl FnOnce(&mut Walk<'a, '_>)) {
+        let mut walk = Walk::new(family, ground, findings);
+        go(&mut walk);
+        self.visited(family, walk.steps.taken());
+    }
+
+    /// A family was visited, and `steps` steps were taken.
+    fn visited(&self, family: &Family, steps: u64) {
         let visits = self.visits.get() + 1;
         self.visits.set(visits);
         if self.last.replace(family.number) != family.number && visits > 1 {
@@ -105,7 +116,7 @@ impl Spent {
     }
 }
 
-/// Of those that have not ended: these say so themselves.
+/// Names the queries that have not ended: those that have say so themselves.
 #[cold]
 fn tell(family: &Family, spent: Duration) {
     let mut healths = family.all().map(|member| &member.health).filter(|health| !health.is_over());
@@ -139,6 +150,7 @@ mod tests {
     use weir_model::{IdScheme, NodeId, QueryId};
 
     use super::*;
+    use crate::render::QueryNumber;
     use crate::render::maintained::Maintained;
     use crate::symbols::Symbols;
 
@@ -146,12 +158,16 @@ mod tests {
         let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).expect("it is read").plan;
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
         let source = &maintained.sources[0];
-        let mut family = Family::new(number, source.program.clone(), Vec::new());
-        family.insert(source.member((0, 0), 0, health));
+        let mut family = Family::new(FamilyNumber(number), source.program.clone(), Vec::new());
+        family.insert(source.member((QueryNumber(0), 0), 0, health));
         family
     }
 
-    /// As if the last look had been so long ago.
+    fn spent_on(spent: &Spent, family: u32) -> Duration {
+        spent.by_family.borrow()[&FamilyNumber(family)]
+    }
+
+    /// As if the last look had been `time` ago.
     fn pass(spent: &Spent, time: Duration) {
         let before = Instant::now().checked_sub(time).expect("the machine runs for longer");
         spent.looked.set(before);
@@ -171,14 +187,14 @@ mod tests {
             pass(&spent, part);
             spent.visited(&of_costly, 1);
         }
-        assert!(spent.by_family.borrow()[&2] < BUSY);
+        assert!(spent_on(&spent, 2) < BUSY);
         spent.begin();
         for _ in 0..2 {
             spent.visited(&of_cheap, 1);
             pass(&spent, part);
             spent.visited(&of_costly, 1);
         }
-        assert!(spent.by_family.borrow()[&2] >= BUSY && spent.by_family.borrow()[&1] < BUSY);
+        assert!(spent_on(&spent, 2) >= BUSY && spent_on(&spent, 1) < BUSY);
         assert!(!costly.may_tell_busy(), "it has just been told");
         assert!(cheap.may_tell_busy(), "it has not been told");
         assert_eq!((costly.called(), health("").called()), ("costly".to_owned(), NodeId::new(1, 2).to_string()));
@@ -192,10 +208,10 @@ mod tests {
         let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).expect("it is read").plan;
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
         let source = &maintained.sources[0];
-        let mut family = Family::new(0, source.program.clone(), Vec::new());
+        let mut family = Family::new(FamilyNumber::NONE, source.program.clone(), Vec::new());
         for (number, (name, _)) in (0..).zip(&healths) {
             let query = (0..).zip(&healths).find(|(_, (other, _))| other == name).expect("it is one of them");
-            family.insert(source.member((query.0, number), 0, &query.1.1));
+            family.insert(source.member((QueryNumber(query.0), number), 0, &query.1.1));
         }
         assert_eq!(names(&at_work(&family)), "a, b, c, 2 more");
         assert_eq!(names(&at_work(&family)[..3]), "a, b, c");
@@ -213,14 +229,14 @@ mod tests {
         (1..VISITS_CALM).for_each(|_| spent.visited(&one, 1));
         assert!(spent.by_family.borrow().is_empty());
         spent.visited(&one, STEPS_MANY);
-        assert!(spent.by_family.borrow()[&1] >= BUSY, "a visit of many steps ends with a look");
+        assert!(spent_on(&spent, 1) >= BUSY, "a visit of many steps ends with a look");
         assert_eq!(spent.calm.get(), -VISITS_WARY, "and after a long one it is looked at each time");
         spent.calm.set(LOOKS_CALM);
         pass(&spent, BUSY);
         spent.visited(&other, 1);
-        assert!(!spent.by_family.borrow().contains_key(&3));
+        assert!(!spent.by_family.borrow().contains_key(&FamilyNumber(3)));
         spent.end(&Queries::default());
-        assert!(!spent.by_family.borrow().contains_key(&3), "its queries have gone");
+        assert!(!spent.by_family.borrow().contains_key(&FamilyNumber(3)), "its queries have gone");
     }
 
     #[test]
@@ -241,7 +257,6 @@ mod tests {
         pass(&spent, BUSY);
         spent.visited(&one, 1);
         spent.visited(&other, 1);
-        let by_family = spent.by_family.borrow();
-        assert!(by_family[&1] >= BUSY && by_family[&2] < BUSY);
+        assert!(spent_on(&spent, 1) >= BUSY && spent_on(&spent, 2) < BUSY);
     }
 }

@@ -22,7 +22,7 @@ pub struct Answer {
     health: Arc<Health>,
     columns: Arc<[Text]>,
     pub(super) distinct: bool,
-    /// Cancellations of earlier ticks are sent.
+    /// Cancellations of ticks before this are sent.
     pub cancellations_until: Time,
     pub(super) baseline: Baseline,
     /// Rows of ticks before this are the baseline.

@@ -23,7 +23,7 @@ impl Baselined {
         }
     }
 
-    /// Puts one more part to those that are together; all of them when nothing is left.
+    /// Puts one more part to those that are together; gives all of them when no part is left.
     pub(super) fn gather(&mut self) -> Option<Vec<ResultRow>> {
         self.together.reserve_exact(self.count - self.together.len());
         self.together.append(&mut self.parts.pop_front().unwrap_or_default());
@@ -38,7 +38,7 @@ pub(super) struct AtRest {
     pub(super) count: usize,
 }
 
-/// So many are not many.
+/// With more rows than this that wait, those that are the same become one.
 pub(super) const FEW_WAITING: usize = 1 << 16;
 
 impl AtRest {
@@ -78,12 +78,13 @@ mod tests {
     use weir_model::{NodeId, Value};
 
     use super::*;
+    use crate::render::QueryNumber;
     use crate::render::results::Row;
 
     #[test]
     fn of_many_rows_that_wait_those_that_are_the_same_are_one() {
         let row = |n| Row::from_slice(&[Value::Id(NodeId::new(1, n))]);
-        let change = |n: u64| RowChange { row: row(n % 7), time: 1, diff: 1, query: 0, source: (n % 2) as u32 };
+        let change = |n: u64| RowChange { row: row(n % 7), time: 1, diff: 1, query: QueryNumber(0), source: (n % 2) as u32 };
         let mut waiting = AtRest::default();
         const COUNT: u64 = 3_000_000;
         (0..COUNT / 1000).for_each(|n| waiting.push(&mut (n * 1000..(n + 1) * 1000).map(change).collect()));

@@ -23,7 +23,7 @@ struct Parted<K> {
     parts: Vec<FxHashMap<K, i64>>,
 }
 
-/// So many are few.
+/// With more counts than this there are `PARTS` maps.
 const FEW: usize = 1024;
 
 pub(in crate::render) const PARTS: usize = 256;

@@ -18,10 +18,10 @@ use crate::render::health::Health;
 use crate::render::maintained::Maintained;
 use crate::render::stages::Stages;
 
-/// So many changes are answered before other work of the worker gets its turn, about.
+/// Changes that are answered before other work of the worker gets its turn, about.
 const AT_ONCE: usize = 4096;
 
-/// Of so many results that the graph at rest has the memory is looked at.
+/// With more results of the graph at rest than this, memory is looked at.
 const MANY_AT_REST: usize = 1 << 20;
 
 /// What a query's results go through at its home worker.
@@ -32,7 +32,7 @@ pub struct Gather {
     installed: Time,
     /// Whether the graph at rest has been looked through.
     looked_through: bool,
-    /// And what has changed meanwhile has been answered, or handed over. Before that, changes wait.
+    /// Whether, moreover, what has changed meanwhile has been answered, or handed over. Before that, changes wait.
     rested: bool,
     /// The baseline, where it is reported.
     first: Baselined,
@@ -140,7 +140,7 @@ impl Gather {
         true
     }
 
-    /// The same; it hears of nothing that comes from `frontier` on.
+    /// As `is_over`; a query that has ended hears of nothing that comes from `frontier` on.
     pub fn hears_until(&mut self, frontier: Time) -> bool {
         let is_over = self.is_over();
         if is_over {
@@ -154,7 +154,7 @@ impl Gather {
         matches!(&self.way, Way::Aside(aside) if self.rested && aside.awaits(frontier))
     }
 
-    /// Nothing waits for its tick to be complete.
+    /// Whether nothing waits for its tick to be complete.
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty()
     }
@@ -200,8 +200,8 @@ impl Gather {
         }
     }
 
-    /// There are no more of them; everything before `frontier` has arrived. Unless the answer is yes this wants to be
-    /// called again: others need not wait for all of it.
+    /// There are no more matches of the graph at rest; everything before `frontier` has arrived. To be called again unless the
+    /// answer is `Yes`: others need not wait for all of it.
     pub fn rested(&mut self, frontier: Time) -> Rested {
         if self.is_over() {
             self.rested = true;
@@ -311,6 +311,7 @@ mod tests {
     use weir_model::{IdScheme, NodeId, Value};
 
     use super::*;
+    use crate::render::QueryNumber;
     use crate::render::results::{ResultBatch, Row};
     use crate::symbols::Symbols;
 
@@ -339,7 +340,7 @@ mod tests {
     fn changes(count: u64) -> impl DoubleEndedIterator<Item = RowChange> {
         (0..count).map(|n| {
             let row = Row::from_slice(&[Value::Id(NodeId::new(0, n % 701))]);
-            RowChange { row, time: 2 + n / 7, diff: if n / 701 % 2 == 0 { 1 } else { -1 }, query: 0, source: 0 }
+            RowChange { row, time: 2 + n / 7, diff: if n / 701 % 2 == 0 { 1 } else { -1 }, query: QueryNumber(0), source: 0 }
         })
     }
 
@@ -352,7 +353,7 @@ mod tests {
         const COUNT: u64 = 3 * Baselined::PART as u64 + 17;
         let (mut gather, results) = gather();
         let row = |n| Row::from_slice(&[Value::Id(NodeId::new(1, n))]);
-        let change = |n| RowChange { row: row(n), time: 1, diff: 1, query: 0, source: 0 };
+        let change = |n| RowChange { row: row(n), time: 1, diff: 1, query: QueryNumber(0), source: 0 };
         (0..COUNT).for_each(|n| gather.at_rest(&mut vec![change(n)]));
         let mut calls = 1;
         while gather.rested(2) != Rested::Yes {

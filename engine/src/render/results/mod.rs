@@ -29,7 +29,7 @@ pub use gather::{Gather, Rested};
 
 pub(super) use counts::{PARTS, part_of};
 
-use super::Time;
+use super::{QueryNumber, Time};
 use crate::standing::Inbox;
 
 /// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
@@ -43,7 +43,7 @@ pub struct RowChange {
     pub time: Time,
     pub diff: i32,
     /// The query it belongs to.
-    pub query: u32,
+    pub query: QueryNumber,
     /// Which pattern of the query it comes from.
     pub source: u32,
 }
@@ -97,7 +97,7 @@ pub enum Baseline {
 /// Which results are reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported {
-    /// Cancellations of earlier ticks are.
+    /// Cancellations of ticks before this are reported.
     pub cancellations_until: Time,
     pub baseline: Baseline,
     /// Rows of ticks before this are the baseline.
@@ -119,7 +119,7 @@ pub struct Backfill {
     /// About how many nodes there are, once for each pattern.
     pub nodes: AtomicU64,
     pub looked_at: AtomicU64,
-    /// It is done, and what has changed since has been answered.
+    /// Whether the graph at rest has been looked through, and what has changed since has been answered.
     pub done: AtomicBool,
 }
 

@@ -6,7 +6,7 @@ use super::each::take_out;
 use crate::evaluate::{Moved, Ranges, Sought, Which, is_within};
 use crate::index::key::Place;
 
-/// So many lie in one hull.
+/// Ranges that lie in one hull, at most.
 const TOGETHER: usize = 16;
 
 #[derive(Default)]
@@ -59,10 +59,10 @@ impl Askers {
 struct Within {
     /// Ranges that nobody looks for any more stay for a while: a row that looks again mostly looks for the same.
     rows: FxHashMap<Ranges, FxHashSet<u32>>,
-    /// How many of them that are.
+    /// How many ranges nobody looks for any more.
     deserted: usize,
-    /// All of them, each once. One that comes is put together with the last of these, as long as that is no larger: so these
-    /// are few, and each range is moved as often as they double.
+    /// All ranges, each once. One that comes is put together with the last heap, and that with the one before, as long as that is
+    /// no larger: so heaps are few, and a range is moved as often as its heap doubles.
     heaps: Vec<Hulls>,
 }
 

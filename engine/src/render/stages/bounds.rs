@@ -18,17 +18,17 @@ use crate::render::health::Health;
 /// How much may be looked at for one row.
 pub const STEPS_MAX: u32 = 20_000_000;
 
-/// So many more rows may come of one tick than rows went in.
+/// Rows that may come of one tick beyond one for each that went in, at most.
 const MADE_MAX: u64 = 10_000_000;
 
-/// One row is there less often than this: of ten million the sum is a number, too.
+/// One row is there less often than this, so that the sum over ten million rows is still a number.
 const TIMES_MAX: u64 = 1 << 38;
 
-/// Together they may be so large, where memory is large as well: they are kept, some of them more than once.
+/// Bytes that the rows made during one tick may take, where memory is large as well: they are kept, some more than once.
 const MADE_BYTES_MAX: usize = 4 << 30;
 const PARTS_OF_MEMORY: u64 = 8;
 
-/// What is looked up, once for so many rows: whether anybody still wants the answer, and whether there is memory.
+/// Once for this many rows it is looked up whether anybody still wants the answer, and whether there is memory.
 const ROWS_BY_LOOK: u64 = 1024;
 
 /// The rows that were made during one tick, beyond one for each that went in.
@@ -64,12 +64,12 @@ impl<'p> Made<'p> {
         self.bytes.set(0);
     }
 
-    /// So many go in where it cannot be told which row comes of which.
+    /// Allows for rows that go in where it cannot be told which row comes of which.
     pub fn allow(&self, rows: usize) {
         self.most.set(self.most.get() + rows as u64);
     }
 
-    /// One more row of those that come of one.
+    /// Counts the last row of those that came of one, unless it is the first.
     pub fn beyond(&self, found: &[Row]) -> ControlFlow<()> {
         if let [.., before, row] = found { self.one(weight_beside(&row.0, &before.0)) } else { ControlFlow::Continue(()) }
     }
@@ -90,7 +90,7 @@ impl<'p> Made<'p> {
         if self.is_too_many() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// How often a row is there that two make. So often that it could not be counted any more is too often.
+    /// How often a row is there that two rows make. None where that is too often to be counted any more.
     pub fn times(&self, one: i64, other: i64) -> Option<i64> {
         let times = one.checked_mul(other).filter(|times| times.unsigned_abs() < TIMES_MAX);
         if times.is_none() {
@@ -115,7 +115,7 @@ impl<'p> Made<'p> {
     }
 }
 
-/// The context of expressions over rows, in which one row may only take so much.
+/// The context of expressions over rows, in which what one row may take is bounded.
 pub struct Bounded<'a> {
     base: &'a GraphFree,
     health: &'a Health,

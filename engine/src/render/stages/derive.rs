@@ -113,13 +113,13 @@ pub struct Scene<'v> {
     pub ids: IdScheme,
     pub open_cypher: bool,
     pub now: i64,
-    /// So many rows may be made.
+    /// Rows that may be made, at most.
     pub rows_max: usize,
     /// After this no more are made.
     pub deadline: Instant,
 }
 
-/// What came of it.
+/// What `Ladder::derive` gives.
 pub struct Derived<'l> {
     /// The last is the answer.
     pub levels: Vec<Level<'l>>,
@@ -141,7 +141,7 @@ impl Ladder {
         self.sources.get(source).map_or(&[], Vec::as_slice)
     }
 
-    /// `matches` are the rows of the patterns.
+    /// Derives the answer. `matches` gives the rows of a pattern, by number.
     pub fn derive(&self, prepared: &Prepared, scene: &Scene<'_>, matches: &mut dyn FnMut(usize) -> Vec<Row>) -> Derived<'_> {
         in_turn(prepared, scene, |turn| {
             let turns = Cell::new(Clock::NEVER);
@@ -186,7 +186,7 @@ struct Deriving<'l, 'd, 't, 'p> {
     ladder: &'l Ladder,
     turn: &'d mut Turn<'t, 'p>,
     turns: &'d Cell<i64>,
-    /// So many rows may still be made.
+    /// Rows that may still be made.
     left: usize,
     deadline: Instant,
     levels: Vec<Level<'l>>,
@@ -302,7 +302,7 @@ struct Limits<'d> {
 }
 
 impl Limits<'_> {
-    /// With so many rows there are more than may be, or it is too late for another.
+    /// Whether these are more rows than may be, or it is too late for another.
     fn is_over(&self, rows: usize) -> bool {
         rows > self.rows_max || Instant::now() >= self.deadline
     }

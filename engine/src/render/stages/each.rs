@@ -34,7 +34,7 @@ pub struct Each {
     /// Nodes and edges are given in full.
     in_full: bool,
     numbers: FxHashMap<Row, u32>,
-    /// By number; those that are free stand in `free`.
+    /// The rows by number; those that are free stand in `free`.
     kept: Vec<Kept>,
     free: Vec<u32>,
     /// Which rows looked where.
@@ -98,7 +98,7 @@ impl Looking<'_, '_> {
     }
 }
 
-/// In which a part is run over a row, or an expression over a node.
+/// The environment in which a part is run over a row, or an expression over a node.
 fn environment<'e>(view: &'e dyn View, ids: IdScheme, open_cypher: bool, now: Clock<'e>, health: &'e Health) -> Environment<'e> {
     let limits = Limits { steps_max: Some(STEPS_MAX), time_max: None, cancelled: Some(health.over()), ..Limits::default() };
     Environment { view, parameters: &[], ids, now, fresh_id: &NodeId::default, limits, open_cypher, recall: None }
@@ -264,7 +264,7 @@ impl Each {
         (kept.scanned, kept.turn) = (seen.scanned, seen.turn);
     }
 
-    /// What was looked at for a row.
+    /// Forgets what was looked at for a row.
     fn forget(&mut self, number: u32) {
         let kept = &mut self.kept[number as usize];
         for mark in kept.looks.drain(..) {
@@ -337,7 +337,7 @@ impl View for Ordered<'_> {
 
     // `about_edges` stays unknown: it goes by how the graph lies in batches, and what a query tells may not.
 
-    /// These need not all be listed to know the first.
+    /// Not all edges need be listed to know the first.
     fn some_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
         self.0.some_edges(node, direction, kinds, each)
     }

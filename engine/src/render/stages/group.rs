@@ -19,7 +19,7 @@ use super::percentile::Percentile;
 use super::top::{Placed, add};
 use super::{Changes, Layout, Row, Stage, Turn};
 
-/// So many values of one group are listed, or gone through one by one, at most.
+/// Values of one group that are listed, or gone through one by one, at most.
 const LISTED_MAX: i64 = 10_000_000;
 
 pub struct Group {
@@ -53,14 +53,14 @@ struct State {
 enum Summed {
     CountRows,
     Count(i64),
-    /// Of an average, too. What is no number stands by itself.
+    /// Of a sum or an average. What is no number stands by itself.
     Numbers {
         numbers: Total,
         rest: BTreeMap<Placed, i64>,
     },
     Deviation {
         spread: Spread,
-        /// Of which there is none.
+        /// How many values are no numbers: of these there is no deviation.
         others: i64,
     },
     Percentile(Percentile),

@@ -122,7 +122,7 @@ impl Join {
         ControlFlow::Continue(())
     }
 
-    /// Every row, with the numbers of those it is made of; a few more than so many at most.
+    /// Every row, with the numbers of those it is made of; not many more than `most`.
     pub fn derive<'r>(
         &self,
         left: impl Iterator<Item = &'r Row>,
@@ -164,7 +164,7 @@ impl Join {
         What::Join { left: &self.left.keys, right: &self.right.keys, stays: self.nulls.is_some() }
     }
 
-    /// A row of both sides. An end, when there are too many.
+    /// Gives a row of both sides. Breaks when there are too many.
     fn pair(
         &self,
         turn: &mut Turn,
@@ -209,7 +209,7 @@ struct SideChange {
     coarse: Vec<Value>,
     keyed: Keyed,
     diff: i64,
-    /// As of `Held`.
+    /// As `Held::others`.
     others: i64,
 }
 

@@ -75,9 +75,9 @@ impl Notes for Looks {
 pub enum Touch {
     /// Of its labels and properties.
     Own,
-    /// Of an edge, or a property of one: its type,
+    /// Of an edge of this type, or of a property of one.
     Edges(Symbol),
-    /// and the node at its other end.
+    /// Of an edge with this node at its other end, or of a property of one.
     EdgesTo(NodeId),
 }
 

@@ -6,18 +6,30 @@
 //! `collect` lists) the order of values decides, so that a restart, or another number of workers, changes nothing.
 //!
 //! A row for which an expression has no value is no row. How much may be looked at for one is bounded (`bounds`).
+//!
+//!     build       a plan becomes stages
+//!     join        rows of both sides whose keys are equal; of OPTIONAL MATCH those of the left that have none, too
+//!     group       aggregates: the rows of each group as far as they are needed
+//!     percentile  the values of a group in order, and the place among them
+//!     top         ORDER BY … SKIP … LIMIT: all rows in order, and the window that is shown
+//!     timed       rows of which time alone makes something else
+//!     each        what is asked of the graph row by row, worked out again when that changes
+//!     looks       what was looked at for a row, and which rows a change concerns
+//!     askers      which rows looked for nodes by a value
+//!     bounds      how much may be done for one row, and how many may come of one tick
+//!     derive      the answer at one moment, with what each row was made of, for those who ask why
 
+mod build;
+mod join;
+mod group;
+mod percentile;
+mod top;
+mod timed;
+mod each;
+pub mod looks;
 mod askers;
 mod bounds;
-mod build;
 pub mod derive;
-mod each;
-mod group;
-mod join;
-pub mod looks;
-mod percentile;
-mod timed;
-mod top;
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -31,11 +43,11 @@ use weir_model::{Clock, Context, Expr, Failure, GraphFree, IdScheme, Tick, Value
 use self::bounds::{Bounded, Made};
 use self::looks::{Mark, Touched, marks_of, own_of};
 use self::timed::Timed;
-use super::Time;
 use super::health::Health;
 use super::maintained::{TOUCHED, is_clocked};
 use super::program::RenderError;
 use super::results::{Row, RowChange};
+use super::{QueryNumber, Time};
 use crate::alarm::Alarm;
 use crate::arrangement::Published;
 use crate::evaluate::{Evaluator, Moved, Prepared, Watched, unwound};
@@ -70,7 +82,7 @@ pub struct Stages {
     /// The tick before the installation, until it has been looked at.
     first: Option<Time>,
     watched: Watched,
-    /// Those at which the graph was looked at.
+    /// The ticks at which the graph was looked at.
     #[cfg(test)]
     ticks: Vec<Time>,
 }
@@ -92,7 +104,7 @@ impl Layout {
 pub enum Stage {
     /// The rows of a pattern.
     Source(usize),
-    /// One row of nulls, so wide, from the beginning.
+    /// One row of this many nulls, from the beginning.
     Unit(usize),
     Filter {
         input: Box<Stage>,
@@ -136,7 +148,7 @@ pub struct Turn<'t, 'p> {
     pub now: i64,
     pub sources: Vec<Changes>,
     pub touched: Touched,
-    /// What of it concerns those who looked for nodes by a value.
+    /// What of the tick concerns those who looked for nodes by a value.
     pub moved: Moved,
     pub looking: each::Looking<'t, 'p>,
     pub context: &'t Bounded<'t>,
@@ -188,8 +200,8 @@ impl Stages {
         &self.outside.health
     }
 
-    /// Answers complete ticks in their order, all before `frontier`, or those until one after which it is enough. An error says
-    /// why a tick has no answer; then these stages are of no more use.
+    /// Answers complete ticks in their order: all before `frontier`, unless `enough` says so after one. An error says why a tick
+    /// has no answer; then these stages are of no more use.
     pub fn turn(&mut self, input: &mut Input, frontier: Time, enough: &mut dyn FnMut() -> bool) -> Result<Turned, String> {
         let watched = std::mem::take(&mut self.watched);
         let turned = self.answer(input, frontier, enough, &watched);
@@ -199,8 +211,8 @@ impl Stages {
         turned
     }
 
-    /// Whether anything may follow from what is touched, so far as ticks have been answered. Where nothing does, and there is
-    /// nothing else at a tick and none of its rows turns for time, its answer is the one before.
+    /// Whether anything may follow from what is touched, as far as ticks have been answered. A tick in which nothing may, and in
+    /// which nothing else changes and no row turns for time, has the answer of the one before.
     pub fn hears(&self, touched: &Row) -> bool {
         hears(&self.root, &self.watched, touched)
     }
@@ -275,13 +287,15 @@ impl Stages {
             }
             consolidate(&mut rows);
             for (row, count) in rows {
-                // A count no `i32` holds comes in pieces.
+                let change = |row: Row, diff: i32| RowChange { row, time, diff, query: QueryNumber::default(), source: 0 };
+                let piece = |left: i64| left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                // A count no `i32` holds comes in pieces, none of which is nothing; the last takes the row along.
                 let mut left = count;
-                while left != 0 {
-                    let diff = left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
-                    turned.changes.push(RowChange { row: row.clone(), time, diff, query: 0, source: 0 });
-                    left -= i64::from(diff);
+                while i64::from(piece(left)) != left {
+                    turned.changes.push(change(row.clone(), piece(left)));
+                    left -= i64::from(piece(left));
                 }
+                turned.changes.push(change(row, piece(left)));
             }
             if enough() {
                 turned.upper = time + 1;
@@ -304,7 +318,7 @@ pub struct Turned {
 #[derive(Default)]
 pub struct Input {
     parts: VecDeque<Vec<RowChange>>,
-    /// The last is the first to be taken.
+    /// The changes of one part; the last is the first to be taken.
     current: Vec<RowChange>,
 }
 
@@ -329,7 +343,7 @@ impl Input {
     }
 }
 
-/// Whether anything of these stages may be another for what was touched.
+/// Whether what was touched may change anything of these stages.
 fn hears(root: &Stage, watched: &Watched, touched: &Row) -> bool {
     own_of(touched).is_some() && !watched.is_empty() || marks_of(touched).any(|mark| root.looked(mark))
 }
@@ -486,7 +500,7 @@ fn each_row(
     out
 }
 
-/// One entry a row, and none that changes nothing.
+/// Leaves one entry a row, and none that changes nothing.
 pub fn consolidate(changes: &mut Changes) {
     if changes.len() > 1 {
         changes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -545,7 +559,7 @@ pub(super) mod tests {
     }
 
     fn change(row: Row, time: Time, source: u32) -> RowChange {
-        RowChange { row, time, diff: 1, query: 0, source }
+        RowChange { row, time, diff: 1, query: QueryNumber::default(), source }
     }
 
     /// A row of the first pattern of a query, in which all that is read is 1.

@@ -135,7 +135,7 @@ impl Part {
         add(&mut self.rows, placed, count);
     }
 
-    /// Takes away as many of a row as there are, up to so many; answers how many.
+    /// Takes away a row as often as it is there, up to `most` times; answers how often.
     fn take(&mut self, placed: &Placed, most: i64) -> i64 {
         let Some(there) = self.rows.get_mut(placed) else { return 0 };
         let taken = most.min(*there);
@@ -147,7 +147,7 @@ impl Part {
         taken
     }
 
-    /// Of the first row, or the last, up to so many.
+    /// Takes away the first row, or the last, as often as it is there, up to `most` times; answers which, and how often.
     fn take_end(&mut self, first: bool, most: i64) -> Option<(Placed, i64)> {
         let mut end = if first { self.rows.first_entry()? } else { self.rows.last_entry()? };
         if *end.get() > most {

@@ -40,11 +40,11 @@ const LOG: Definition = TableDefinition::new("log");
 const PAGES: Definition = TableDefinition::new("pages");
 const META: Definition = TableDefinition::new("meta");
 
-/// Of the format of the tables: under the key of this name in `META`, unsealed.
+/// Names the format of the tables: under the key of this name in `META`, unsealed.
 const FORMAT: &[u8] = b"weir-map-db-5";
 
-/// Those before, whose entries were not packed, whose chunks held whole values, and at first were not compressed: read, and made
-/// one of `FORMAT`.
+/// Formats of before, whose entries were not packed, whose chunks held whole values, and at first were not compressed: read, and
+/// made one of `FORMAT`.
 const FORMATS_BEFORE: [&[u8]; 4] = [b"weir-map-db-4", b"weir-map-db-3", b"weir-map-db-2", b"weir-map-db-1"];
 
 /// Memory for what was read.
@@ -107,7 +107,7 @@ impl MapDb {
         MapDb::with(db.map_err(|error| unusable(path, error))?, options, fresh, false)
     }
 
-    /// One that is there, of which nothing is changed: also where nothing can be written.
+    /// Opens a store that is there, of which nothing is changed: also where nothing can be written.
     pub fn open_to_read(options: MapDbOptions) -> Result<MapDb, StoreError> {
         let path = &options.path;
         let file = File::open(path).map_err(|error| StoreError::failed(format!("open {}", shown(path)), error))?;
@@ -117,7 +117,7 @@ impl MapDb {
         MapDb::with(db, options, false, true)
     }
 
-    /// In something else that takes bytes at offsets, such as a simulated file.
+    /// Opens a store in something else that takes bytes at offsets, such as a simulated file.
     pub fn on(backend: impl redb::StorageBackend) -> Result<MapDb, StoreError> {
         let options = MapDbOptions::new("a simulated file");
         let fresh = backend.len().is_ok_and(|length| length == 0);

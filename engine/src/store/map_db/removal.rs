@@ -18,10 +18,10 @@ use super::super::keys::{after_prefix, run_pages};
 use super::super::{GraphId, RunId};
 use super::{Bytes, Definition, PAGES, PORTION_BYTES};
 
-/// So much that was replaced or dropped waits for its turn. What comes on top of that waits for the next start.
+/// At most this many removals wait for their turn. What comes on top of that waits for the next start.
 const ORDERS_MAX: usize = 1000;
 
-/// Of a part, however little is in them.
+/// At most this many entries make a part, however little is in them.
 const ENTRIES_MAX: usize = 20_000;
 
 /// Between two parts it rests as long as one took, up to this.

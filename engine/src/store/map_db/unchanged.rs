@@ -51,7 +51,7 @@ impl Unchanged {
     }
 }
 
-/// The pages that so many bytes lie in, each with where they begin in it, and the part of the bytes.
+/// The pages that `length` bytes lie in, each with where they begin in it, and the part of the bytes.
 fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

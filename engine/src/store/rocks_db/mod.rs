@@ -55,12 +55,13 @@ const SHORTEN_BYTES_MIN: u64 = 8 << 20;
 
 /// A file of the log is moved to its last level, where it can be freed, by a thread of RocksDB's, which is given this long.
 const MOVED_TIME_MAX: Duration = Duration::from_millis(100);
+/// Between two looks at whether a file of the log has been moved.
 const MOVED_LOOK: Duration = Duration::from_millis(5);
 
-/// So many numbers are left out when not all runs there are could be seen: a number must not be given twice.
+/// This many numbers are left out when not all runs there are could be seen: a number must not be given twice.
 const RUNS_UNSEEN: u64 = 1 << 32;
 
-/// Of whoever goes through a stretch of keys.
+/// What is read ahead for whoever goes through a stretch of keys.
 const READ_AHEAD_BYTES: usize = 512 << 10;
 
 #[derive(Clone, Debug)]
@@ -173,7 +174,7 @@ impl RocksDb {
         Ok(store)
     }
 
-    /// One that is there, of which nothing is changed: also where nothing can be written.
+    /// Opens a store that is there, of which nothing is changed: also where nothing can be written.
     pub fn open_to_read(options: RocksDbOptions) -> Result<RocksDb, StoreError> {
         let directory = Directory::open_to_read(&options.path, "rocks-db")?;
         let (files, begins) = (directory.files(), Begins::default());
@@ -431,8 +432,8 @@ impl RocksDb {
         self.db.compact_range_cf(self.family(LOG), None::<&[u8]>, None::<&[u8]>);
     }
 
-    /// Of a graph that is gone. Files that were never merged, or that hold pages of other graphs, are not freed as a whole, and
-    /// nothing else would rewrite them.
+    /// Has pages of a graph that is gone rewritten. Files that were never merged, or that hold pages of other graphs, are not
+    /// freed as a whole, and nothing else would rewrite them.
     fn rewrite_pages(&self, graph: GraphId) {
         let prefix = graph.0.to_be_bytes();
         if !self.is_damaged.load(Ordering::Relaxed) {

@@ -11,21 +11,23 @@ use crate::memory::at_most;
 /// Memory for blocks that were read; pages are read in sequence, so more would not help.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// What the log gathers in memory before it goes to a file, up to four times.
+/// What the log gathers in memory before it goes to a file.
 const LOG_BUFFER_BYTES: usize = 64 << 20;
+/// How many times `LOG_BUFFER_BYTES` the log gathers in memory at most.
 const LOG_BUFFERS_MAX: i32 = 4;
 
 /// RocksDB's write-ahead log at most, which bounds what a restart has to read.
 const WRITE_AHEAD_BYTES_MAX: u64 = 512 << 20;
 
-/// RocksDB writes down each file that comes and goes, and begins anew when that has become so long, or six times as long as what
+/// RocksDB lists each file that comes and goes. The list begins anew when it has this length, or is six times as long as what
 /// there is takes.
 pub const MANIFEST_BYTES_MAX: usize = 128 << 10;
 
-/// What it has to say, a line for each file of pages among it, goes into another file after so much. The last two are kept.
+/// What RocksDB has to say, a line for each file of pages among it, goes into another file after this much. The last two are
+/// kept.
 const INFO_LOG_BYTES_MAX: usize = 128 << 10;
 
-/// So much RocksDB's threads read and write at once. While the system copies for them, many of them take no break for anybody
+/// How much RocksDB's threads read and write at once. While the system copies for a thread, it may take no break for anybody
 /// else.
 const AT_ONCE_BYTES: u64 = 64 << 10;
 

@@ -52,7 +52,7 @@ pub fn list_of_files(files: &Path) -> Option<List> {
     current_list(files).map(|(number, bytes)| List::of(number, &bytes))
 }
 
-/// Its number and what is in it. None where there is none, which RocksDB itself tells.
+/// The number of RocksDB's list of files, and what is in it. None where there is none, which RocksDB itself tells.
 fn current_list(files: &Path) -> Option<(u64, Vec<u8>)> {
     let current = std::fs::read_to_string(files.join("CURRENT")).ok()?;
     let name = current.trim();

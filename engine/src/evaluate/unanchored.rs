@@ -1,4 +1,4 @@
-//! Unnamed: anchors (`id(n) = …`) that named no node, because they were null or no id.
+//! Unanchored: runs in which an anchor (`id(n) = …`) named no node, because it was null or no id.
 //!
 //! No node is found then, as Cypher has it. Whoever wrote the query of a stream hardly meant it: what a record was to change is
 //! not changed, and nothing fails. So it is noted, for the stream to tell. Not where nothing is missed, in an OPTIONAL MATCH or
@@ -13,7 +13,7 @@ use weir_model::Expr;
 use super::operators::Run;
 
 #[derive(Default)]
-pub(super) struct Unnamed {
+pub(super) struct UnanchoredSoFar {
     met: Cell<bool>,
     /// The first of those met now, in terms of the plan.
     met_anchor: RefCell<Option<Expr>>,
@@ -22,7 +22,7 @@ pub(super) struct Unnamed {
     is_optional: Cell<bool>,
 }
 
-impl Unnamed {
+impl UnanchoredSoFar {
     /// Whether there was one since this was asked last.
     pub fn take(&self) -> bool {
         let met = self.met.take();
@@ -60,15 +60,15 @@ impl Unnamed {
 
 impl Run<'_> {
     #[cold]
-    pub(super) fn note_unnamed(&self, anchor: &Expr) {
-        let unnamed = self.unnamed;
-        if unnamed.is_optional() {
+    pub(super) fn note_unanchored(&self, anchor: &Expr) {
+        let unanchored = self.unanchored;
+        if unanchored.is_optional() {
             return;
         }
-        unnamed.met.set(true);
+        unanchored.met.set(true);
         // Of a query that is run in place of a call the plan is another one.
-        if self.depth == 0 && unnamed.met_anchor.borrow().is_none() {
-            unnamed.met_anchor.replace(Some(anchor.clone()));
+        if self.depth == 0 && unanchored.met_anchor.borrow().is_none() {
+            unanchored.met_anchor.replace(Some(anchor.clone()));
         }
     }
 }

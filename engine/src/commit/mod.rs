@@ -3,44 +3,47 @@
 //! A batch that read nothing is given its ticks and goes to the log and to the workers, under one short lock. A batch
 //! that read is accepted if no node it read was written since its snapshot, and none came into or went from what it listed;
 //! otherwise it is evaluated again, in the end with the lock held and the newest state in view, so that even a node everybody
-//! counts on makes progress.
+//! counts on makes progress. Whether a write could have changed what a query read is found out in `conflict.rs`.
+
+mod conflict;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::lock::lock;
-use weir_model::mutation::{Kind, Row};
-use weir_model::{Failure, Mutations, NodeId, Position, Symbol, Text, Tick};
+use weir_model::{Failure, Mutations, Position, Text, Tick};
 
+pub use self::conflict::ReadSet;
+use self::conflict::{RECENT_BYTES_MAX, RECENT_PARTS, Recent, Written};
 use crate::arrangement::{Published, Reading, Snapshot};
 use crate::cause::{Cause, Causes};
 use crate::checkpoint::ENTRY_WEIGHT;
+use crate::command::Command;
 use crate::engine::Parts;
 use crate::error::EngineError;
 use crate::evaluate::Fetched;
 use crate::expiry::Expiry;
 use crate::history::erased::Erasures;
-use crate::index::Question;
 use crate::latency::Commits;
 use crate::memory::at_most;
 use crate::store::{Delivered, Entry, GraphId};
 use crate::view::View;
 use crate::view::tracked::Tracked;
 
-/// So many entries behind, the workers are waited for by those who commit. Few, so that under load records
-/// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
+/// Whoever commits waits for workers that are this many entries behind. Few, so that under load records gather at their sources,
+/// where they make larger and so cheaper batches, and not as a queue of small entries here.
 pub(crate) const ENTRIES_BEHIND_MAX: usize = 4;
 
-/// The same while the log is replayed: small entries that wait together are applied together.
+/// As `ENTRIES_BEHIND_MAX`, while the log is replayed: small entries that wait together are applied together.
 const REPLAYED_BEHIND_MAX: usize = 256;
 
-/// What has to bring something from outside once more, as what it reads was changed meanwhile, begins anew after so long, and
-/// after twice as long each time, up to the longest.
+/// A query that fetches and lost its race waits this long before it starts over, and twice as long each time.
 const ANEW_AFTER: Duration = Duration::from_millis(1);
+/// The longest wait of a query that fetches before it starts over.
 const ANEW_AFTER_MAX: Duration = Duration::from_secs(1);
 
 /// How long anyone waits for the workers before it is called a failure.
@@ -49,14 +52,10 @@ pub const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
 /// How often who replays the log, and waits for the workers, looks whether weir is to end.
 const END_LOOK: Duration = Duration::from_millis(250);
 
-/// What is written beside a transaction is remembered in so much memory, and not in more than one of so many parts of the limit.
-/// Of a transaction that takes longer it is not known whether it lost a race, so it is tried again as if it had.
-const RECENT_BYTES_MAX: usize = 256 << 20;
-const RECENT_PARTS: u64 = 16;
-
-/// Of what was written beside a transaction so many rows are looked through with the graph locked. More are looked through
-/// before, and then what has come meanwhile, so many times at most.
+/// Rows written beside a transaction that are left to be looked through with the graph locked, at most; more are looked through
+/// before.
 const LOCKED_ROWS_MAX: usize = 1024;
+/// How often what was written beside a transaction is looked through before the graph is locked, at most.
 const LOOKS_MAX: usize = 8;
 
 pub struct Committer {
@@ -91,7 +90,7 @@ struct State {
     sources: FxHashMap<Text, Position>,
     /// Frontiers of delivery that have not been logged.
     delivered: Vec<Delivered>,
-    /// Others, which are not worth an entry.
+    /// Frontiers of delivery that are not worth an entry.
     progress: Vec<Delivered>,
     progress_noted: Option<Instant>,
 }
@@ -107,20 +106,6 @@ pub struct Begins {
     pub sources: FxHashMap<Text, Position>,
 }
 
-/// What a transaction read.
-pub struct ReadSet {
-    /// Those of which anything was read besides that they are in a list.
-    pub nodes: FxHashSet<NodeId>,
-    /// The labels by which nodes were listed or counted.
-    pub labels: Vec<Symbol>,
-    /// All nodes were listed.
-    pub listed: bool,
-    /// It is not known what was read: whatever is written may have been.
-    pub everything: bool,
-    /// What indexes were asked, each once.
-    pub questions: Vec<Question>,
-}
-
 /// Where a graph stands while it is locked: nothing is committed before `next`, nor until the end of `over`.
 #[derive(Clone, Copy)]
 pub struct Locked {
@@ -128,22 +113,6 @@ pub struct Locked {
     pub next: Tick,
     /// The end of the last millisecond that is over.
     pub over: Tick,
-}
-
-/// What was written since the oldest transaction that is under way began; empty when there is none.
-#[derive(Default)]
-struct Recent {
-    written: VecDeque<Arc<Written>>,
-    bytes: usize,
-    /// Of what ended by this tick, not everything is known any more.
-    forgotten: Tick,
-}
-
-/// What an entry wrote.
-struct Written {
-    upper: Tick,
-    nodes: FxHashSet<NodeId>,
-    mutations: Arc<Mutations>,
 }
 
 /// What goes into an entry besides its ticks.
@@ -155,7 +124,7 @@ pub struct Change {
     pub source: Option<(Text, Position)>,
     /// When the first of them came, where that is known.
     pub received: Option<Instant>,
-    /// The one of it is written by an output of a standing query.
+    /// What brought it about, where an output of a standing query writes it.
     pub cause: Option<Arc<Cause>>,
 }
 
@@ -181,7 +150,7 @@ impl Committer {
         lock(&self.state)
     }
 
-    /// The same at once: None where somebody has it locked, which may be for as long as a query takes.
+    /// As `lock`, at once: None where somebody has it locked, which may be for as long as a query takes.
     fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
         match self.state.try_lock() {
             Ok(state) => Some(state),
@@ -205,7 +174,7 @@ impl Committer {
         self.append(&mut self.lock(), Change { records: 1, ..Change::default() })
     }
 
-    /// The same; what the tick is for is in the log with it, in one entry: `notes` is told the tick after it, while the graph is
+    /// As `tick`, with what the tick is for in the log, in one entry: `notes` is told the tick after it, while the graph is
     /// locked. Were it in the next entry, a process killed between the two might have told what comes of it, and not know that.
     pub fn tick_noting(&self, notes: impl FnOnce(Tick) -> Vec<Delivered>) -> Result<Tick, EngineError> {
         let mut state = self.lock();
@@ -215,8 +184,8 @@ impl Committer {
         self.append_at(&mut state, first, Change { records: 1, ..Change::default() })
     }
 
-    /// A transaction: evaluated until what it read is unchanged when it is committed, so often at most, and then under the lock.
-    /// It is told the tick of what it sees, and where the graph stands once that is locked. None where there is nothing to
+    /// A transaction: evaluated until what it read is unchanged when it is committed, at most `tries` times, and then under the
+    /// lock. It is told the tick of what it sees, and where the graph stands once that is locked. None where there is nothing to
     /// commit. After an error nothing has happened: whoever is told that the workers or the log are late tries again, so nothing
     /// may fail with that once the change is appended.
     pub fn transact(
@@ -238,9 +207,9 @@ impl Committer {
         self.alone(|snapshot, locked| evaluate(snapshot, snapshot.tick(), Some(locked)))
     }
 
-    /// The same of what brings something from outside: never with the graph locked, and each thing once. Where it would have to
-    /// bring more under the lock, for that is asked by what was changed meanwhile, the race is lost once more: it is let go, and
-    /// all begins anew, with what was brought so far. Before that `goes_on` is asked, so that somebody sets an end to it.
+    /// As `transact`, for what brings something from outside: never with the graph locked, and each thing once. Where what was
+    /// changed meanwhile asks for more under the lock, the race is lost: the lock is let go, and all begins anew, with what was
+    /// brought so far. Before that `goes_on` is asked, so that somebody sets an end to it.
     pub fn transact_fetching(
         &self,
         tries: usize,
@@ -304,8 +273,8 @@ impl Committer {
         self.check_there().err().unwrap_or(EngineError::WorkersStuck)
     }
 
-    /// The same while weir starts, however long it takes: standing queries that cost much may keep a worker busy for minutes, and
-    /// a start that is given up comes to the same place the next time. Ends with the graph, or with weir.
+    /// As `wait_applied`, while weir starts, however long it takes: standing queries that cost much may keep a worker busy for
+    /// minutes, and a start that is given up comes to the same place the next time. Ends with the graph, or with weir.
     pub fn wait_replayed(&self, upper: Tick) -> Result<(), EngineError> {
         let mut told = Instant::now();
         while !self.published.wait(upper, END_LOOK.min(self.patience)) {
@@ -325,7 +294,7 @@ impl Committer {
         Ok(())
     }
 
-    /// The same of everything that they were sent.
+    /// As `wait_replayed`, for everything that the workers were sent.
     pub fn wait_replayed_all(&self) -> Result<(), EngineError> {
         let sent = self.lock().sent;
         self.wait_replayed(sent)
@@ -408,7 +377,7 @@ impl Committer {
                 self.causes.note(first, cause);
             }
             let _order = lock(&self.parts.sending);
-            self.parts.workers.send(&crate::command::Command::Apply(entry));
+            self.parts.workers.send(&Command::Apply(entry));
             state.note_sent(upper, &self.published);
         }
         if let Some(written) = written {
@@ -455,7 +424,7 @@ impl Committer {
         self.lock().next
     }
 
-    /// The same at once; None while somebody has the graph locked.
+    /// As `next`, at once; None while somebody has the graph locked.
     pub fn try_next(&self) -> Option<Tick> {
         self.try_lock().map(|state| state.next)
     }
@@ -483,7 +452,7 @@ impl Committer {
     pub fn end(&self, name: &str) {
         self.between(|_| {
             self.published.drop_graph(name);
-            self.parts.workers.send(&crate::command::Command::DropGraph { graph: self.graph });
+            self.parts.workers.send(&Command::DropGraph { graph: self.graph });
         });
     }
 
@@ -492,7 +461,8 @@ impl Committer {
         self.lock().note(delivered);
     }
 
-    /// The same of what is looked up while the graph is locked: of an output that goes meanwhile, that it is gone is noted last.
+    /// As `note_delivered`, for what is looked up while the graph is locked: of an output that goes meanwhile, that it is gone is
+    /// noted last.
     pub fn note_looked_up<I: IntoIterator<Item = Delivered>>(&self, look: impl FnOnce() -> I) {
         let mut state = self.lock();
         look().into_iter().for_each(|delivered| state.note(delivered));
@@ -513,7 +483,7 @@ impl Committer {
         self.append_delivered(&mut self.lock())
     }
 
-    /// The same; where the graph is locked nothing happens, as with `note_progress`.
+    /// As `log_delivered`; where the graph is locked nothing happens, as with `note_progress`.
     pub fn try_log_delivered(&self) -> Result<(), EngineError> {
         self.try_lock().map_or(Ok(()), |mut state| self.append_delivered(&mut state))
     }
@@ -543,7 +513,7 @@ impl Committer {
         {
             // Of all graphs, so not while this one waits.
             let _order = lock(&self.parts.sending);
-            self.parts.workers.send(&crate::command::Command::Apply(entry));
+            self.parts.workers.send(&Command::Apply(entry));
         }
         let wait = state.too_far_behind(REPLAYED_BEHIND_MAX);
         drop(state);
@@ -580,95 +550,6 @@ impl State {
     fn too_far_behind(&self, most: usize) -> Option<Tick> {
         let excess = self.behind.len().checked_sub(most)?;
         self.behind.get(excess).copied()
-    }
-}
-
-impl Recent {
-    fn push(&mut self, written: Written, bytes_max: usize) {
-        self.bytes += written.bytes();
-        self.written.push_back(Arc::new(written));
-        while self.bytes > bytes_max
-            && let Some(oldest) = self.pop()
-        {
-            self.forgotten = oldest.upper;
-        }
-    }
-
-    fn pop(&mut self) -> Option<Arc<Written>> {
-        let oldest = self.written.pop_front()?;
-        self.bytes -= oldest.bytes();
-        Some(oldest)
-    }
-
-    /// Every transaction under way began at `oldest` or later; none is no transaction.
-    fn keep_from(&mut self, oldest: Option<Tick>) {
-        while self.written.front().is_some_and(|written| oldest.is_none_or(|oldest| written.upper <= oldest)) {
-            self.pop();
-        }
-    }
-
-    /// What was written after what ends by `seen`; none where not all of that is known any more.
-    fn after(&self, seen: Tick) -> Option<impl Iterator<Item = &Arc<Written>>> {
-        let unseen = self.written.partition_point(|written| written.upper <= seen);
-        (self.forgotten <= seen).then(|| self.written.range(unseen..))
-    }
-
-    /// Whether what was read of the graph as it was `before` may have become different after what ends by `seen`.
-    fn may_change(&self, reads: &ReadSet, seen: Tick, before: &dyn View) -> bool {
-        self.after(seen).is_none_or(|mut unseen| unseen.any(|written| written.may_change(reads, before)))
-    }
-}
-
-impl Written {
-    fn new(upper: Tick, mutations: Arc<Mutations>) -> Written {
-        let erased = mutations.erased.iter().map(|(_, node)| *node);
-        let nodes = mutations.rows.iter().map(|row| row.node).chain(erased).collect();
-        Written { upper, nodes, mutations }
-    }
-
-    fn bytes(&self) -> usize {
-        let nodes = self.nodes.capacity() * size_of::<NodeId>();
-        size_of::<Written>() + size_of::<Mutations>() + self.mutations.bytes() + nodes
-    }
-
-    /// Whether what was read of the graph as it was `before` may be different now. Of several of these each is asked by itself,
-    /// with the graph as it was before all of them: where none of them changes anything, all together change nothing.
-    fn may_change(&self, reads: &ReadSet, before: &dyn View) -> bool {
-        let has_other_label = |row: &Row| {
-            let label = row.tag.symbol();
-            row.tag.kind() == Kind::Label && reads.labels.contains(&label) && before.has_label(row.node, label) == row.removes()
-        };
-        reads.everything
-            || !self.nodes.is_disjoint(&reads.nodes)
-            || (!reads.labels.is_empty() && self.mutations.rows.iter().any(has_other_label))
-            || (reads.listed && self.may_list_others(before))
-            || reads.questions.iter().any(|question| question.may_gain(&self.mutations, before))
-    }
-
-    /// Whether a node may be among all nodes that was not, or the other way round. One is as long as it has a label, a property
-    /// or half an edge; the properties of an edge do not count.
-    fn may_list_others(&self, before: &dyn View) -> bool {
-        let is_another = |rows: &[Row]| {
-            let node = rows[0].node;
-            let of_node = || rows.iter().filter(|row| row.tag.kind() != Kind::EdgeProperty);
-            if !before.shows(node) {
-                return of_node().any(|row| !row.removes());
-            }
-            let takes_label = |row: &Row| row.tag.kind() == Kind::Label && before.has_label(node, row.tag.symbol());
-            let (mut removes, mut is_labelled) = (false, false);
-            for row in of_node().filter(|row| row.removes()) {
-                if takes_label(row) {
-                    return true;
-                }
-                removes = true;
-            }
-            // One that keeps its labels stays, whatever else it loses. Whether anything is left of another is not looked for.
-            if removes {
-                before.labels(node, &mut |_| is_labelled = true);
-            }
-            removes && !is_labelled
-        };
-        self.mutations.rows.chunk_by(|row, next| row.node == next.node).any(is_another)
     }
 }
 
@@ -730,16 +611,11 @@ pub fn wall_clock_millis() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::Value;
+    use weir_model::{NodeId, Symbol};
 
     use super::*;
     use crate::alarm::Alarm;
-    use crate::index::Questions;
-    use crate::index::key::{self, Places};
-    use crate::random::Random;
-    use crate::reference::ReferenceGraph;
     use crate::store::InMemory;
-    use crate::view::Empty;
     use crate::{Engine, GraphOptions, Options};
 
     fn engine() -> Engine {
@@ -748,18 +624,18 @@ mod tests {
         engine
     }
 
-    fn node(n: u64) -> NodeId {
+    pub(super) fn node(n: u64) -> NodeId {
         NodeId::new(0, n)
     }
 
     /// Something happens to a node.
-    fn change(n: u64) -> Change {
+    pub(super) fn change(n: u64) -> Change {
         let mut mutations = Mutations::default();
-        mutations.set_label(node(n), weir_model::Symbol(1), true);
+        mutations.set_label(node(n), Symbol(1), true);
         Change { mutations, records: 1, ..Change::default() }
     }
 
-    fn reads(nodes: &[u64], listed: bool) -> ReadSet {
+    pub(super) fn reads(nodes: &[u64], listed: bool) -> ReadSet {
         let nodes = nodes.iter().copied().map(node).collect();
         ReadSet { nodes, labels: Vec::new(), listed, everything: false, questions: Vec::new() }
     }
@@ -806,105 +682,6 @@ mod tests {
         assert!(commits(&reads(&[], true), 10..end), "they are there");
         assert!(!commits(&reads(&[], true), end..2 * end));
         engine.shutdown().unwrap();
-    }
-
-    #[test]
-    fn who_lists_nodes_is_in_conflict_with_what_changes_the_list() {
-        let writes = |random: &mut Random, count: u64| {
-            let mut mutations = Mutations::default();
-            for _ in 0..random.below(count) {
-                let (node, other, symbol) = (node(random.below(4)), node(random.below(4)), Symbol(random.below(2) as u32));
-                let is_set = random.below(2) == 0;
-                let value = if is_set { Value::Integer(1) } else { Value::Null };
-                match random.below(8) {
-                    0..3 => mutations.set_label(node, symbol, is_set),
-                    3..5 => mutations.set_property(node, symbol, &value),
-                    5 => mutations.set_edge(node, symbol, other, random.below(2) as u32, is_set),
-                    6 => mutations.set_edge_property(node, symbol, other, 0, Symbol(3), &value),
-                    _ => mutations.clear_properties(node),
-                }
-            }
-            mutations
-        };
-        let all = |graph: &ReferenceGraph, label: Option<Symbol>| {
-            let mut nodes = Vec::new();
-            let mut each = |node: NodeId| {
-                nodes.push(node);
-                true
-            };
-            match label {
-                Some(label) => graph.labelled(label, &mut each),
-                None => graph.nodes(&mut each),
-            }
-            nodes
-        };
-        for label in [None, Some(Symbol(0))] {
-            let reads = ReadSet { labels: label.into_iter().collect(), ..reads(&[], label.is_none()) };
-            let (mut changed, mut unchanged) = (0, 0);
-            for seed in 0..4000 {
-                let mut random = Random(seed);
-                let mut before = ReferenceGraph::new();
-                before.apply_all(&writes(&mut random, 12));
-                let entries: Vec<Mutations> = (0..2).map(|_| writes(&mut random, 4)).collect();
-                let mut after = before.clone();
-                entries.iter().for_each(|entry| after.apply_all(entry));
-                let is_written = entries.iter().any(|entry| !entry.is_empty());
-                let is_changed = all(&before, label) != all(&after, label);
-                let mut written = entries.into_iter().map(|entry| Written::new(Tick(1), Arc::new(entry)));
-                let may_change = written.any(|written| written.may_change(&reads, &before));
-                assert!(may_change || !is_changed, "seed {seed}, {label:?}");
-                changed += u32::from(is_changed);
-                unchanged += u32::from(is_written && !may_change);
-            }
-            assert!(changed > 100 && unchanged > 100, "{label:?}: {changed}, {unchanged}");
-        }
-    }
-
-    /// Each question was compared with each row, with the graph locked.
-    #[test]
-    fn many_questions_beside_many_rows_are_looked_at_together() {
-        const MANY: i64 = 20_000;
-        let (label, name) = (Symbol(1), Symbol(2));
-        let mut mutations = Mutations::default();
-        for n in 0..MANY {
-            mutations.set_label(node(n as u64), label, true);
-            mutations.set_property(node(n as u64), name, &Value::Integer(n));
-        }
-        let written = Written::new(Tick(1), Arc::new(mutations));
-        let may_change = |values: std::ops::Range<i64>| {
-            let mut questions = Questions::default();
-            for value in values.map(Value::Integer) {
-                let places = key::equal(&value).map(Places::only).into_iter().collect();
-                questions.note(&Question { label, key: Some(name), places });
-            }
-            written.may_change(&ReadSet { questions: questions.asked(), ..reads(&[], false) }, &Empty)
-        };
-        let begun = Instant::now();
-        assert!(!may_change(MANY..2 * MANY));
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-        assert!(may_change(MANY - 1..2 * MANY));
-    }
-
-    #[test]
-    fn of_what_was_written_so_much_is_remembered() {
-        let written = |n: u64| Written::new(Tick(n), Arc::new(change(n).mutations));
-        let bytes_max = 10 * written(1).bytes();
-        let mut recent = Recent::default();
-        let may_change = |recent: &Recent, reads: &ReadSet, seen: Tick| recent.may_change(reads, seen, &Empty);
-        (1..=100).for_each(|n| recent.push(written(n), bytes_max));
-        assert_eq!((recent.written.len(), recent.bytes, recent.forgotten), (10, bytes_max, Tick(90)));
-        // Whoever has seen less may have lost a race with what is forgotten.
-        assert!(may_change(&recent, &reads(&[], false), Tick(89)) && !may_change(&recent, &reads(&[], false), Tick(90)));
-        assert!(may_change(&recent, &reads(&[97], false), Tick(96)) && !may_change(&recent, &reads(&[97], false), Tick(97)));
-        assert!(may_change(&recent, &reads(&[], true), Tick(99)) && !may_change(&recent, &reads(&[], true), Tick(100)));
-        recent.keep_from(Some(Tick(95)));
-        assert_eq!((recent.written.len(), recent.bytes), (5, bytes_max / 2));
-        recent.keep_from(None);
-        assert_eq!((recent.written.len(), recent.bytes), (0, 0));
-        assert!(may_change(&recent, &reads(&[], false), Tick(89)) && !may_change(&recent, &reads(&[], true), Tick(100)));
-        // One that is too large alone.
-        recent.push(written(101), 1);
-        assert_eq!((recent.written.len(), recent.bytes, recent.forgotten), (0, 0, Tick(101)));
     }
 
     #[test]
