@@ -385,6 +385,13 @@ mod tests {
         panic!("on purpose");
     }
 
+    /// Outputs with a destination, with a query before it, and with a query alone; and whether each has a destination.
+    fn ways() -> [(Json, bool); 3] {
+        let query = json!({"type": "CypherQuery", "query": "RETURN 1 AS x"});
+        let both = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": {"type": "Drop"}});
+        [(json!({"type": "Drop"}), true), (both, true), (query, false)]
+    }
+
     fn fails(running: &RunningOutput, why: &str) {
         wait_until(|| running.failure().is_some_and(|reason| reason.contains(why)));
     }
@@ -393,11 +400,8 @@ mod tests {
     #[test]
     fn an_output_that_panics_has_ended_before_anything_more_is_sent() {
         let engine = engine();
-        let end = json!({"type": "Drop"});
-        let alone = json!({"type": "CypherQuery", "query": "RETURN 1 AS x"});
-        let both = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": end});
-        for (output, has_end) in [(&end, true), (&both, true), (&alone, false)] {
-            let running = run(&engine, output, has_end.then(Takes::default), Box::new(bug));
+        for (output, has_end) in ways() {
+            let running = run(&engine, &output, has_end.then(Takes::default), Box::new(bug));
             send(&running, 2);
             fails(&running, "has panicked; this is a bug");
             running.close(Instant::now() + PATIENCE);
@@ -408,11 +412,8 @@ mod tests {
     #[test]
     fn an_output_that_panics_where_it_is_handed_something_has_ended_and_whoever_hands_over_goes_on() {
         let engine = engine();
-        let end = json!({"type": "Drop"});
-        let alone = json!({"type": "CypherQuery", "query": "RETURN 1 AS x"});
-        let both = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": end});
-        for (output, has_end) in [(&end, true), (&both, true), (&alone, false)] {
-            let running = run(&engine, output, has_end.then(Takes::default), Box::new(bug));
+        for (output, has_end) in ways() {
+            let running = run(&engine, &output, has_end.then(Takes::default), Box::new(bug));
             running.send(&[], Tick(2), &AtomicBool::new(false));
             assert!(running.failure().is_some_and(|reason| reason.contains("has panicked; this is a bug")), "{output}");
             running.close(Instant::now() + PATIENCE);

@@ -240,7 +240,7 @@ impl EdgeAt {
 /// Of the nodes.
 fn part(node: NodeId) -> usize {
     // The shards and the maps themselves use other bits.
-    part_of(((node.high ^ node.low).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u16)
+    part_of((node.mixed() >> 32) as u16)
 }
 
 fn passes(program: &Program, sieve: &Sieve, row: &mut Vec<Value>, value: Value) -> bool {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::NodeId;
 use weir_model::mutation::{Kind, Tag};
+use weir_model::random::STEP;
 
 use super::neighbour::{Edges, NeighbourTest};
 use super::{CROSSINGS_MAX, Crossed, Crossing, ENDS_ANYWAY, Ends, FEW_OF, Hub, Hubs, turned};
@@ -118,8 +119,7 @@ impl Hubs {
             if is_large(batch) {
                 any = true;
                 let ends = batch.lower.elements().iter().chain(batch.upper.elements());
-                shape = ends
-                    .fold(shape ^ shard as u64, |shape, tick| (shape.rotate_left(5) ^ tick).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                shape = ends.fold(shape ^ shard as u64, |shape, tick| (shape.rotate_left(5) ^ tick).wrapping_mul(STEP));
             }
         });
         if !any || std::mem::replace(&mut self.looked_ahead, shape) == shape {

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use weir_model::random::STEP;
 use weir_model::{NodeId, Value};
 
 use super::{Row, RowChange};
@@ -66,7 +67,7 @@ impl<K: Hash + Eq> Parted<K> {
             return 0;
         }
         // The maps themselves use the other bits of a hash.
-        part_of((FxBuildHasher.hash_one(key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u16)
+        part_of((FxBuildHasher.hash_one(key).wrapping_mul(STEP) >> 32) as u16)
     }
 
     fn get(&self, key: &K) -> Option<i64> {
