@@ -83,6 +83,7 @@ fn nothing_is_asked_for_that_is_not_here() {
 /// Queries that the page itself sends, as `rules.js` writes them.
 const NODES: &str = "UNWIND $nodeIds AS nodeId MATCH (n) WHERE strId(n) = nodeId RETURN n";
 const EDGES: &str = "UNWIND $nodeIds AS nodeId MATCH (n)-[e]-(m) WHERE strId(n) = nodeId AND $drawn[strId(m)] IS NOT NULL RETURN DISTINCT e LIMIT ";
+const EDGED: &str = "UNWIND $nodeIds AS nodeId MATCH (n)--() WHERE strId(n) = nodeId RETURN DISTINCT nodeId";
 const COUNTS: [&str; 2] = [
     "MATCH (n) WHERE strId(n) = $nodeId MATCH (n)-[e]->() RETURN type(e) AS type, true AS out, count(*) AS count ",
     "UNION ALL MATCH (n) WHERE strId(n) = $nodeId MATCH (n)<-[e]-() RETURN type(e) AS type, false AS out, count(*) AS count",
@@ -92,7 +93,7 @@ const COUNTS: [&str; 2] = [
 fn queries_of_the_page_run() {
     let weir = weir();
     let rules = weir.get("/explorer/rules.js").expect(200).text();
-    for text in [NODES, EDGES].into_iter().chain(COUNTS) {
+    for text in [NODES, EDGES, EDGED].into_iter().chain(COUNTS) {
         assert!(rules.contains(&format!("\"{text}\"")), "{text}");
     }
     weir.query("MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') SET a:A, b:B CREATE (a)-[:KNOWS]->(b)")
@@ -108,6 +109,9 @@ fn queries_of_the_page_run() {
     assert_eq!(edges.len(), 1, "{edges:?}");
     let fields: BTreeSet<&String> = edges[0][0].as_object().expect("an edge").keys().collect();
     assert_eq!(fields.into_iter().collect::<Vec<_>>(), ["end", "name", "properties", "start"]);
+    // Any id has a row, and one that nothing is known of has no edge.
+    let absent = json!({"nodeIds": [ids[0], "00000000-0000-3000-8000-000000000000"]});
+    assert_eq!(weir.rows_with(EDGED, absent), [json!([ids[0]])]);
     for id in &ids {
         let counts = weir.rows_with(&COUNTS.concat(), json!({"nodeId": id}));
         assert_eq!((counts.len(), &counts[0][0], &counts[0][2]), (1, &json!("KNOWS"), &json!(1)));

@@ -2,6 +2,7 @@
 
 import {ask, at, button, menuBelow, say} from "./dom.js";
 import {list, replaceList} from "./query.js";
+import {placeIn} from "./rules.js";
 import {Past} from "./scene.js";
 
 const KEPT = "weir.explorer.history";
@@ -15,15 +16,17 @@ export function prepare(given) {
   past.put(kept());
   const field = at("text");
   const run = table => { if (field.value.trim()) acts.run(field.value.trim(), table); else field.focus(); };
-  field.addEventListener("input", grow);
+  field.addEventListener("input", () => { past.leave(); grow(); });
   addEventListener("resize", grow);
   field.addEventListener("keydown", event => {
     if (event.isComposing) return;
     if (event.key === "Enter" && (!event.shiftKey || event.ctrlKey || event.metaKey)) { event.preventDefault(); run(event.shiftKey); }
     if (event.key === "Escape" && at("run").dataset.running) acts.cancel();
-    if (event.shiftKey || event.ctrlKey || event.altKey || event.metaKey || field.value.includes("\n")) return;
-    const text = event.key === "ArrowUp" ? past.older(field.value) : event.key === "ArrowDown" ? past.newer() : null;
-    if (text !== null) { event.preventDefault(); write(text); }
+    if (event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
+    // In several lines they go from line to line, and on from the first and the last one.
+    const up = event.key === "ArrowUp" && !field.value.slice(0, field.selectionStart).includes("\n"), down = event.key === "ArrowDown" && !field.value.slice(field.selectionEnd).includes("\n");
+    const text = up ? past.older(field.value) : down ? past.newer() : null;
+    if (text !== null) { event.preventDefault(); put(text, up ? (text + "\n").indexOf("\n") : text.length); }
   });
   at("query").addEventListener("submit", event => event.preventDefault());
   at("run").addEventListener("click", event => at("run").dataset.running ? acts.cancel() : run(event.shiftKey));
@@ -33,11 +36,16 @@ export function prepare(given) {
 }
 
 export function write(text) {
+  past.leave();
+  put(text, text.length);
+}
+
+function put(text, place) {
   const field = at("text");
   field.value = text;
   grow();
   field.focus();
-  field.setSelectionRange(text.length, text.length);
+  field.setSelectionRange(place, place);
 }
 
 function grow() {
@@ -71,9 +79,15 @@ export function tell(kind, text) {
   setTimeout(() => form.classList.remove(kind), 900);
 }
 
-export function problem(text) {
+// What went wrong with a query. Where that says at which place, the cursor goes there, if the query still stands in the bar.
+export function problem(text, query = "") {
   at("problem").hidden = !text;
   at("problem-text").textContent = text || "";
+  const field = at("text"), place = text && field.value.trim() === query ? placeIn(query, text) : undefined;
+  if (place === undefined) return;
+  const start = field.value.indexOf(query) + place;
+  if (at("query").contains(document.activeElement)) field.focus();
+  field.setSelectionRange(start, start);
 }
 
 export function running(on) {

@@ -3,10 +3,10 @@
 import {course, cut, draw, links, signOf, SvgPen} from "./draw.js";
 import {at, make} from "./dom.js";
 import {bounds, Forces, place, tree} from "./layout.js";
-import {appearance} from "./rules.js";
+import {appearance, kindOfNode} from "./rules.js";
 import {shown} from "./values.js";
 
-const RADIUS = 17, SCALE_MIN = 0.01, SCALE_MAX = 4, HOLD_MILLIS = 600, HOVER_MILLIS = 350, TOOLS = 40, PNG_PIXELS_MAX = 6000;
+const RADIUS = 17, SCALE_MIN = 0.01, SCALE_MAX = 4, HOLD_MILLIS = 600, HOVER_MILLIS = 350, TOOLS = 40, LEGEND = 50, GAP = 20, PNG_PIXELS_MAX = 6000;
 const COLORS = ["#2a7fb8", "#2f8f4e", "#8a5fc0", "#c2543a", "#b8860b", "#3a8f96", "#b14a8a", "#6b7a2f", "#5f6f94", "#8c6239"];
 
 export class Canvas {
@@ -20,13 +20,16 @@ export class Canvas {
     this.fits = true;
     this.rules = [];
     this.colors = new Map();
+    // Marked for a moment, and marked as long as they are sought.
     this.marked = new Set();
+    this.found = new Set();
     this.chosenEdge = null;
     this.fingers = new Map();
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.#readTheme();
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { this.#readTheme(); this.redraw(); });
     new ResizeObserver(() => this.#resize()).observe(element);
+    new ResizeObserver(() => this.#giveWay()).observe(at("panel"));
     this.#listen();
   }
 
@@ -110,7 +113,7 @@ export class Canvas {
     // Texts of thousands at once could not be read, and take long.
     const many = (this.links || []).length > 1500;
     const detail = view.scale < 0.32 ? 0 : view.scale < 0.62 || (many && view.scale < 1) ? 1 : 2;
-    draw(pen, {nodes: this.nodes || [], edges: this.links || [], theme: this.theme, detail, scale: view.scale, chosen: this.scene.chosen, marked: this.marked, chosenEdge: this.chosenEdge, seen});
+    draw(pen, {nodes: this.nodes || [], edges: this.links || [], theme: this.theme, detail, scale: view.scale, chosen: this.scene.chosen, marked: new Set([...this.marked, ...this.found]), chosenEdge: this.chosenEdge, seen});
     if (this.band) {
       const {fromX, fromY, x, y} = this.band;
       pen.strokeStyle = this.theme.accent;
@@ -137,12 +140,43 @@ export class Canvas {
 
   // ---- the view
 
+  // The part of the canvas that nothing lies over. The panel does, at its side or, where there is no room, at its bottom.
+  #free() {
+    const {clientWidth: width, clientHeight: height} = this.element, {offsetWidth, offsetHeight, hidden} = at("panel");
+    const beside = !hidden && offsetWidth < width ? offsetWidth : 0, below = hidden || beside ? LEGEND : offsetHeight;
+    return {left: TOOLS, top: 0, right: width - beside, bottom: height - below};
+  }
+
+  // Brings a place to the middle of what is free.
+  #aim(x, y, scale) {
+    const {left, top, right, bottom} = this.#free(), {clientWidth: width, clientHeight: height} = this.element;
+    this.view = {x: x + (width - left - right) / 2 / scale, y: y + (height - top - bottom) / 2 / scale, scale};
+  }
+
   #center() {
-    const {left, top, right, bottom} = bounds(this.nodes || []), {clientWidth: width, clientHeight: height} = this.element;
-    // The panel lies over the canvas, at its side or, where there is no room, at its bottom.
-    const {offsetWidth, offsetHeight, hidden} = at("panel"), beside = !hidden && offsetWidth < width ? offsetWidth : 0, below = !hidden && !beside ? offsetHeight : 0;
-    const scale = Math.max(SCALE_MIN, Math.min(1.3, (width - beside - TOOLS - 20) / (right - left), (height - below - 70) / (bottom - top)));
-    this.view = {x: (left + right) / 2 + (beside - TOOLS) / 2 / scale, y: (top + bottom) / 2 + (below + 50) / 2 / scale, scale};
+    const {left, top, right, bottom} = bounds(this.nodes || []), free = this.#free();
+    const scale = Math.max(SCALE_MIN, Math.min(1.3, (free.right - free.left - GAP) / (right - left), (free.bottom - free.top - GAP) / (bottom - top)));
+    this.#aim((left + right) / 2, (top + bottom) / 2, scale);
+  }
+
+  // How far a node with its caption stands outside of what is free, across and down.
+  #outside(node) {
+    const free = this.#free(), from = this.#inScene(free.left, free.top), to = this.#inScene(free.right, free.bottom), {left, top, right, bottom} = bounds([node]);
+    return [Math.max(0, right - to.x) + Math.min(0, left - from.x), Math.max(0, bottom - to.y) + Math.min(0, top - from.y)];
+  }
+
+  // The panel has opened, or has another size: what is chosen is not under it.
+  #giveWay() {
+    const [node] = this.chosenNodes();
+    if (at("panel").hidden) return;
+    if (this.fits) {
+      this.#center();
+    } else if (node) {
+      const [across, down] = this.#outside(node);
+      this.view.x += across;
+      this.view.y += down;
+    }
+    this.redraw();
   }
 
   fit() { this.fits = true; this.#center(); this.redraw(); }
@@ -160,7 +194,7 @@ export class Canvas {
 
   // Moves the view to a node, and chooses it.
   show(node) {
-    Object.assign(this.view, {x: node.x, y: node.y, scale: Math.max(this.view.scale, 0.8)});
+    this.#aim(node.x, node.y, Math.max(this.view.scale, 0.8));
     this.fits = false;
     this.choose([node.id]);
   }
@@ -344,7 +378,7 @@ export class Canvas {
 
   #showTip(what, x, y) {
     const entries = Object.entries(what.properties || {}).sort(([a], [b]) => a < b ? -1 : 1), tip = at("tip");
-    tip.replaceChildren(make("b", {}, what.labels ? what.labels.join(":") || "no label" : what.type), make("div", {className: "soft"}, what.id || (what.synthetic ? "drawn by a quick query, in no graph" : "")),
+    tip.replaceChildren(make("b", {}, what.labels ? kindOfNode(what) : what.type), make("div", {className: "soft"}, what.id || (what.synthetic ? "drawn by a quick query, in no graph" : "")),
       ...entries.slice(0, 12).map(([key, value]) => make("div", {}, make("span", {className: "soft"}, key + " "), cut(shown(value), 120))),
       entries.length > 12 ? make("div", {className: "soft"}, "and " + (entries.length - 12) + " more") : "");
     tip.hidden = false;
@@ -397,8 +431,7 @@ export class Canvas {
     }
     if (!best) return;
     this.choose([best.id]);
-    const {x: px, y: py} = this.placeOf(best), box = this.element.getBoundingClientRect();
-    if (px < box.left + 20 || px > box.right - 20 || py < box.top + 20 || py > box.bottom - 20) this.show(best);
+    if (this.#outside(best).some(Boolean)) this.show(best);
     at("announce").textContent = best.caption + (best.labels.length ? ", " + best.labels.join(" ") : "");
   }
 

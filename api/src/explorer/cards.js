@@ -27,15 +27,15 @@ export function watch(name) {
   const there = cards.find(card => card.live === name);
   if (there) return select(there);
   if (!mayWatch(name)) return;
-  const card = add({live: name, text: "OBSERVE `" + name + "`", title: "● " + name, columns: ["", "at"], rows: [], visible: ROWS_AT_ONCE, drawing: false, came: 0, dropped: 0, state: "", gap: ""});
+  const card = add({live: name, text: "OBSERVE `" + name + "`", title: "● " + name, columns: ["change", "at"], rows: [], visible: ROWS_AT_ONCE, drawing: false, came: 0, seen: 0, dropped: 0, state: "", gap: ""});
   let due = 0;
-  const later = () => { due ||= setTimeout(() => { due = 0; if (open === card) renew(); }, LIVE_MILLIS); };
+  const later = card.later = () => { due ||= setTimeout(() => { due = 0; if (open === card) renew(); }, LIVE_MILLIS); };
   const take = event => {
     const {data} = parse(event.data), sign = event.type === "result" ? "+" : "−", map = data !== null && typeof data === "object" && !Array.isArray(data) && !isNode(data);
     const entries = map ? Object.entries(data) : [["value", data]];
     for (const [key] of entries) if (!card.columns.slice(2).includes(key)) card.columns.push(key);
     const values = Object.fromEntries(entries);
-    card.rows.unshift([sign, new Date().toLocaleTimeString(), ...card.columns.slice(2).map(key => values[key] ?? null)]);
+    card.rows.unshift([sign, new Date().toISOString(), ...card.columns.slice(2).map(key => values[key] ?? null)]);
     card.came++;
     if (card.rows.length > LIVE_ROWS_MAX) { card.rows.pop(); card.dropped++; }
     if (card.drawing && sign === "+") acts.drawIds(possibleIds(data));
@@ -90,15 +90,25 @@ function select(card) {
   render();
 }
 
-// New rows of the table that is shown. All else stays: what is pressed or read meanwhile must not be replaced.
+// Somebody points into the table, is in it with the keyboard, or has chosen a text there.
+function isHeld(rows) {
+  const selection = getSelection();
+  return rows.matches(":hover, :focus-within") || !selection.isCollapsed && selection.containsNode(rows, true);
+}
+
+// New rows of the table that is shown, unless it is held. All else stays: what is pressed or read meanwhile must not be replaced.
 function renew() {
   const dock = at("dock"), rows = dock.querySelector(".rows");
   if (!rows) return;
-  const {scrollTop, scrollLeft} = rows;
-  dock.querySelector(".told").textContent = told(open);
+  const {scrollTop, scrollLeft} = rows, held = open.seen && isHeld(rows) ? open.came - open.seen : 0;
+  dock.querySelector(".told").textContent = told(open) + (held ? `; held while you look: ${held.toLocaleString("en")} more` : "");
+  if (held) return;
   rows.replaceChildren(...content(open));
   Object.assign(rows, {scrollTop, scrollLeft});
 }
+
+const release = () => { if (open?.live && open.came > open.seen) open.later(); };
+document.addEventListener("selectionchange", release);
 
 const FOCUSABLE = "button, input, [tabindex]";
 
@@ -122,10 +132,11 @@ function build(dock) {
     button("×", () => close(card), {className: "plain", ariaLabel: "Close " + card.title}))));
   const head = make("div", {className: "dock-head"}, small, tabs);
   if (dock.classList.contains("small")) return dock.replaceChildren(head);
-  dock.replaceChildren(head, tools(open), make("div", {className: "rows", tabIndex: 0, role: "region", ariaLabel: "Rows"}, ...content(open)));
+  dock.replaceChildren(head, tools(open), make("div", {className: "rows", tabIndex: 0, role: "region", ariaLabel: "Rows", on: {pointerleave: release, focusout: release}}, ...content(open)));
 }
 
 function content(card) {
+  card.seen = card.came;
   const body = card.asJson ? make("pre", {tabIndex: 0}, cut(toJson(card.columns, card.rows.slice(0, card.visible)), 2e6)) : table(card);
   return [body, more(card)].filter(Boolean);
 }
@@ -137,11 +148,11 @@ function told(card) {
 }
 
 function tools(card) {
-  const {columns, rows} = card, plain = card.live ? columns.slice(1) : columns, data = () => card.live ? rows.map(row => row.slice(1)) : rows;
-  const kept = event => menuBelow(event.target, [
-    ["Copy as JSON", () => copy(toJson(plain, data()))], ["Copy as CSV", () => copy(toCsv(plain, data()))],
-    ["Save as JSON", () => save(fileName(".json"), toJson(plain, data()), "application/json")],
-    ["Save as CSV", () => save(fileName(".csv"), toCsv(plain, data()), "text/csv")]], "Rows as a file");
+  // As they are when they are copied: more of both may have come.
+  const {columns, rows} = card, kept = event => menuBelow(event.target, [
+    ["Copy as JSON", () => copy(toJson(columns, rows))], ["Copy as CSV", () => copy(toCsv(columns, rows))],
+    ["Save as JSON", () => save(fileName(".json"), toJson(columns, rows), "application/json")],
+    ["Save as CSV", () => save(fileName(".csv"), toCsv(columns, rows), "text/csv")]], "Rows as a file");
   const drawable = !card.live && (card.nodes?.length || card.edges?.length);
   const drawLive = card.live && make("label", {title: "Nodes whose ids a result holds are drawn as it comes"}, make("input", {type: "checkbox", checked: card.drawing, on: {change: event => {
     card.drawing = event.target.checked;
@@ -154,10 +165,10 @@ function tools(card) {
     card.live ? null : button("Edit", () => acts.edit(card.text)), card.live ? null : button("Run again", () => acts.run(card.text)));
 }
 
-function table({columns, rows, visible}) {
+function table({columns, rows, visible, live}) {
   if (!columns.length) return make("p", {className: "soft"}, "The query gives nothing.");
   const head = make("tr", {}, ...columns.map(name => make("th", {scope: "col"}, name)));
-  const body = rows.slice(0, visible).map(row => make("tr", {className: row[0] === "−" ? "gone" : ""}, ...columns.map((_, i) => cell(row[i]))));
+  const body = rows.slice(0, visible).map(row => make("tr", {className: live && row[0] === "−" ? "gone" : ""}, ...columns.map((_, i) => live && i === 1 ? make("td", {title: row[i]}, new Date(row[i]).toLocaleTimeString()) : cell(row[i]))));
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 

@@ -33,12 +33,15 @@ export function icon(path) {
 }
 export const COPY = "M6 6h7v7H6zM3.5 10H3V3h7v.5";
 
-// A word at the corner, for a while; one about an error stays longer.
+// A word at the corner, for a while; one about an error stays longer. What is said again takes the place of what was said before.
 export function say(text, {wrong = false, action = null} = {}) {
   const close = () => toast.remove();
   const toast = make("div", {className: wrong ? "toast wrong" : "toast"}, make("span", {}, text),
     action && button(action[0], () => { close(); action[1](); }), button("×", close, {ariaLabel: "Close", className: "plain"}));
-  at("toasts").append(toast);
+  const before = [...at("toasts").children].find(one => one.firstChild.textContent === text);
+  const isIn = before?.contains(document.activeElement);
+  if (before) before.replaceWith(toast); else at("toasts").append(toast);
+  if (isIn) toast.lastChild.focus();
   setTimeout(close, wrong ? 30000 : action ? 10000 : 4000);
 }
 
@@ -80,8 +83,9 @@ export function menuBelow(element, items, label) {
   menu(left, bottom + 4, items, label);
 }
 
-// Asks for a value, or for a yes; null when it is closed. `input`: properties of a field, none asks for a yes alone.
-export function ask({title, text, input, label, ok = "OK", check}) {
+// Asks for a value, or for a yes; null when it is closed. `input`: properties of a field, none asks for a yes alone; `all`: a
+// value that has a button of its own.
+export function ask({title, text, input, label, ok = "OK", check, all}) {
   return new Promise(resolve => {
     const field = input && make("input", {autocomplete: "off", spellcheck: false, ...input}), wrong = make("p", {className: "wrong", role: "alert"});
     const dialog = make("dialog", {ariaLabel: title}, make("form", {method: "dialog", on: {submit: event => {
@@ -89,7 +93,8 @@ export function ask({title, text, input, label, ok = "OK", check}) {
       if (problem) { event.preventDefault(); wrong.textContent = problem; field.focus(); }
     }}}, make("h2", {}, title), ...(text ? text.split("\n") : []).map(line => make("p", {}, line)),
     field && make("label", {}, label || "", field), wrong,
-    make("div", {className: "buttons"}, button("Cancel", () => dialog.close()), make("button", {value: "ok", className: "main"}, ok))));
+    make("div", {className: "buttons"}, button("Cancel", () => dialog.close()),
+    all === undefined ? null : button("All", () => { field.value = all; dialog.close("ok"); }), make("button", {value: "ok", className: "main"}, ok))));
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(dialog.returnValue === "ok" ? (field ? field.value : true) : null);

@@ -41,7 +41,7 @@ export function signOf(icon) {
 }
 
 export const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif';
-const CAPTION_MAX = 24, DOT_MIN = 2.8;
+const CAPTION_MAX = 24, DOT_MIN = 2.8, LINE_MIN = 0.6;
 
 // How bright a colour is, and which ink can be read on it: that of the two is 4.5 : 1 and more on any.
 const bright = rgb => rgb.map(part => part / 255).map(part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4).reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
@@ -93,7 +93,7 @@ export function draw(pen, {nodes, edges, theme, detail = 2, scale = 1, chosen = 
   pen.font = FONT;
   for (const link of edges) {
     if (outside(link.a, 300) && outside(link.b, 300)) continue;
-    drawEdge(pen, link, theme, detail, chosenEdge === link.edge.key, chosen.has(link.a.id) || chosen.has(link.b.id));
+    drawEdge(pen, link, theme, detail, scale, chosenEdge === link.edge.key, chosen.has(link.a.id) || chosen.has(link.b.id));
   }
   const inside = nodes.filter(node => !outside(node, 80));
   for (const node of inside) drawNode(pen, node, theme, scale, chosen.has(node.id), marked.has(node.id));
@@ -101,10 +101,10 @@ export function draw(pen, {nodes, edges, theme, detail = 2, scale = 1, chosen = 
   if (detail > 0) for (const node of inside) if (node.caption) text(pen, cut(node.caption, CAPTION_MAX), node.x, node.y + node.radius + 12, theme.ink, theme, "12px");
 }
 
-function drawEdge(pen, link, theme, detail, isChosen, isNear) {
+function drawEdge(pen, link, theme, detail, scale, isChosen, isNear) {
   const way = course(link), {edge} = link;
   pen.strokeStyle = isChosen || isNear ? theme.accent : edge.synthetic ? theme.synthetic : theme.edge;
-  pen.lineWidth = isChosen ? 2.5 : 1.3;
+  pen.lineWidth = Math.max(isChosen ? 2.5 : 1.3, LINE_MIN / scale);
   if (edge.synthetic) pen.setLineDash([6, 5]);
   pen.beginPath();
   if (way.loop) {
@@ -137,12 +137,15 @@ function drawNode(pen, node, theme, scale, isChosen, isMarked) {
     circle(pen, x, y, radius + 7);
     pen.fill();
   }
-  pen.fillStyle = node.color || theme.node;
+  // What is not there is hollow.
+  pen.fillStyle = node.gone ? theme.paper : node.color || theme.node;
   circle(pen, x, y, radius);
   pen.fill();
-  pen.strokeStyle = isChosen ? theme.accent : theme.paper;
+  pen.strokeStyle = isChosen ? theme.accent : node.gone ? theme.node : theme.paper;
   pen.lineWidth = isChosen ? 2.5 : 1.5;
+  if (node.gone) pen.setLineDash([4, 3]);
   pen.stroke();
+  if (node.gone) pen.setLineDash([]);
   if (node.sign && radius * scale > 5) {
     if (node.sign.text) {
       pen.font = FONT.replace("12px", Math.round(radius * 1.1) + "px");

@@ -105,19 +105,29 @@ export function place(fresh, edges, origin) {
   });
 }
 
-// Levels from top to bottom along the edges: roots are nodes that no edge leads to, or where there is none, those with the most edges.
+// Levels from top to bottom along the edges, or against them where more nodes have no edge that leads to them than none that
+// leads on, as where children point to their parents. Roots are nodes that no edge enters in that direction, or where there is
+// none, those with the most edges.
 export function tree(nodes, edges, gapX = 105, gapY = 120) {
-  const out = new Map(nodes.map(node => [node, []])), near = new Map(nodes.map(node => [node, []])), entered = new Set();
+  const near = new Map(nodes.map(node => [node, []])), tails = new Map(nodes.map(node => [node, []])), heads = new Map(nodes.map(node => [node, []]));
   for (const {a, b} of edges) {
     if (a === b) continue;
-    out.get(a).push(b);
+    heads.get(a).push(b);
+    tails.get(b).push(a);
     near.get(a).push(b);
     near.get(b).push(a);
-    entered.add(b);
   }
+  const isEnd = of => node => near.get(node).length && !of.get(node).length, isUp = nodes.filter(isEnd(tails)).length > nodes.filter(isEnd(heads)).length;
+  const out = isUp ? tails : heads, into = isUp ? heads : tails;
   const level = new Map(), below = new Map(nodes.map(node => [node, []])), roots = [];
   const grow = root => {
     if (level.has(root)) return;
+    // All that it leads to has its place already: it stands there too, and not for itself.
+    const [beside] = out.get(root);
+    if (beside && out.get(root).every(next => level.has(next))) {
+      below.get(beside).push(root);
+      return level.set(root, level.get(beside) + 1);
+    }
     roots.push(root);
     level.set(root, 0);
     const queue = [root];
@@ -131,7 +141,7 @@ export function tree(nodes, edges, gapX = 105, gapY = 120) {
     }
   };
   const many = (a, b) => near.get(b).length - near.get(a).length;
-  nodes.filter(node => !entered.has(node) && near.get(node).length).sort(many).forEach(grow);
+  nodes.filter(isEnd(into)).sort(many).forEach(grow);
   nodes.filter(node => near.get(node).length).sort(many).forEach(grow);
   nodes.forEach(grow);
   // Leaves side by side, many as a block; a parent above the middle of its children. Chains may be long: no recursion.

@@ -5,8 +5,8 @@ import {Canvas} from "./canvas.js";
 import * as cards from "./cards.js";
 import {ask, at, button, closeMenu, copy, count, fileName, make, menu, menuBelow, save, say} from "./dom.js";
 import * as panel from "./panel.js";
-import {graphNamed, list, offerGraphs, query, QueryError, sameScope, scope, standingQueries} from "./query.js";
-import {about, asked, DEFAULT_QUICK, edgesAmong, inlined, neighbours, nodesById, observed, offered, onlyReads} from "./rules.js";
+import {graphNamed, list, lookAt, offerGraphs, query, QueryError, sameScope, scope, standingQueries} from "./query.js";
+import {about, asked, DEFAULT_QUICK, edged, edgesAmong, inlined, kindOfNode, neighbours, nodesById, observed, offered, onlyReads, sought} from "./rules.js";
 import {Scene} from "./scene.js";
 import {edgeKey, found, moment, write} from "./values.js";
 
@@ -37,7 +37,7 @@ async function run(text, asTable = false) {
     await take(text, answer, asTable);
   } catch (error) {
     if (error.name === "AbortError") bar.tell("empty", "cancelled");
-    else { bar.tell("wrong", "failed"); bar.problem(error instanceof QueryError ? error.message : String(error)); }
+    else { bar.tell("wrong", "failed"); bar.problem(error instanceof QueryError ? error.message : String(error), text); }
     if (!(error instanceof QueryError) && error.name !== "AbortError") console.error(error);
   } finally {
     clearInterval(clock);
@@ -66,21 +66,42 @@ async function take(text, answer, asTable) {
   if (things.others) say("The answer says more than can be drawn.", {action: ["Show the table", () => cards.show(text, answer)]});
 }
 
-// Asks beside the bar, as for what is clicked on. An error is told and gives null, and so does an answer about a graph or a moment
-// that is not looked at any more, or that nobody waits for any more.
+// Asks beside the bar, as for what is clicked on.
 let asides = new AbortController();
-async function aside({text, parameters}, options) {
-  const isSame = sameScope();
+async function beside({text, parameters}, options) {
   busy(1);
   try {
-    const answer = await query(text, parameters, {...options, signal: asides.signal});
+    return await query(text, parameters, {...options, signal: asides.signal});
+  } finally {
+    busy(-1);
+  }
+}
+
+// What is asked so. An error is told and gives null, and so does an answer about a graph or a moment that is not looked at any
+// more, or that nobody waits for any more.
+async function aside(asking, ...given) {
+  const isSame = sameScope();
+  try {
+    const answer = await asking(...given);
     return isSame() ? answer : null;
   } catch (error) {
     if (error.name !== "AbortError") say(error.message, {wrong: true});
     return null;
-  } finally {
-    busy(-1);
   }
+}
+
+// What is asked of many nodes by their ids, in parts: the rows of all.
+async function rowsOf(asked, ids) {
+  const parts = [];
+  for (let i = 0; i < ids.length; i += IDS_AT_ONCE) parts.push(ids.slice(i, i + IDS_AT_ONCE));
+  return (await Promise.all(parts.map(part => beside(asked(part))))).flatMap(({rows}) => rows);
+}
+
+// The edges that some nodes have with what is drawn, and whether these are all.
+async function edgesBetween(ids, drawn) {
+  const {rows} = await beside(edgesAmong(ids, drawn, EDGES_MAX + 1), {timeout: EDGES_TIMEOUT}), isAll = rows.length <= EDGES_MAX;
+  if (!isAll) say(`There are more than ${EDGES_MAX.toLocaleString("en")} edges between these nodes: not all of them are drawn.`, {wrong: true});
+  return {edges: found(rows.slice(0, EDGES_MAX)).edges, isAll};
 }
 
 function busy(change) {
@@ -96,15 +117,17 @@ function cancelAsides() {
 }
 
 // Draws nodes and edges, with the edges between them and what is there. Answers how many are new, or null when nobody wants them.
-// `live`: they come by themselves, so nobody is asked, and the oldest of them make room.
-async function draw({nodes, edges}, {origin = null, edgeLabel = null, live = false} = {}) {
+// `live`: they come by themselves, so nobody is asked, and the oldest of them make room. `total`: of how many edges they are the
+// first.
+async function draw({nodes, edges}, {origin = null, edgeLabel = null, live = false, total = 0} = {}) {
   const isSame = sameScope();
   const here = new Set(nodes.map(node => node.id));
-  const missing = [...new Set(edges.flatMap(edge => [edge.from, edge.to]))].filter(id => !here.has(id) && !scene.nodes.has(id)).slice(0, IDS_AT_ONCE);
-  if (missing.length) nodes = [...nodes, ...found((await aside(nodesById(missing)))?.rows || []).nodes];
+  const missing = [...new Set(edges.flatMap(edge => [edge.from, edge.to]))].filter(id => !here.has(id) && !scene.nodes.has(id));
+  if (missing.length) nodes = [...nodes, ...found(await aside(rowsOf, nodesById, missing) || []).nodes];
   let fresh = nodes.filter(node => !scene.nodes.has(node.id));
   if (fresh.length > ASK_ABOVE) {
-    const most = live ? ASK_ABOVE : await ask({title: "Draw so many nodes?", text: `There are ${fresh.length.toLocaleString("en")} nodes that are not drawn yet.`, label: "How many to draw", ok: "Draw",
+    const most = live ? ASK_ABOVE : await ask({title: "Draw so many nodes?", label: "How many to draw", ok: "Draw", all: String(fresh.length),
+      text: `There are ${fresh.length.toLocaleString("en")} nodes that are not drawn yet.` + (total > nodes.length ? `\nThey are among the first ${nodes.length.toLocaleString("en")} that were asked for; there are ${total.toLocaleString("en")} edges of this type.` : ""),
       input: {type: "number", min: 0, step: 1, value: String(ASK_ABOVE), required: true}});
     if (most === null) return null;
     fresh = fresh.slice(0, Number(most));
@@ -114,7 +137,7 @@ async function draw({nodes, edges}, {origin = null, edgeLabel = null, live = fal
   const known = wanted.filter(node => scene.nodes.has(node.id)).map(node => node.id), touched = wanted.map(node => node.id);
   const synthetic = origin && edgeLabel ? touched.filter(id => id !== origin.id).map(id => ({key: edgeKey(origin.id, "~" + edgeLabel, id), from: origin.id, to: id, type: edgeLabel, properties: {}, synthetic: true})) : [];
   // Edges are waited for a moment, so that new nodes begin beside their neighbours. Those that take longer come later.
-  const among = touched.length ? aside(edgesAmong(touched, [...new Set([...scene.nodes.keys(), ...touched])], EDGES_MAX), {timeout: EDGES_TIMEOUT}).then(answer => found(answer?.rows || []).edges) : Promise.resolve([]);
+  const among = touched.length ? aside(edgesBetween, touched, [...new Set([...scene.nodes.keys(), ...touched])]).then(answer => answer?.edges || []) : Promise.resolve([]);
   const soon = await Promise.race([among, new Promise(resolve => setTimeout(resolve, EDGES_PATIENCE_MILLIS, null))]);
   if (!isSame()) return null;
   const step = scene.add({nodes: wanted, edges: [...edges, ...synthetic, ...(soon || [])]});
@@ -150,7 +173,7 @@ function drawIds(ids) {
   drawingIds ??= setTimeout(async () => {
     const some = [...idsToDraw].filter(id => !scene.nodes.has(id)).slice(0, ASK_ABOVE);
     idsToDraw.clear();
-    const answer = some.length && await aside(nodesById(some));
+    const answer = some.length && await aside(beside, nodesById(some));
     if (answer) await draw(found(answer.rows), {live: true});
     drawingIds = null;
     if (idsToDraw.size) drawIds([]);
@@ -158,7 +181,7 @@ function drawIds(ids) {
 }
 
 async function runQuick({quickQuery}, nodes) {
-  const asked = about(nodes.map(node => node.id), quickQuery.querySuffix), began = performance.now(), answer = await aside(asked);
+  const asked = about(nodes.map(node => node.id), quickQuery.querySuffix), began = performance.now(), answer = await aside(beside, asked);
   if (!answer) return;
   answer.millis = Math.round(performance.now() - began);
   answer.atTime = scope.atTime;
@@ -173,11 +196,12 @@ function openNode(node) {
   if (first) runQuick(first, [node]); else say("No quick query is for this node.");
 }
 
-async function expand(node, type, out) {
-  const answer = await aside(neighbours(node.id, type, out, NEIGHBOURS_MAX));
+// `edges`: how many of this type there are.
+async function expand(node, type, out, edges) {
+  const answer = await aside(beside, neighbours(node.id, type, out, NEIGHBOURS_MAX));
   if (!answer) return;
-  const drawn = await draw(found(answer.rows), {origin: node});
-  if (drawn && !drawn.nodes) say("All of them are drawn already.");
+  const isAll = answer.rows.length < NEIGHBOURS_MAX, drawn = await draw(found(answer.rows), {origin: node, total: isAll ? 0 : edges});
+  if (drawn && !drawn.nodes) say(isAll ? "All of them are drawn already." : `No more than ${NEIGHBOURS_MAX.toLocaleString("en")} are asked for at once, and those are drawn already.`);
 }
 
 // A table may be of another moment than what is drawn.
@@ -185,24 +209,43 @@ function drawCard(card) {
   if (card.atTime === scope.atTime) draw(card); else say("This answer is of another moment than what is drawn. Run it again.", {wrong: true});
 }
 
-// Reads nodes again as they are at the moment that is looked at, and the edges between all.
-async function refresh(nodes = [...scene.nodes.values()]) {
+// Those of some nodes that have nothing, no edge either. Where that is not answered no node is taken for one of them.
+async function goneOf(ids, read, edges) {
+  const ends = new Set(edges.flatMap(({from, to}) => [from, to])), isBare = node => !node || !node.labels.length && !Object.keys(node.properties).length;
+  const bare = ids.filter(id => isBare(read.get(id)) && !ends.has(id)), rows = await rowsOf(edged, bare).catch(() => bare.map(id => [id]));
+  const some = new Set(rows.map(([id]) => id));
+  return new Set(bare.filter(id => !some.has(id)));
+}
+
+// Reads nodes again as they are at the moment that is looked at, and the edges between all. Answers whether the nodes could be
+// read: where they could not, all is as it was before. `moved`: what is drawn is of another moment.
+async function refresh(nodes = [...scene.nodes.values()], {moved = false} = {}) {
   const ids = nodes.map(node => node.id), drawn = [...scene.nodes.keys()], asked = new Set(drawn), isSame = sameScope();
-  if (!ids.length) return;
-  const parts = [];
-  for (let i = 0; i < ids.length; i += IDS_AT_ONCE) parts.push(ids.slice(i, i + IDS_AT_ONCE));
-  const answers = await Promise.all(parts.map(part => aside(nodesById(part))));
-  const among = answers.includes(null) ? null : await aside(edgesAmong(ids, drawn, EDGES_MAX), {timeout: EDGES_TIMEOUT});
-  if (!isSame()) return;
-  if (!among) return say("What is drawn could not be read again, and is as it was before.", {wrong: true});
-  const things = found(answers.flatMap(answer => answer.rows)), edges = found(among.rows).edges, keys = new Set(edges.map(edge => edge.key));
-  const read = new Map(things.nodes.map(node => [node.id, node])), all = new Set(ids);
-  for (const node of nodes) { Object.assign(node, read.get(node.id) || {labels: [], properties: {}}); canvas.dress(node); }
-  for (const edge of [...scene.edges.values()]) if (!edge.synthetic && !keys.has(edge.key) && (all.has(edge.from) || all.has(edge.to)) && asked.has(edge.from) && asked.has(edge.to)) scene.edges.delete(edge.key);
+  if (!ids.length) return true;
+  const reason = error => error.name === "AbortError" ? "that was cancelled" : error.message;
+  let read, edges = [], isAll = false, gone = new Set();
+  try {
+    read = new Map(found(await rowsOf(nodesById, ids)).nodes.map(node => [node.id, node]));
+  } catch (error) {
+    if (isSame()) say("What is drawn could not be read again, and is as it was before: " + reason(error), {wrong: true});
+    return false;
+  }
+  try {
+    ({edges, isAll} = await edgesBetween(ids, drawn));
+    gone = await goneOf(ids, read, edges);
+  } catch (error) {
+    if (isSame()) say(`The edges could not be read again, and ${moved ? "are missing" : "are as they were before"}: ${reason(error)}`, {wrong: true});
+  }
+  if (!isSame()) return false;
+  const keys = new Set(edges.map(edge => edge.key)), all = new Set(ids);
+  for (const node of nodes) { Object.assign(node, read.get(node.id) || {labels: [], properties: {}}, {gone: gone.has(node.id)}); canvas.dress(node); }
+  // What was not found is not there if all were; or it is of another moment.
+  const vanished = edge => !edge.synthetic && !keys.has(edge.key) && (all.has(edge.from) || all.has(edge.to)) && asked.has(edge.from) && asked.has(edge.to);
+  if (isAll || moved) scene.remove([], [...scene.edges.values()].filter(vanished).map(edge => edge.key), {remember: !moved});
   scene.add({edges}, {remember: false});
-  scene.forget();
   panel.forget();
   canvas.changed();
+  return true;
 }
 
 // ---- what is chosen, menus
@@ -225,16 +268,16 @@ function legend() {
   legend.version = scene.version;
   const byLabel = new Map();
   for (const node of scene.nodes.values()) {
-    const name = node.labels.join(":");
+    const name = kindOfNode(node);
     if (!byLabel.has(name)) byLabel.set(name, []);
     byLabel.get(name).push(node);
   }
   const sorted = [...byLabel].sort((a, b) => b[1].length - a[1].length);
   at("labels").replaceChildren(...sorted.slice(0, LEGEND_MAX).map(([name, nodes]) => {
     const dot = make("span", {className: "dot"});
-    dot.style.background = nodes[0].color || canvas.theme.node;
+    if (nodes[0].gone) dot.classList.add("hollow"); else dot.style.background = nodes[0].color || canvas.theme.node;
     return make("button", {type: "button", className: "plain legend", title: "Choose these", on: {click: () => canvas.choose(nodes.map(node => node.id))}},
-      dot, name || "no label", make("span", {className: "soft"}, " " + nodes.length.toLocaleString("en")));
+      dot, name, make("span", {className: "soft"}, " " + nodes.length.toLocaleString("en")));
   }), sorted.length > LEGEND_MAX ? make("span", {className: "soft"}, "and " + count(sorted.length - LEGEND_MAX, "more label")) : "");
 }
 
@@ -259,7 +302,7 @@ const saves = () => [
 ];
 
 function graphJson() {
-  const nodes = [...scene.nodes.values()].map(({id, labels, properties, x, y}) => ({id, labels, properties, x: Math.round(x), y: Math.round(y)}));
+  const nodes = [...scene.nodes.values()].map(({id, labels, properties, gone, x, y}) => ({id, labels, properties, ...(gone ? {gone} : {}), x: Math.round(x), y: Math.round(y)}));
   const edges = [...scene.edges.values()].map(({from, type, to, properties, synthetic}) => ({from, type, to, properties, ...(synthetic ? {synthetic} : {})}));
   return write({atTime: scope.atTime, nodes, edges}, "  ") + "\n";
 }
@@ -315,12 +358,27 @@ async function askTime() {
   if (text !== null) setTime(moment(text, Date.now()));
 }
 
-function setTime(millis) {
-  scope.atTime = millis;
-  tellTime();
+// The moment that what is drawn is of. Where it cannot be read at another one, that is the one that is looked at.
+let drawnAt = null, turns = 0;
+async function setTime(millis) {
+  const mine = ++turns;
+  turnTo(millis);
   scene.forget();
   cancelAsides();
-  refresh();
+  if (await refresh(undefined, {moved: true})) drawnAt = millis; else if (mine === turns) turnTo(drawnAt);
+}
+
+function turnTo(millis) {
+  scope.atTime = millis;
+  tellTime();
+  tellAddress("atTime", millis);
+}
+
+// What is looked at stands in the address, so that it is there when the page is loaded anew.
+function tellAddress(name, value) {
+  const search = new URLSearchParams(location.search);
+  if (value === null) search.delete(name); else search.set(name, value);
+  history.replaceState(null, "", location.pathname + (search.size ? "?" + search : "") + location.hash);
 }
 
 function tellTime() {
@@ -337,7 +395,10 @@ async function loadNamespaces(wanted) {
 function setNamespace(name) {
   cancel();
   cancelAsides();
-  scope.namespace = name;
+  lookAt(name);
+  tellAddress("namespace", name === "default" ? null : name);
+  turns++;
+  drawnAt = scope.atTime;
   idsToDraw.clear();
   scene.reset();
   cards.closeAll();
@@ -363,19 +424,18 @@ async function chooseLive() {
 
 let hits = [], hit = -1;
 function find() {
-  const words = at("find-text").value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-  const text = node => (node.id + " " + node.labels.join(" ") + " " + node.caption + " " + write(node.properties)).toLowerCase();
-  hits = words.length ? [...scene.nodes.values()].filter(node => { const all = text(node); return words.every(word => all.includes(word)); }) : [];
+  const text = at("find-text").value;
+  hits = sought([...scene.nodes.values()], text);
   hit = -1;
-  canvas.marked = new Set(hits.map(node => node.id));
-  at("find-count").textContent = words.length ? hits.length ? count(hits.length, "node") : "none" : "";
+  canvas.found = new Set(hits.map(node => node.id));
+  at("find-count").textContent = text.trim() ? hits.length ? count(hits.length, "node") : "none" : "";
   canvas.redraw();
 }
 
 function openFind(open) {
   at("find").hidden = !open;
   if (open) { at("find-text").focus(); at("find-text").select(); find(); return; }
-  canvas.marked = new Set();
+  canvas.found = new Set();
   canvas.redraw();
   at("canvas").focus();
 }
@@ -460,8 +520,8 @@ async function start() {
   prepare();
   document.body.classList.toggle("embedded", !wanted.interactive);
   if (at_ === undefined || at_ > Date.now()) say(`“${wanted.atTime}” is no moment of the past; this is the graph as it is now.`, {wrong: true});
-  else scope.atTime = at_;
-  scope.namespace = graphNamed(wanted.namespace);
+  else scope.atTime = drawnAt = at_;
+  lookAt(graphNamed(wanted.namespace));
   tellTime();
   setLayout(wanted.layout);
   chosen();

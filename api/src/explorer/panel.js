@@ -2,13 +2,14 @@
 
 import {at, button, COPY, copy, count, icon, make, putLong} from "./dom.js";
 import {inkOn} from "./draw.js";
-import {edgeCounts} from "./rules.js";
+import {edgeCounts, kindOfNode} from "./rules.js";
 import {kindOf, shown, write} from "./values.js";
 
 const VALUE_MAX = 300, EDGE_TYPES_MAX = 40;
 let acts = null, shownFor = null, shownAs = "";
 
-// `given`: query({text, parameters}), expand(node, type, out), refresh(nodes), remove(), unpin(nodes), choose(ids), caption(id).
+// `given`: query({text, parameters}), expand(node, type, out, edges), refresh(nodes), remove(), unpin(nodes), choose(ids) and
+// caption(id).
 export function prepare(given) { acts = given; }
 
 export function show(nodes, edge) {
@@ -19,7 +20,7 @@ export function show(nodes, edge) {
     return forget();
   }
   // What has not changed stays as it is, opened and scrolled as somebody left it.
-  const now = one ? write([one.labels, one.properties, one.caption, one.color, Boolean(one.pinned)]) : "";
+  const now = one ? write([one.labels, one.properties, one.caption, one.color, Boolean(one.pinned), Boolean(one.gone)]) : "";
   if (one && one === shownFor && now === shownAs) return;
   shownAs = now;
   const content = edge && !nodes.length ? ofEdge(edge) : one ? ofNode(one) : ofMany(nodes);
@@ -61,7 +62,7 @@ function ofNode(node) {
   shownFor = node;
   acts.query(edgeCounts(node.id)).then(({rows}) => { if (shownFor === node) edges.replaceChildren(...edgeRows(node, rows)); },
     error => edges.replaceChildren(make("p", {className: "wrong"}, error.message)));
-  return [head(node.labels.length ? node.labels.map(label => chip(label, node.color)) : [make("span", {className: "soft"}, "no label")]),
+  return [head(node.labels.length ? node.labels.map(label => chip(label, node.color)) : [make("span", {className: "soft"}, kindOfNode(node))]),
     make("h2", {}, node.caption),
     make("p", {className: "id"}, make("code", {}, node.id), button(icon(COPY), () => copy(node.id, "The id is copied"), {className: "plain icon", ariaLabel: "Copy the id", title: "Copy"})),
     make("div", {className: "buttons"}, button("Refresh", () => acts.refresh([node])), node.pinned ? button("Unpin", () => acts.unpin([node])) : null, button("Remove", acts.remove, {title: "From the canvas; the graph stays as it is (Delete)"})),
@@ -84,7 +85,7 @@ function edgeRows(node, rows) {
   rows.sort((a, b) => a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0);
   const list = rows.slice(0, EDGE_TYPES_MAX).map(([type, out, number]) => make("div", {className: "edge-row"},
     make("span", {title: out ? "outgoing" : "incoming", ariaLabel: out ? "outgoing" : "incoming"}, out ? "→" : "←"), make("span", {className: "type"}, type),
-    make("span", {className: "soft"}, Number(number).toLocaleString("en")), button("Expand", () => acts.expand(node, type, out), {ariaLabel: `Expand ${out ? "outgoing" : "incoming"} ${type}`})));
+    make("span", {className: "soft"}, Number(number).toLocaleString("en")), button("Expand", () => acts.expand(node, type, out, Number(number)), {ariaLabel: `Expand ${out ? "outgoing" : "incoming"} ${type}`})));
   if (rows.length > EDGE_TYPES_MAX) list.push(make("p", {className: "soft"}, "and " + count(rows.length - EDGE_TYPES_MAX, "more type")));
   return list;
 }
@@ -100,12 +101,12 @@ function ofMany(nodes) {
   shownFor = nodes;
   const byLabel = new Map();
   for (const node of nodes) {
-    const name = node.labels.join(":") || "no label";
+    const name = kindOfNode(node);
     if (!byLabel.has(name)) byLabel.set(name, []);
     byLabel.get(name).push(node);
   }
   return [head([make("b", {}, count(nodes.length, "node"))]),
     make("div", {className: "buttons"}, button("Refresh", () => acts.refresh(nodes)), button("Unpin", () => acts.unpin(nodes)), button("Remove", acts.remove)),
-    ...[...byLabel].slice(0, 30).map(([name, some]) => make("div", {className: "edge-row"}, chip(name, some[0].color), make("span", {className: "type"}),
+    ...[...byLabel].slice(0, 30).map(([name, some]) => make("div", {className: "edge-row"}, chip(name, some[0].gone ? null : some[0].color), make("span", {className: "type"}),
       make("span", {className: "soft"}, some.length.toLocaleString("en")), button("Only these", () => acts.choose(some.map(node => node.id)), {ariaLabel: "Only these: " + name})))];
 }

@@ -5,7 +5,7 @@ import {test} from "node:test";
 
 import {contrast, course, cut, draw, inkOn, links, signOf, SvgPen} from "./draw.js";
 import {bounds, Forces, place, tree} from "./layout.js";
-import {about, appearance, asked, edgesAmong, fits, inlined, neighbours, observed, offered, onlyReads} from "./rules.js";
+import {about, appearance, asked, edgesAmong, fits, inlined, kindOfNode, neighbours, observed, offered, onlyReads, placeIn, sought} from "./rules.js";
 import {Past, Scene} from "./scene.js";
 import {edgeKey, found, kindOf, moment, parse, possibleIds, shown, toCsv, toJson, write} from "./values.js";
 
@@ -58,7 +58,7 @@ test("moments", () => {
   assert.equal(moment(" now ", now), null);
   assert.equal(moment("-15m", now), now - 9e5);
   assert.equal(moment("2 hours ago", now), now - 72e5);
-  assert.equal(moment("1700000000000", now), 17e11);
+  assert.deepEqual(["1700000000000", "15", "0"].map(text => moment(text, now)), [17e11, 15, 0]);
   assert.equal(moment("2026-03-01T10:00:00Z", now), Date.UTC(2026, 2, 1, 10));
   assert.deepEqual(["some time", "2 months ago", "3 milliseconds"].map(text => moment(text, now)), [undefined, undefined, undefined]);
   assert.equal(moment("90 SECONDS ago", now), now - 9e4);
@@ -85,6 +85,21 @@ test("the first rule that fits says how a node looks", () => {
   assert.equal(appearance(rules, node("1", ["A"], {name: "Ann"})).caption, "Ann");
   assert.deepEqual(appearance(rules, node("1")), {size: 120, color: "#f00", icon: null, caption: "c"});
   assert.deepEqual([signOf("\uf47e"), signOf("🔥"), signOf(null)], [{sign: "person"}, {text: "🔥"}, null]);
+});
+
+test("what is called as it is sought comes first", () => {
+  const named = (id, caption, properties = {}) => ({...node(id, ["A"], properties), caption});
+  const nodes = [named("x", "Person", {name: "Ann Lee"}), named("2", "Lee, Ann"), named("3", "Mary Ann Lee"), named("4", "Ann Lee"), named("5", "Ann")];
+  assert.deepEqual(sought(nodes, " ann  LEE ").map(({id}) => id), ["4", "3", "2", "x"]);
+  assert.deepEqual([sought(nodes, " ").length, sought(nodes, "a").length, sought(nodes, "nobody").length], [0, 5, 0]);
+  assert.deepEqual([node("1", ["A", "B"]), node("1"), {...node("1"), gone: true}].map(kindOfNode), ["A:B", "no label", "not there at this moment"]);
+});
+
+test("an error says where in a text it is", () => {
+  assert.equal(placeIn("MATCH (n)\nRETURN x", "CompileError at 2.8 Variable"), 17);
+  assert.equal(placeIn("MATCH", "SyntaxError at 1.6 Unexpected end of input"), 5);
+  assert.equal(placeIn("MATCH", "SyntaxError at 7.1 of another text"), undefined);
+  assert.equal(placeIn("MATCH", "no place"), undefined);
 });
 
 test("quick queries of one node and of several", () => {
@@ -139,6 +154,20 @@ test("steps lead back and forth", () => {
   assert.deepEqual(state(), ["ac", 0]);
 });
 
+test("what has vanished can be taken back, and of another moment it is no step", () => {
+  const scene = new Scene(), e = edge("a", "R", "b");
+  scene.add({nodes: [{...node("a"), gone: true}, node("b")], edges: [e]});
+  scene.remove([], [e.key], {remember: false});
+  assert.deepEqual([scene.edges.size, scene.back.length], [0, 1]);
+  scene.add({edges: [e]}, {remember: false});
+  scene.remove([], [e.key]);
+  scene.undo();
+  assert.deepEqual([scene.edges.size, scene.back.length], [1, 1]);
+  // Who is found again is there.
+  scene.add({nodes: [node("a", ["A"])]});
+  assert.equal(scene.nodes.get("a").gone, false);
+});
+
 test("what came by itself makes room, the oldest of it first", () => {
   const scene = new Scene(), live = from => Array.from({length: 3}, (_, i) => ({...node("l" + (from + i)), live: true}));
   scene.add({nodes: [node("asked"), ...live(0)], edges: [edge("l1", "R", "asked")]});
@@ -169,6 +198,10 @@ test("texts that were run come back, and what was being written", () => {
   past.add("one");
   assert.deepEqual(past.texts, ["one", "two"]);
   assert.deepEqual([past.older("draft"), past.older(), past.older(), past.newer(), past.newer(), past.newer()], ["one", "two", null, "one", "draft", null]);
+  // What is written in the place of one that came back is not lost.
+  past.older("draft");
+  past.leave();
+  assert.deepEqual([past.newer(), past.older("edited"), past.newer()], [null, "one", "edited"]);
   // What another page has put there stays.
   past.put(["elsewhere", 7, "one"]);
   past.add("three");
@@ -190,6 +223,12 @@ test("forces end, apart and in sight; a tree has levels", () => {
   assert.ok(least > 10 && right - left < 6000, `${least} ${right - left}`);
   tree(nodes, all);
   assert.ok(all.every(({a, b}) => b.y > a.y));
+  // Children that point to their parents stand below them, and who points to one that has its place stands beside its children.
+  tree(nodes, all.map(({a, b}) => ({a: b, b: a})));
+  assert.ok(all.every(({a, b}) => b.y > a.y));
+  const [top, one, two, other, below] = nodes;
+  tree([top, one, two, other, below], [{a: top, b: one}, {a: top, b: two}, {a: two, b: below}, {a: other, b: two}]);
+  assert.deepEqual([one, two, other, below].map(({y}) => y - top.y), [120, 120, 240, 240]);
   // A ring has no root, and all at one place no direction: neither may hang.
   const ring = nodes.slice(0, 3).map(n => Object.assign(n, {x: 0, y: 0}));
   tree(ring, [{a: ring[0], b: ring[1]}, {a: ring[1], b: ring[2]}, {a: ring[2], b: ring[0]}]);
@@ -208,4 +247,11 @@ test("a picture holds texts as texts", () => {
   const svg = pen.document(bounds([...scene.nodes.values()]), "#fff");
   assert.ok(svg.includes("&lt;script&gt;&amp;&quot;<") && svg.includes("&lt;R&gt;") && !svg.includes("<script>") && !/NaN|undefined|\u0000/.test(svg), svg);
   assert.equal(cut("abc", 2), "a…");
+  // What is not there is hollow; from far away lines can still be seen.
+  assert.ok(!svg.includes("stroke-dasharray"));
+  scene.nodes.get("a").gone = true;
+  const far = new SvgPen();
+  draw(far, {nodes: [...scene.nodes.values()], edges: all, theme, scale: 0.125});
+  assert.equal(far.parts.filter(part => part.includes('stroke-dasharray="4 3"')).length, 1);
+  assert.equal(far.parts.filter(part => part.includes('stroke-width="4.8"')).length, 3);
 });

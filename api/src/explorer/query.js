@@ -23,6 +23,12 @@ export const inGraph = () => "namespace=" + encodeURIComponent(scope.namespace);
 export const ofGraph = () => scope.namespace === DEFAULT_GRAPH ? "" : "?" + inGraph();
 export const graphInFigures = () => scope.namespace === DEFAULT_GRAPH ? "quine" : scope.namespace;
 
+// Turns to a graph. Links to the pages beside this one lead to it, too.
+export function lookAt(name) {
+  scope.namespace = name;
+  for (const link of document.querySelectorAll("#bar nav a:is([href^=streams], [href^=explorer])")) link.setAttribute("href", link.getAttribute("href").replace(/\?.*/, "") + ofGraph());
+}
+
 // Whether they still are about the same as now.
 export function sameScope() {
   const {namespace, atTime} = scope;
@@ -100,7 +106,7 @@ export async function replaceList(name, items) {
 // Looks at a graph, or at the default one where there is none of that name, which is told by false; the others can be chosen.
 export async function offerGraphs(select, wanted, options) {
   const names = await (await send("api/v1/namespace", options)).json(), isThere = names.includes(wanted);
-  scope.namespace = isThere ? wanted : DEFAULT_GRAPH;
+  lookAt(isThere ? wanted : DEFAULT_GRAPH);
   select.replaceChildren(...names.map(name => new Option(name, name, false, name === scope.namespace)));
   // Its room is kept, so that nothing moves beside it when it comes.
   select.classList.toggle("unseen", names.length < 2);

@@ -42,6 +42,19 @@ export const DEFAULT_QUICK = {
   quickQuery: {name: "Adjacent Nodes", querySuffix: "MATCH (n)--(m) RETURN DISTINCT m", queryLanguage: "Cypher", sort: "Node"},
 };
 
+// What a node is called where no caption is: by its labels, or that nothing of it is there at the moment that is looked at.
+export const kindOfNode = node => node.gone ? "not there at this moment" : node.labels.join(":") || "no label";
+
+// The nodes with all words of a text in them, the likeliest first: those that are called so, then whose caption has the text in
+// it, then all its words.
+export function sought(nodes, text) {
+  const phrase = text.trim().toLowerCase().replace(/\s+/g, " "), words = phrase.split(" ").filter(Boolean);
+  const all = node => [node.id, node.labels.join(" "), node.caption, write(node.properties)].join(" ").toLowerCase(), hasWords = told => words.every(word => told.includes(word));
+  const rank = node => (told => told === phrase ? 0 : told.includes(phrase) ? 1 : hasWords(told) ? 2 : 3)(node.caption.toLowerCase());
+  const hits = words.length ? nodes.filter(node => hasWords(all(node))).map(node => ({node, rank: rank(node)})) : [];
+  return hits.sort((a, b) => a.rank - b.rank).map(({node}) => node);
+}
+
 // Those that every one of some nodes has. An edge that is drawn begins at one node, so of several there is none.
 export function offered(quick, nodes) {
   return quick.filter(({predicate, quickQuery}) => (quickQuery.queryLanguage || "Cypher") === "Cypher"
@@ -61,6 +74,9 @@ export function inlined({text, parameters}) {
 }
 
 export const nodesById = ids => ({text: "UNWIND $nodeIds AS nodeId MATCH (n) WHERE strId(n) = nodeId RETURN n", parameters: {nodeIds: ids}});
+
+// Which of some nodes have an edge. Any id has a row, also that of a node that is not there.
+export const edged = ids => ({text: "UNWIND $nodeIds AS nodeId MATCH (n)--() WHERE strId(n) = nodeId RETURN DISTINCT nodeId", parameters: {nodeIds: ids}});
 
 // All edges that begin or end at some nodes and lead to one that is drawn.
 export function edgesAmong(ids, drawn, atMost) {
@@ -92,6 +108,16 @@ export function observed(text) {
 // Whether a query does nothing but read the graph, if it leaves it as it is: what it calls or loads may ask other servers, and so
 // carry out what it reads; and it may end the queries of others. What lists recent nodes does neither.
 export const onlyReads = text => !/\b(CALL(?!\s+recentNode(s|Ids)\s*\()|LOAD|TERMINATE)\b/i.test(text);
+
+// Where an error of Cypher is in a text: "… at 2.7 …" is line 2, column 7; undefined if nothing is said.
+export function placeIn(text, message) {
+  const said = /\bat (\d+)\.(\d+)\b/.exec(message);
+  if (!said) return undefined;
+  const lines = text.split("\n"), line = Number(said[1]) - 1;
+  if (line < 0 || line >= lines.length) return undefined;
+  const before = lines.slice(0, line).reduce((sum, one) => sum + one.length + 1, 0);
+  return before + Math.min(Number(said[2]) - 1, lines[line].length);
+}
 
 // What the address asks for: `#query=…`, or as it once was, a fragment without `=`.
 export function asked(search, fragment) {

@@ -18,7 +18,7 @@ export class Scene {
     const step = {added: true, nodes: [], edges: []};
     for (const node of nodes) {
       const there = this.nodes.get(node.id);
-      if (there) Object.assign(there, {labels: node.labels, properties: node.properties});
+      if (there) Object.assign(there, {labels: node.labels, properties: node.properties, gone: false});
       else { this.nodes.set(node.id, node); step.nodes.push(node); }
     }
     for (const edge of edges) {
@@ -42,12 +42,12 @@ export class Scene {
     if (!this.back.includes(step)) this.#remember(step);
   }
 
-  remove(ids, keys = []) {
+  remove(ids, keys = [], {remember = true} = {}) {
     const gone = new Set(ids), keysGone = new Set(keys);
     const step = {added: false, nodes: [...gone].map(id => this.nodes.get(id)).filter(Boolean),
       edges: [...this.edges.values()].filter(edge => keysGone.has(edge.key) || gone.has(edge.from) || gone.has(edge.to))};
     this.#take(step);
-    this.#remember(step);
+    if (remember) this.#remember(step);
     return step;
   }
 
@@ -129,6 +129,9 @@ export class Past {
     if (!text.trim()) return;
     this.texts = [text, ...this.texts.filter(other => other !== text)].slice(0, this.most);
   }
+
+  // What is written in the place of one of them is what stands before them all.
+  leave() { this.at = -1; }
 
   older(now) {
     if (this.at === -1) this.draft = now;

@@ -148,7 +148,7 @@ export function toCsv(columns, rows) {
 export function moment(text, now) {
   const trimmed = text.trim();
   if (trimmed === "" || trimmed.toLowerCase() === "now") return null;
-  if (/^\d{9,}$/.test(trimmed)) return Number(trimmed);
+  if (/^\d+$/.test(trimmed)) return Number(trimmed);
   const ago = /^-?\s*(\d+(?:\.\d+)?)\s*(s|sec|second|m|min|minute|h|hour|d|day)s?(?:\s+ago)?$/i.exec(trimmed);
   if (ago) return Math.round(now - Number(ago[1]) * {s: 1e3, m: 6e4, h: 36e5, d: 864e5}[ago[2][0].toLowerCase()]);
   const millis = Date.parse(trimmed);

@@ -1,12 +1,14 @@
 // The dialogs in which streams, standing queries and outputs are made: by a form from the server's own document, or as JSON.
 
 import {button, make, say} from "../explorer/dom.js";
+import {placeIn} from "../explorer/rules.js";
 import {parse, write} from "../explorer/values.js";
 import {leftOut, masksIn} from "./definitions.js";
 import {full} from "./flow.js";
 import {formOf} from "./form.js";
-import {fieldIn, placeIn} from "./mistakes.js";
+import {fieldIn} from "./mistakes.js";
 import {doing} from "./parts.js";
+import {planPicture} from "./plan.js";
 import {kindsOf, shapeOf} from "./schema.js";
 import {bodyOf, explain, openApi} from "./server.js";
 
@@ -117,7 +119,7 @@ function fill(dialog, {shape, initial, hints, queryPath, command, ok, submit, ba
     if (!text.trim()) return field.focus();
     try {
       const plan = await explain(command, text);
-      said.replaceChildren(make("p", {className: "good"}, command === "EXPLAIN" ? "The query can run." : "The query can be maintained, by this dataflow:"), ...(command === "EXPLAIN" ? [] : [make("pre", {}, plan.args.plan)]));
+      said.replaceChildren(make("p", {className: "good"}, command === "EXPLAIN" ? "The query can run." : "The query can be maintained, by this dataflow:"), ...(command === "EXPLAIN" ? [] : [make("div", {className: "plan scroll", tabIndex: 0, role: "region", ariaLabel: "The dataflow of the query"}, planPicture(plan))]));
       said.scrollIntoView({block: "nearest"});
     } catch (error) {
       const message = error.message.replace(/\bat (\d+)\.(?=\d)/g, (all, line) => `at ${line - 1}.`);

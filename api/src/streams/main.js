@@ -1,7 +1,7 @@
 // The page of streams and standing queries: looks at the server every other second, and hands what it sees to picture and tables.
 
 import {at, say} from "../explorer/dom.js";
-import {graphNamed, offerGraphs, ofGraph, sameScope, scope} from "../explorer/query.js";
+import {graphNamed, lookAt, offerGraphs, ofGraph, sameScope} from "../explorer/query.js";
 import {Meter, seconds} from "./figures.js";
 import {flowOf, outputKey, outputsOf, queryKey, streamKey} from "./flow.js";
 import {ingestTable} from "./ingests.js";
@@ -91,7 +91,8 @@ document.addEventListener("visibilitychange", () => { clearTimeout(timer); if (!
 // ---- the start
 
 // Also where no list of them comes: what is done by the page is never done to another graph than the address says.
-const wanted = scope.namespace = graphNamed(new URLSearchParams(location.search).get("namespace") || "");
+const wanted = graphNamed(new URLSearchParams(location.search).get("namespace") || "");
+lookAt(wanted);
 let isOffered = false;
 
 // Asked for until it comes.
@@ -101,7 +102,7 @@ async function loadNamespaces(signal) {
 }
 
 at("namespace").addEventListener("change", event => {
-  scope.namespace = event.target.value;
+  lookAt(event.target.value);
   // Streams of the same name are others there.
   meter.keep(new Set());
   unseen(true);

@@ -56,7 +56,7 @@ function place(group, {x, y, width, height, name, kind, state, why, rate, isBott
   set(below, {x: 16, y: 36});
   set(figure, {x: width - 10, y: isGraph ? 36 : 19});
   put(title, `${name}\n${state}${why ? ": " + why : ""}`);
-  put(head, fitted(name, isGraph ? 12 : Math.floor((width - 90) / 7)));
+  put(head, fitted(name, isGraph ? 12 : Math.floor((width - 90) / 8)));
   put(figure, perSecond(rate));
   put(below, isGraph ? "" : fitted([kind, state === "flowing" ? "" : state].filter(Boolean).join(" · "), Math.floor((width - 24) / 6.2)));
 }

@@ -8,7 +8,7 @@ import {another, definitionOf, leftOut, masksIn} from "./definitions.js";
 import {bytes, duration, histograms, Meter, millis, Missed, perSecond, seconds, short} from "./figures.js";
 import {bottleneck, flowOf, outputKey, outputsOf, outputState, outputStateOf, queryState, streamKey, streamState, worst} from "./flow.js";
 import {broken, drawing, planDrawing, SHOWN_MAX, summed, thickness} from "./layout.js";
-import {fieldIn, placeIn} from "./mistakes.js";
+import {fieldIn} from "./mistakes.js";
 import {kindsOf, optionOf, ordered, shapeOf, words} from "./schema.js";
 
 // What asks the server does so from the page's address.
@@ -61,11 +61,7 @@ test("histograms are read from what Prometheus reads", () => {
   assert.deepEqual(histograms(text, "x", {query: 'a "b"'}, "stage").get("whole"), [{from: 0, to: 1, count: 2}, {from: 1, to: Infinity, count: 3}]);
 });
 
-test("an error says where in a text it is, or in which field", () => {
-  assert.equal(placeIn("MATCH (n)\nRETURN x", "CompileError at 2.8 Variable"), 17);
-  assert.equal(placeIn("MATCH", "SyntaxError at 1.6 Unexpected end of input"), 5);
-  assert.equal(placeIn("MATCH", "SyntaxError at 7.1 of another text"), undefined);
-  assert.equal(placeIn("MATCH", "no place"), undefined);
+test("an error says in which field it is", () => {
   assert.equal(fieldIn("Invalid value for: body (DecodingFailure at .source.format: Missing required field)"), "source.format");
   assert.equal(fieldIn("DecodingFailure at .outputs[0].name: x"), "outputs.0.name");
   assert.equal(fieldIn("body (DecodingFailure at .url: x (in .source))"), "source.url");

@@ -91,7 +91,7 @@ function details(name, acts) {
       if (backfill) told.push(["", `Looks through the graph: ${backfill.nodesLookedAt.toLocaleString("en")} of ${backfill.nodes.toLocaleString("en")} nodes.`]);
       if (replacement) told.push(["", `Is being replaced; the other one has looked at ${replacement.nodesLookedAt.toLocaleString("en")} of ${replacement.nodes.toLocaleString("en")} nodes.`]);
       if (behind) told.push(["", `Behind by ${behind.by}: ${behind.changesWaiting.toLocaleString("en")} changes of the graph wait for it.`]);
-      if (leftOut) told.push(["wrong", `Rows were left out ${leftOut.rows.toLocaleString("en")} times. One of the last: ${leftOut.last}`]);
+      if (leftOut) told.push(["wrong", `Rows were left out ${leftOut.rows.toLocaleString("en")} times. One of the last: ${leftOut.last}${leftOut.expression ? `, in ${leftOut.expression}` : ""}`]);
       const key = write(told);
       if (notes.dataset.shown !== key) { notes.dataset.shown = key; notes.replaceChildren(...told.map(([kind, text]) => make("p", {className: "problem" + (kind ? "" : " mild")}, text))); }
       all.update(query);
