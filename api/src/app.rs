@@ -18,6 +18,7 @@ use crate::config::{Settings, StoreSettings};
 use crate::error::ApiError;
 use crate::ingest::Ingests;
 use crate::live::LiveState;
+use crate::log::inform;
 use crate::metrics::{StoreTimers, TimedStore};
 use crate::procedures::Procedures;
 use crate::queries::Queries;
@@ -168,7 +169,7 @@ impl App {
     /// Asks the process to end; it does so on its own. A second request changes nothing.
     pub fn stop(&self, who: &str) {
         if !self.stop.send_replace(true) {
-            tracing::info!("stopping, asked by {who}");
+            inform(format_args!("stopping, asked by {who}: what was read is written, what was found is delivered"));
         }
     }
 

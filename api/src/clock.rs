@@ -101,6 +101,11 @@ pub fn stamp(time: SystemTime) -> String {
     format!("{:04}-{:02}-{:02} {hour:02}:{minute:02}:{second:02},{:03}", m.year, m.month, m.day, m.nanos / 1_000_000)
 }
 
+/// A time for whoever has spelt another one: in milliseconds since 1970 if that was, else as an instant.
+pub fn spelt_like(given: &str, time: SystemTime) -> String {
+    if given.parse::<i64>().is_ok() { millis(time).to_string() } else { instant(time) }
+}
+
 pub fn millis(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
@@ -112,6 +117,13 @@ pub fn from_millis(millis: u64) -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_spelt_as_another_is() {
+        let time = from_millis(1_500);
+        assert_eq!(spelt_like("99999999999999", time), "1500");
+        assert_eq!(spelt_like("2999-01-01T00:00:00Z", time), "1970-01-01T00:00:01.500Z");
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -11,6 +11,7 @@ use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply, Response};
 use weir_cypher_compiler::Diagnostic;
 use weir_engine::EngineError;
+use weir_engine::store::StoreError;
 use weir_model::expression::FailureKind;
 use weir_model::{Failure, NodeId};
 
@@ -306,6 +307,8 @@ impl From<&EngineError> for ApiError {
             | EngineError::ExpiryExists(_)
             | EngineError::NoSuchExpiry(_) => ApiError::Cypher(format!("RuntimeError {error}")),
             EngineError::Starting => ApiError::NotReady(error.to_string()),
+            // What asked for it has not happened.
+            EngineError::Store(StoreError::Stopped) => ApiError::stopping(),
             EngineError::NoSuchGraph(name) => ApiError::absent("namespace", name),
             EngineError::Shared(error) => ApiError::from(&**error),
             other => ApiError::Failed(chain(other)),
@@ -377,4 +380,15 @@ pub fn response(status: StatusCode, content_type: Option<&'static str>, body: St
         reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_too_late_for_the_log_is_to_come_again() {
+        let late = EngineError::from(StoreError::Stopped);
+        assert!(matches!(ApiError::from(EngineError::Shared(late.into())), ApiError::Busy { .. }));
+    }
 }

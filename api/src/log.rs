@@ -81,6 +81,11 @@ pub fn tell(words: impl Display) {
     if is_objects_alone() { tracing::info!("{words}") } else { say(words) }
 }
 
+/// An event that also whoever started weir is to read: words where events of its level are left out.
+pub fn inform(words: impl Display) {
+    if is_objects_alone() || tracing::enabled!(tracing::Level::INFO) { tracing::info!("{words}") } else { say(words) }
+}
+
 /// As `tell`, of what is wrong. Why weir ends is said whatever the level.
 pub fn tell_error(words: impl Display) {
     if is_objects_alone() && tracing::enabled!(tracing::Level::ERROR) {

@@ -346,9 +346,6 @@ async fn serve_within(
     };
     let mut stop = app.stopping();
     let _ = stop.wait_for(|stop| *stop).await;
-    if !log::is_objects_alone() {
-        say("Stopping: what was read is written, what was found is delivered …");
-    }
     if let Some(demo) = demo {
         let _ = tokio::task::spawn_blocking(move || demo.join()).await;
     }

@@ -14,6 +14,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use weir_connectors::password_problem;
@@ -59,18 +60,22 @@ impl Tls {
                 () = tokio::time::sleep(LOOK) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
-            self.look();
+            // Where the files are it may take long to read them.
+            let tls = self.clone();
+            let _ = spawn_blocking(move || tls.look()).await;
         }
     }
 
     fn look(&self) {
         let now = changed(&self.files);
-        let mut current = lock(&self.current);
-        if current.1 == now {
+        if lock(&self.current).1 == now {
             return;
         }
+        let read = read(&self.files);
+        // Only now: every handshake needs it.
+        let mut current = lock(&self.current);
         current.1 = now;
-        match read(&self.files) {
+        match read {
             Ok(config) => {
                 current.0 = config;
                 tracing::info!("the certificate of the web server was read again from {}", self.files.certificate.display());
@@ -142,6 +147,31 @@ fn unusable(path: &Path, what: &str, why: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever writes the pipe is waited for, as a disk that hangs is.
+    #[test]
+    fn no_handshake_waits_for_files_that_are_read() {
+        let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/tls");
+        let directory = tempfile::tempdir().expect("a directory");
+        let certificate = directory.path().join("server.pem");
+        std::fs::copy(format!("{tests}/server.pem"), &certificate).expect("a certificate");
+        let file = std::fs::File::options().write(true).open(&certificate).expect("it is there");
+        file.set_modified(SystemTime::UNIX_EPOCH).expect("a time");
+        let private_key = PathBuf::from(format!("{tests}/server.key"));
+        let files = TlsFiles { certificate: certificate.clone(), private_key, client_authorities: None };
+        let tls = Tls::open(files).expect("they fit");
+        std::fs::remove_file(&certificate).expect("it is there");
+        assert!(std::process::Command::new("mkfifo").arg(&certificate).status().expect("mkfifo runs").success());
+        std::thread::scope(|scope| {
+            scope.spawn(|| tls.look());
+            // Only when it is opened to be read, too.
+            let pipe = std::fs::File::options().write(true).open(&certificate).expect("it is read");
+            let is_free = tls.current.try_lock().is_ok();
+            // The scope would wait for whoever reads.
+            drop(pipe);
+            assert!(is_free);
+        });
+    }
 
     #[test]
     fn a_key_with_a_password_is_told_as_such() {

@@ -16,6 +16,7 @@ use crate::config::StoreSettings;
 use crate::error::chain;
 use crate::log::say;
 use crate::terminal::counted;
+use crate::transfer::progress::size;
 use crate::transfer::{Whole, back_up_over_http, beside, renamed};
 
 /// Why a tool has not done what it was told to.
@@ -122,7 +123,7 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
                     pairs.push(("leaveOut", leave_out.join(",")));
                 }
                 let bytes = back_up_over_http(url, &pairs, &mut |part| out.write_all(part).map_err(|error| failed(&error)))?;
-                format!("{:.1} MB", bytes as f64 / 1e6)
+                size(bytes)
             }
             None => {
                 let opened = open_and_tell(store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
@@ -206,10 +207,10 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
 fn shown(copied: Copied) -> String {
     let Copied { graphs, chunks, entries, bytes } = copied;
     format!(
-        "{}, {}, {} of the log, {:.1} MB",
+        "{}, {}, {} of the log, {}",
         counted(graphs, "graph", "graphs"),
         counted(chunks, "page", "pages"),
         counted(entries, "entry", "entries"),
-        bytes as f64 / 1e6
+        size(bytes)
     )
 }

@@ -7,12 +7,16 @@ use flate2::write::GzEncoder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// How files or objects of results are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ResultCompression")]
 pub enum Compression {
+    /// Not compressed.
     #[default]
     None,
+    /// Gzip; `.gz` is added to the name.
     Gzip,
+    /// Zstandard; `.zst` is added to the name.
     Zstd,
 }
 

@@ -208,10 +208,6 @@ fn bad_definitions_name_the_option_and_what_is_expected() {
     check(json!({"type": "PostToEndpoint", "url": "nowhere"}), "url");
     check(json!({"type": "PostToEndpoint", "url": "ftp://h/"}), "url");
     check(json!({"type": "PostToEndpoint", "url": "http://h/", "headers": {"a b": "c"}}), "headers.a b");
-    let policy = json!({"minBackoffMillis": 500, "maxBackoffMillis": 499});
-    check(json!({"type": "PostToEndpoint", "url": "http://h/", "retryPolicy": policy}), "retryPolicy.maxBackoffMillis");
-    let policy = json!({"minBackoffMillis": 9});
-    check(json!({"type": "PostToEndpoint", "url": "http://h/", "retryPolicy": policy}), "retryPolicy.minBackoffMillis");
     check(json!({"type": "PrintToStandardOut", "logLevel": "Loud"}), "logLevel");
     check(json!({"type": "PostToSlack", "hookUrl": "x"}), "hookUrl");
 }
@@ -1010,7 +1006,8 @@ fn every_destination_closes_promptly() {
         }
         takes_less_than(Duration::from_secs(1), row.name, || {
             let destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
-            let delivery = Delivery::start("out", destination, crate::OnRefused::GiveUp, Box::new(|_, _| {}));
+            let (on_refused, retries) = (crate::OnRefused::GiveUp, crate::Retries::default());
+            let delivery = Delivery::start("out", destination, on_refused, retries, Box::new(|_, _| {}));
             let begun = Instant::now();
             assert!(delivery.close(PATIENCE), "{}", row.name);
             begun.elapsed()

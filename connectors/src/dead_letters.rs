@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_model::lock::lock;
 
-use crate::delivery::{Delivery, OnRefused, Outgoing};
+use crate::delivery::{Delivery, OnRefused, Outgoing, Retries};
 use crate::destination::Destination;
 use crate::error::ConnectorError;
 use crate::output_format::RecordSchema;
@@ -58,11 +58,12 @@ struct LetterBox {
 }
 
 impl DeadLetters {
-    /// `whose` is what it is called where it is told of.
+    /// `whose` is what it is called where it is told of. Of `retries` the pauses count: no letter is given up.
     pub fn add(
         &mut self,
         whose: &str,
         mut destination: Box<dyn Destination>,
+        retries: Retries,
         (form, schema): (LetterForm, Option<Arc<RecordSchema>>),
     ) {
         // There are destinations that remember how far they got. The clock may have been set back since, and they took what is
@@ -75,7 +76,7 @@ impl DeadLetters {
             let _told = lock(&telling.1);
             telling.2.notify_all();
         });
-        let delivery = Delivery::start(whose, destination, OnRefused::End, delivered);
+        let delivery = Delivery::start(whose, destination, OnRefused::End, retries, delivered);
         self.boxes.push(LetterBox { delivery, form, schema, retries: 0, reached });
     }
 
@@ -164,7 +165,7 @@ mod tests {
         let (all_is_new, marks) = <(Arc<Mutex<bool>>, Arc<Mutex<Vec<u64>>>)>::default();
         let mut letters = DeadLetters { boxes: Vec::new(), mark: 7 };
         let destination = Picky { refused: 1, all_is_new: all_is_new.clone(), marks: marks.clone() };
-        letters.add("box", Box::new(destination), (LetterForm::Bytes, None));
+        letters.add("box", Box::new(destination), Retries::default(), (LetterForm::Bytes, None));
         assert!(*all_is_new.lock().unwrap());
         let mut send = |number| letters.send(number, |index, _, _| Ok(vec![index as u8]), || false, |_| {});
         assert_eq!(send(1), Ok(true));

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use weir_model::Position;
 
 use crate::config;
-use crate::delivery::{Outgoing, RetryPolicy};
+use crate::delivery::{Outgoing, Retries, RetryPolicy};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
@@ -26,7 +26,7 @@ const RESULTS_MAX: usize = 1000;
 /// that is not retryable the destination is not asked again.
 pub trait Destination: Send {
     /// Writes results, in order; with them, everything before the mark `upper` is written. An error means that none of them
-    /// counts as written: they come again, unless the output ends.
+    /// counts as written: they come again, unless the output ends or `gave_up` says otherwise.
     fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError>;
 
     /// About how many results come with one `write` where more of them wait.
@@ -45,6 +45,13 @@ pub trait Destination: Send {
     /// Before the first `write`: all that comes is new, also where its marks are lower than those of what was written in an
     /// earlier life.
     fn all_is_new(&mut self) {}
+
+    /// Before the first `write`: what the output says of how `idle` tries again what it does by itself.
+    fn tries_by_itself(&mut self, _retries: Retries) {}
+
+    /// Behind a `write`: some of what was to come again does not, as it was tried often enough. This says of each, in their
+    /// order, whether it comes again.
+    fn gave_up(&mut self, _comes_again: &[bool]) {}
 
     /// Called now and then while there is nothing to write, until it rests.
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -77,7 +84,7 @@ pub trait Destination: Send {
         0
     }
 
-    /// How failures that may pass are met.
+    /// How failures that may pass are met where the output says nothing of it.
     fn retry(&self) -> RetryPolicy {
         RetryPolicy::default()
     }
@@ -164,6 +171,7 @@ pub fn open(
                 stop: Arc::default(),
                 stops_at_refused: false,
                 all_is_new: false,
+                retries: Retries::default(),
                 opened: None,
             }))
         }
@@ -179,6 +187,7 @@ struct Waiting {
     stop: Arc<AtomicBool>,
     stops_at_refused: bool,
     all_is_new: bool,
+    retries: Retries,
     opened: Option<Box<dyn Destination>>,
 }
 
@@ -189,6 +198,7 @@ impl Destination for Waiting {
             None => {
                 let mut opened = self.config.open(&self.context, Some(&self.from).filter(|from| !from.0.is_empty()))?;
                 opened.ends_by(&self.stop);
+                opened.tries_by_itself(self.retries);
                 if self.stops_at_refused {
                     opened.stops_at_refused();
                 }
@@ -215,6 +225,16 @@ impl Destination for Waiting {
 
     fn all_is_new(&mut self) {
         self.all_is_new = true;
+    }
+
+    fn tries_by_itself(&mut self, retries: Retries) {
+        self.retries = retries;
+    }
+
+    fn gave_up(&mut self, comes_again: &[bool]) {
+        if let Some(opened) = &mut self.opened {
+            opened.gave_up(comes_again);
+        }
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -288,6 +308,11 @@ pub trait DestinationConfig: Send + Sync {
     /// Whether it commits how far it has got together with what it writes, so that what is refused of a write never comes again.
     fn commits_with_results(&self) -> bool {
         false
+    }
+
+    /// Why none of its results may be given up after some tries, where that is so.
+    fn why_kept(&self) -> Option<&'static str> {
+        None
     }
 
     /// Whether cancellations are left out.

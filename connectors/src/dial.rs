@@ -46,13 +46,13 @@ struct Tls {
 #[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Certificates {
-    /// Certificates in PEM that are trusted in the place of the machine's authorities.
+    /// Certificates of authorities in PEM, to be trusted instead of those of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<String>,
-    /// The certificate in PEM that weir shows, for servers that ask for one, and behind it those between it and its authority.
+    /// The client certificate in PEM, for servers that ask for one, followed by the intermediate certificates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<String>,
-    /// Its private key in PEM.
+    /// The private key of `clientCertificate` in PEM, without a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_key: Option<Secret>,
 }

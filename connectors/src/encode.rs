@@ -10,14 +10,14 @@ use weir_model::{FullEdge, FullNode, IdScheme, Map, NodeId, Place, Value, json};
 
 use crate::output_format::RecordSchema;
 
-/// What is around the data.
+/// What a result is written with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Envelope {
-    /// `meta` and `data`.
+    /// An object of `meta` (`isPositiveMatch`, `resultId`) and `data`.
     #[default]
     WithMetadata,
-    /// The same, with the tick of the result and an id that no other result has in `meta`.
+    /// An object of `meta` and `data` in which `meta` also has `tick` and `eventId`, which no other result has.
     WithTick,
     /// The data alone.
     Bare,

@@ -8,6 +8,7 @@
 //! rows. Files obey the policy of file streams, web servers that of outgoing requests. Whoever asks a web server waits no longer
 //! than the bounds here.
 
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -32,6 +33,9 @@ const RECORD_BYTES_MAX: usize = 64 << 20;
 
 /// For all of what is wanted at once, also from a server that never stops to send.
 const WHOLE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Where others have taken all the time there was: a server that answers does so within a moment.
+const WHOLE_TIME_MIN: Duration = Duration::from_millis(200);
 
 /// Chunks of an answer that wait to be read.
 const CHUNKS_WAITING_MAX: usize = 16;
@@ -129,9 +133,40 @@ impl Fetch {
     }
 }
 
+thread_local! {
+    /// Whether somebody still waits for what this thread fetches at once; where nothing is set, somebody does.
+    static WANTED: RefCell<Option<Box<dyn Fn() -> bool>>> = const { RefCell::new(None) };
+    /// For how long this thread may still wait for what web servers give it at once, where that is bounded.
+    static TIME_LEFT: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// What `work` fetches at once is given up as soon as it is not wanted any more. It is said here and not with each fetch: what
+/// needs a schema is deep within definitions, which do not know who waits for them.
+pub fn while_wanted<T>(wanted: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+    let before = WANTED.replace(Some(Box::new(wanted)));
+    let done = work();
+    WANTED.set(before);
+    done
+}
+
+/// As `while_wanted`, where web servers are waited for no longer than `time_max`, all of them together, and those that come after
+/// that for a moment each.
+pub fn all_within<T>(time_max: Duration, work: impl FnOnce() -> T) -> T {
+    let before = TIME_LEFT.replace(Some(time_max));
+    let done = work();
+    TIME_LEFT.set(before);
+    done
+}
+
 /// All that is behind a path or URL, at once.
 pub fn whole(location: &str, files: &FilePolicy, hosts: &HostPolicy, bytes_max: usize) -> Result<Vec<u8>, ConnectorError> {
-    whole_within(WHOLE_TIME_MAX, location, files, hosts, bytes_max)
+    let Some(left) = TIME_LEFT.get().filter(|_| !is_file(location)) else {
+        return whole_within(WHOLE_TIME_MAX, location, files, hosts, bytes_max);
+    };
+    let begun = Instant::now();
+    let whole = whole_within(left.clamp(WHOLE_TIME_MIN, WHOLE_TIME_MAX), location, files, hosts, bytes_max);
+    TIME_LEFT.set(Some(left.saturating_sub(begun.elapsed())));
+    whole
 }
 
 fn whole_within(
@@ -145,11 +180,14 @@ fn whole_within(
     let mut stream = open(location, files, hosts)?;
     let (mut whole, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
     loop {
+        if !WANTED.with_borrow(|wanted| wanted.as_ref().is_none_or(|wanted| wanted())) {
+            return Err(ConnectorError::passing(&shown(location), "is not waited for any more".to_owned()));
+        }
         // Whoever gives the bytes bounds the time between two of them, and not all of it.
         if begun.elapsed() >= time_max {
             return Err(ConnectorError::passing(
                 &shown(location),
-                format!("was not there in full within {} s", time_max.as_secs()),
+                format!("was not there in full within {} s", time_max.as_secs().max(1)),
             ));
         }
         match stream.read(&mut buffer, Limits::default().wait_max)? {
@@ -404,6 +442,35 @@ mod tests {
         assert!(error.retryable() && error.to_string().contains("within 1 s"), "{error}");
         // It would take 100 s to send all that it says it has.
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_silent_server_is_waited_for_as_long_as_somebody_wants_and_has_time() {
+        // What connects waits in its queue.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/s.avsc", listener.local_addr().expect("an address"));
+        let (files, hosts) = (FilePolicy::allow_all(), HostPolicy::default());
+        let fails = |url: &str| {
+            let error = whole(url, &files, &hosts, 4096).expect_err("nobody answers");
+            assert!(error.retryable(), "{error}");
+            error.to_string()
+        };
+        let begun = Instant::now();
+        let told = while_wanted(move || begun.elapsed() < Duration::from_millis(200), || fails(&url));
+        assert!(told.contains("is not waited for any more"), "{told}");
+
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let path = file.path().display().to_string();
+        let told = all_within(Duration::from_secs(1), || {
+            let told = [fails(&url), fails(&url)];
+            // A file is there, or is not.
+            assert!(whole(&path, &files, &hosts, 4096).is_ok_and(|read| read.is_empty()));
+            told
+        });
+        assert!(told.iter().all(|told| told.contains("was not there in full within 1 s")), "{told:?}");
+        // Each of the three would take 30 s.
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert_eq!(TIME_LEFT.get(), None);
     }
 
     #[test]

@@ -20,45 +20,45 @@ use crate::registry::{Kind, Registered, Registry, SchemaRegistry};
 use crate::source::{RecordQuery, Source, SourceContext};
 use crate::{fetch, schema, secret};
 
-/// The format of files and other long streams of bytes.
+/// How files and other long inputs are divided into records.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum FileFormat {
-    /// Every line is a string.
+    /// Each line is a record: a string.
     CypherLine(CypherLine),
-    /// Every line is a JSON value.
+    /// Each line is a record: a JSON value.
     CypherJson(CypherJson),
-    /// Objects of one JSON array, or one behind the other, over as many lines as they like.
+    /// Each JSON object is a record: the objects of an array, or objects that follow one another. They may span lines.
     CypherJsonObjects(CypherJson),
-    /// Rows of comma separated values: lists or maps of strings.
+    /// Each row of CSV is a record: a list of strings, or a map when `headers` names the columns.
     CypherCsv(CypherCsv),
-    /// An object container file of Avro, which says itself how its records are read.
+    /// Each record of an Avro object container file, decoded by the schema in the file.
     CypherAvroContainer(CypherAvroContainer),
-    /// A file of Parquet: each row is a map. Files and objects of S3 are read, and of them only the columns that the query names.
+    /// Each row of a Parquet file is a record: a map. For files and S3 objects only.
     CypherParquet(CypherParquet),
 }
 
-/// The format of sources whose records come one by one.
+/// How single messages are decoded.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum StreamFormat {
-    /// Every record is a JSON value.
+    /// Each message is a JSON value.
     CypherJson(CypherJson),
-    /// Every record is a string of bytes.
+    /// Each message is passed to the query as bytes.
     CypherRaw(CypherRaw),
-    /// Every record is a message of Protobuf.
+    /// Each message is a Protobuf message.
     CypherProtobuf(CypherProtobuf),
-    /// Every record is a datum of Avro, without a header or behind the number of its schema in a registry.
+    /// Each message is an Avro datum without a file header, or in the framing of a schema registry.
     CypherAvro(CypherAvro),
-    /// Records are read, counted and forgotten.
+    /// Messages are counted and discarded. No query runs.
     Drop,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherRaw {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
 }
@@ -66,20 +66,20 @@ pub struct CypherRaw {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CypherAvro {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record, `that` when not given.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
-    /// Where the schema the records were written with is found: a URL with http, https or file, or the path of a file. Not with
-    /// `schemaRegistry`.
+    /// Where the schema is found that the records were written with: an `http`, `https` or `file` URL, or the path of a file. Not
+    /// together with `schemaRegistry`.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
-    /// The registry whose schemas the records name, each by five bytes at its beginning.
+    /// The schema registry. Each record begins with five bytes that name its schema there. Not together with `schemaUrl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_registry: Option<SchemaRegistry>,
-    /// Whether dates, times, decimals and the like become values of their own; when not, as by default, they are the
-    /// numbers and bytes they are written as.
+    /// Whether logical types (dates, times, decimals, UUIDs and the like) become values of their own. When false, the default,
+    /// they stay the numbers and bytes that they are stored as.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub logical_types: bool,
 }
@@ -87,25 +87,25 @@ pub struct CypherAvro {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CypherAvroContainer {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record, `that` when not given.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
-    /// Refused: records are read by the schema of the file, not by another one.
+    /// Not supported; a definition with it is refused. Records are decoded by the schema in the file.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
-    /// Whether dates, times, decimals and the like become values of their own; when not, as by default, they are the
-    /// numbers and bytes they are written as.
+    /// Whether logical types (dates, times, decimals, UUIDs and the like) become values of their own. When false, the default,
+    /// they stay the numbers and bytes that they are stored as.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub logical_types: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherParquet {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
 }
@@ -113,64 +113,66 @@ pub struct CypherParquet {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CypherProtobuf {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record, `that` when not given.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
-    /// Where the compiled descriptor set is found, as protoc writes it with `--descriptor_set_out --include_imports`: a URL with
-    /// http, https or file, or the path of a file. Not with `schemaRegistry`.
+    /// Where the compiled descriptor set is found, as `protoc --include_imports --descriptor_set_out=FILE` writes it: an `http`,
+    /// `https` or `file` URL, or the path of a file. Not together with `schemaRegistry`.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
-    /// The message the records are: its full name, or the end of it where no other message of the set ends so. Goes with
+    /// The message type of the records: its full name, or the end of it if no other message of the set ends so. Needed with
     /// `schemaUrl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// The registry whose schemas the records name; they say themselves which message of it they are.
+    /// The schema registry. Each record says which schema and message type it has. Not together with `schemaUrl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_registry: Option<SchemaRegistry>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherLine {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherJson {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherCsv {
-    /// Cypher that runs on each record.
+    /// The Cypher query that runs on each record.
     pub query: String,
-    /// The parameter that carries the record.
+    /// The name of the query parameter that carries the record. `that` means the query refers to it as `$that`.
     #[serde(default = "that")]
     pub parameter: String,
-    /// `true`: the first row names the columns. A list: these are the names. `false`: there are none, and a record is a
-    /// list.
+    /// `true`: the first row names the columns, and a record is a map. A list of names: these are the columns, and the first row
+    /// is a record. `false`, the default: a record is a list.
     #[serde(default)]
     pub headers: CsvHeaders,
-    /// Between two fields.
+    /// The character between two fields. A comma when not given.
     #[serde(default = "comma")]
     pub delimiter: CsvCharacter,
-    /// Around a field with delimiters or newlines in it.
+    /// The character around fields that contain delimiters or newlines; doubled within such a field it stands for itself. A
+    /// double quote when not given.
     #[serde(default = "double_quote", rename = "quoteChar")]
     pub quote: CsvCharacter,
-    /// Before a character that shall stand for itself.
+    /// The character before a delimiter, a quote or itself that is to stand for itself. A backslash when not given.
     #[serde(default = "backslash", rename = "escapeChar")]
     pub escape: CsvCharacter,
 }
 
+/// Whether the first row names the columns, or the names themselves.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CsvHeaders {
@@ -178,6 +180,7 @@ pub enum CsvHeaders {
     Names(Vec<String>),
 }
 
+/// A character with a meaning in CSV. Delimiter, quote and escape have to differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum CsvCharacter {
     Backslash,

@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
@@ -75,6 +76,8 @@ pub struct Intake {
     receiver: Arc<Mutex<Receiver<Handed>>>,
     room: Arc<Semaphore>,
     bell: Bell,
+    /// The source has ended, and none has been opened since. Before the first one requests wait for it.
+    ended: Arc<AtomicBool>,
 }
 
 impl Default for Intake {
@@ -85,6 +88,7 @@ impl Default for Intake {
             receiver: Arc::new(Mutex::new(receiver)),
             room: Arc::new(Semaphore::new(BYTES_WAITING_MAX)),
             bell: Bell::default(),
+            ended: Arc::default(),
         }
     }
 }
@@ -97,7 +101,7 @@ impl Intake {
             return Ok(Taken { records: 0, repeated: false });
         }
         let bytes = records.byte_count().clamp(1, BYTES_WAITING_MAX) as u32;
-        let (receipt, taken) = oneshot::channel();
+        let (receipt, mut taken) = oneshot::channel();
         let enter = async {
             let room = self.room.clone().acquire_many_owned(bytes).await.ok()?;
             let place = self.sender.reserve().await.ok()?;
@@ -109,6 +113,12 @@ impl Intake {
             Ok(Some(())) => {}
             Ok(None) => return Err(NotTaken::Ended),
             Err(_) => return Err(NotTaken::Full),
+        }
+        // Either a source that ends finds what was put there, or it is seen here that it has ended.
+        fence(Ordering::SeqCst);
+        if self.ended.load(Ordering::Relaxed) {
+            // It may have answered before.
+            return taken.try_recv().map_err(|_| NotTaken::Ended);
         }
         match timeout(DURABLE_TIME_MAX, taken).await {
             Ok(taken) => taken.map_err(|_| NotTaken::Ended),
@@ -140,8 +150,9 @@ impl Intake {
         };
         let durable = stood.requests;
         let waiting = VecDeque::new();
-        let bell = self.bell.clone();
-        Ok(Box::new(Desk { queue, bell, runtime: runtime.clone(), keys_max, stood, durable, current: None, waiting }))
+        let (bell, ended) = (self.bell.clone(), self.ended.clone());
+        ended.store(false, Ordering::Relaxed);
+        Ok(Box::new(Desk { queue, bell, ended, runtime: runtime.clone(), keys_max, stood, durable, current: None, waiting }))
     }
 }
 
@@ -203,6 +214,7 @@ impl Stood {
 struct Desk {
     queue: OwnedMutexGuard<Receiver<Handed>>,
     bell: Bell,
+    ended: Arc<AtomicBool>,
     runtime: Handle,
     keys_max: usize,
     stood: Stood,
@@ -322,6 +334,8 @@ impl Source for Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         self.bell.disarm();
+        self.ended.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         // Their senders are told at once that nobody reads.
         while self.queue.try_recv().is_ok() {}
     }
@@ -386,7 +400,15 @@ mod tests {
         }
         drop(source);
         assert_eq!((answer(&runtime, out), answer(&runtime, queued)), (Err(NotTaken::Ended), Err(NotTaken::Ended)));
-        assert!(intake.open("here", 10, runtime.handle(), None).is_ok(), "the next one may open it");
+        // So it is to who comes later; nothing of that is left to the next one.
+        let late = hand_in(&runtime, &intake, "f", None);
+        assert_eq!(answer(&runtime, late), Err(NotTaken::Ended));
+        let mut source = intake.open("here", 10, runtime.handle(), None).expect("the next one may open it");
+        let asked = hand_in(&runtime, &intake, "g", None);
+        let (records, whole) = next(&mut *source, &PATIENT);
+        assert_eq!(records, ["g"]);
+        source.durable(&whole).unwrap();
+        assert_eq!(answer(&runtime, asked), Ok(Taken { records: 1, repeated: false }));
     }
 
     #[test]

@@ -97,7 +97,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 pub use dead_letters::{DeadLetters, LetterForm};
-pub use delivery::{Delivery, DeliveryCounters, OnRefused, Outgoing, RetryPolicy};
+pub use delivery::{Delivery, DeliveryCounters, OnRefused, Outgoing, Retries, RetryPolicy};
 pub use destination::{Destination, DestinationConfig, DestinationContext};
 pub use dial::password_problem;
 pub use encode::{Encoder, Envelope, Generation, Meta};

@@ -7,7 +7,6 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError};
@@ -147,12 +146,6 @@ impl<W: Work> OnCall<W> {
         let shift = self.desk.place().shift.clone();
         shift.is_none_or(|shift| shift.has_ended_within(patience))
     }
-
-    /// Waits for the end, after `hang_up`, as long as it takes. An error: it ended through a panic.
-    pub fn join(&self) -> thread::Result<()> {
-        let shift = self.desk.place().shift.take();
-        shift.map_or(Ok(()), |shift| shift.join())
-    }
 }
 
 impl<W: Work> Drop for OnCall<W> {
@@ -233,6 +226,7 @@ impl<W: Work> Desk<W> {
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::AtomicU64;
+    use std::thread;
     use std::time::Instant;
 
     use super::*;

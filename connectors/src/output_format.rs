@@ -17,50 +17,52 @@ use crate::host_policy::HostPolicy;
 use crate::registry::{self, MAGIC, Registration, Registry, SchemaRegistry};
 use crate::{fetch, schema, secret};
 
-/// What a record that leaves for a message service is.
+/// How a result is written to a message service.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum OutputFormat {
-    /// The text of the result.
+    /// As JSON.
     #[default]
     #[serde(rename = "JSON")]
     Json,
-    /// A message of Protobuf, whose fields are filled by their names. A result that does not fit is not delivered.
+    /// As a Protobuf message; its fields are filled by name. A result that does not fit the message is refused.
     Protobuf(ProtobufOutput),
-    /// A datum of Avro, whose fields are filled by their names. A result that does not fit is not delivered.
+    /// As an Avro datum; its fields are filled by name. A result that does not fit the schema is refused.
     Avro(AvroOutput),
 }
 
+/// Where the Protobuf schema of results is found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProtobufOutput {
-    /// Where the compiled descriptor set is found, as protoc writes it with `--descriptor_set_out --include_imports`: a URL with
-    /// http, https or file, or the path of a file. Without one the schema is the newest of `subject` in `schemaRegistry`.
+    /// Where the compiled descriptor set is found, as `protoc --include_imports --descriptor_set_out=FILE` writes it: an `http`,
+    /// `https` or `file` URL, or the path of a file. Without it the newest schema of `subject` in `schemaRegistry` is used.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
-    /// The message a result becomes: its full name, or the end of it where no other message of the set ends so. Of a registry's
-    /// schema the first, when not given.
+    /// The message type of results: its full name, or the end of it if no other message of the set ends so. With a registry the
+    /// first message of the schema when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
-    /// The registry that has the schema. The number that it has there then stands before each message.
+    /// The schema registry that has the schema. Each message then begins with the header that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_registry: Option<SchemaRegistry>,
-    /// What the schema is registered for; the topic with `-value` behind it, when not given.
+    /// The subject of the schema in the registry. For Kafka the topic with `-value` appended when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
 }
 
+/// Where the Avro schema of results is found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AvroOutput {
-    /// Where the schema is found: a URL with http, https or file, or the path of a file. With `schemaRegistry` it is registered
-    /// there; without one the schema is the newest of `subject` there.
+    /// Where the schema is found: an `http`, `https` or `file` URL, or the path of a file. With `schemaRegistry` it is registered
+    /// there; without it the newest schema of `subject` in the registry is used.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
-    /// The registry of the schema. The number that it has there then stands before each datum.
+    /// The schema registry. Each datum then begins with the header that names its schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema_registry: Option<SchemaRegistry>,
-    /// What the schema is registered for; the topic with `-value` behind it, when not given.
+    /// The subject of the schema in the registry. For Kafka the topic with `-value` appended when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
 }

@@ -130,6 +130,10 @@ impl<P: Publish> Destination for Publisher<P> {
         self.protocol.stops_at_refused();
     }
 
+    fn gave_up(&mut self, comes_again: &[bool]) {
+        self.ids.gave_up(comes_again);
+    }
+
     fn idle(&mut self) -> Result<(), ConnectorError> {
         let Some((_, words)) = P::ALIVE.filter(|(alive, _)| self.said.elapsed() >= *alive) else { return Ok(()) };
         self.said = Instant::now();

@@ -29,17 +29,20 @@ pub(crate) const ZSTD_WINDOW_LOG_MAX: u32 = 25;
 /// What the frames of snappy begin with.
 pub(crate) const SNAPPY_FRAMES: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
-/// One step of undoing.
+/// A decoding or decompression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum RecordDecoder {
+    /// Zlib.
     Zlib,
+    /// Gzip.
     Gzip,
+    /// Base64, with or without padding.
     Base64,
-    /// Of weir, as the next ones.
+    /// Zstandard.
     Zstd,
-    /// In frames.
+    /// LZ4 frames.
     Lz4,
-    /// In frames, or one block; of a whole file in frames.
+    /// Snappy: frames, or for single messages also one block.
     Snappy,
 }
 

@@ -52,6 +52,12 @@ impl Ids {
         self.again = again.into_iter().filter_map(|index| ids.get(index).cloned()).collect();
     }
 
+    /// Of what was to come again, this says what does. What comes in the place of the others has ids of its own.
+    pub fn gave_up(&mut self, comes_again: &[bool]) {
+        let mut comes_again = comes_again.iter();
+        self.again.retain(|_| comes_again.next().is_some_and(|again| *again));
+    }
+
     fn next(&mut self, result: &Outgoing) -> String {
         let short = self.digest(result);
         if result.mark != self.mark {
@@ -104,6 +110,27 @@ mod tests {
         ids.after(first.clone(), Some(&Written { left: vec![1], ..Written::default() }));
         assert_eq!(ids.of(&[results[1].clone(), result("c", 2)])[0], first[1]);
         assert_ne!(Ids::new("other").of(&results), first);
+    }
+
+    /// It had the id of what was given up, and a service that drops what it has had dropped it.
+    #[test]
+    fn what_comes_in_the_place_of_what_was_given_up_has_an_id_of_its_own() {
+        let results = ["a", "b", "c", "d"].map(|body| result(body, 5)).to_vec();
+        let mut ids = Ids::new("output");
+        let first = ids.of(&results[..3]);
+        for written in [None, Some(Written { left: vec![0, 1, 2], ..Written::default() })] {
+            ids.after(first.clone(), written.as_ref());
+            ids.gave_up(&[true; 3]);
+            assert_eq!(ids.of(&results[..3]), first);
+        }
+        ids.after(first.clone(), None);
+        ids.gave_up(&[false, true, false]);
+        let next = ids.of(&[results[1].clone(), results[3].clone()]);
+        assert_eq!(next[0], first[1]);
+        assert!(!first.contains(&next[1]), "{next:?}");
+        ids.after(next, None);
+        ids.gave_up(&[false, false]);
+        assert!(!first.contains(&ids.of(&[result("e", 5)])[0]));
     }
 
     #[test]

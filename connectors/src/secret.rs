@@ -259,7 +259,8 @@ impl JsonSchema for Secret {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        schema(generator, json!({"type": "string", "format": "password", "description": "The value; it is never shown."}))
+        let about = "The secret itself. It is stored with the definition, and shown as `Secret(****)`.";
+        schema(generator, json!({"type": "string", "format": "password", "description": about}))
     }
 }
 
@@ -273,7 +274,7 @@ impl JsonSchema for Open {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        schema(generator, json!({"type": "string", "description": "The value."}))
+        schema(generator, json!({"type": "string", "description": "The value itself."}))
     }
 }
 
@@ -287,8 +288,9 @@ fn schema(generator: &mut SchemaGenerator, plain: Json) -> Schema {
 }
 
 fn reference(kind: &str, pattern: &str, about: &str) -> Schema {
-    json_schema!({"type": "object", "properties": {kind: {"type": "string", "pattern": pattern}}, "required": [kind],
-        "additionalProperties": false, "description": about})
+    let value = json!({"type": "string", "pattern": pattern, "description": about});
+    json_schema!({"type": "object", "properties": {kind: value}, "required": [kind], "additionalProperties": false,
+        "description": about})
 }
 
 struct EnvironmentReference;
@@ -299,7 +301,8 @@ impl JsonSchema for EnvironmentReference {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        reference("env", "^[^=\\u0000]+$", "A variable of weir's environment that `secrets.environment` allows.")
+        let about = "An environment variable of weir that holds the value. It has to be among those of `secrets.environment`.";
+        reference("env", "^[^=\\u0000]+$", about)
     }
 }
 
@@ -311,7 +314,8 @@ impl JsonSchema for FileReference {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let about = "A file directly in a directory that `secrets.directories` names; a newline at its end is left out.";
+        let about = "The path of a file that holds the value, directly in a directory of `secrets.directories`. A newline at its \
+                     end is ignored.";
         reference("file", "^/[^\\u0000]*$", about)
     }
 }

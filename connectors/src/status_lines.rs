@@ -17,7 +17,7 @@ use weir_model::lock::lock;
 /// Whether lines may be drawn. Where they are not, which is nearly always, nobody who writes waits for anybody else.
 static DRAWING: AtomicBool = AtomicBool::new(false);
 
-/// What is drawn: whole lines, none of them wider than the terminal.
+/// What is drawn: whole lines, none of them wider than the terminal, and fewer than it has: nothing goes above its first.
 static LINES: Mutex<String> = Mutex::new(String::new());
 
 /// From here on lines may be drawn on standard error. Called before anything is started that writes.

@@ -379,6 +379,33 @@ impl Expression {
         test(self) || self.children().into_iter().any(|child| child.any(test))
     }
 
+    /// Whether it names a variable that is not its own: those of a comprehension, a quantifier and a `reduce` are. Patterns and
+    /// subqueries are not looked into.
+    pub fn has_free_variable(&self) -> bool {
+        self.names_others(&mut Vec::new())
+    }
+
+    fn names_others<'e>(&'e self, own: &mut Vec<&'e Text>) -> bool {
+        use ExpressionKind::*;
+        let (outside, names, inside) = match &*self.kind {
+            Variable(name) => return !own.contains(&name),
+            Comprehension { variable, list, filter, result } => {
+                (vec![list], vec![variable], filter.iter().chain(result).collect())
+            }
+            Quantifier { variable, list, condition, .. } => (vec![list], vec![variable], vec![condition]),
+            Reduce { total, initial, variable, list, step } => (vec![initial, list], vec![total, variable], vec![step]),
+            _ => (self.children(), Vec::new(), Vec::new()),
+        };
+        if outside.into_iter().any(|part| part.names_others(own)) {
+            return true;
+        }
+        let before = own.len();
+        own.extend(names.into_iter().map(|name| &name.text));
+        let names_others = inside.into_iter().any(|part| part.names_others(own));
+        own.truncate(before);
+        names_others
+    }
+
     pub fn as_variable(&self) -> Option<&Text> {
         if let ExpressionKind::Variable(name) = &*self.kind { Some(name) } else { None }
     }

@@ -434,6 +434,22 @@ fn errors() {
         ("MATCH (n) WITH n.x RETURN 1", "1.16 NoExpressionAlias: Expression in WITH must be aliased (use AS)"),
         ("MATCH (n) RETURN n LIMIT n.x", "1.26 NonConstantExpression: It is not allowed to refer to variables in LIMIT"),
         (
+            "MATCH (n) RETURN n LIMIT size([y IN n.l | y])",
+            "1.26 NonConstantExpression: It is not allowed to refer to variables in LIMIT",
+        ),
+        (
+            "MATCH (n) RETURN n LIMIT size([y IN [1] | [y, n]])",
+            "1.26 NonConstantExpression: It is not allowed to refer to variables in LIMIT",
+        ),
+        (
+            "MATCH (n) RETURN n LIMIT COUNT { (n)-->() }",
+            "1.26 NonConstantExpression: It is not allowed to refer to variables in LIMIT",
+        ),
+        (
+            "RETURN 1 AS x SKIP reduce(t = 0, y IN [t] | y)",
+            "1.20 NonConstantExpression: It is not allowed to refer to variables in SKIP",
+        ),
+        (
             "RETURN 1 LIMIT -1",
             "1.16 NegativeIntegerArgument: Invalid input. '-1' is not a valid value. Must be a non-negative integer.",
         ),

@@ -1,4 +1,5 @@
-//! Alarm: what standing queries wait for the clock for, and the tick that brings it when nothing else happens.
+//! Alarm: standing queries whose conditions ask for the current time are woken when one of these turns. If nothing else is
+//! committed at that moment, an empty commit brings the tick.
 //!
 //!     stages ─ next moment at which a condition turns ─> Alarms ─ it has come ─> a commit of nothing, if there was none since
 //!

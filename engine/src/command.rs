@@ -19,7 +19,7 @@ use crate::symbols::Symbols;
 
 #[derive(Clone)]
 pub enum Command {
-    /// A new graph, empty, or as loaded from the store: then `base` holds a batch for each shard.
+    /// There is a new graph: an empty one, or one that was loaded from the store. Then `base` holds a batch for each shard.
     CreateGraph {
         graph: GraphId,
         published: Arc<Published>,
@@ -30,34 +30,38 @@ pub enum Command {
     },
     /// The changes of a batch of records; their ticks follow those of the entry before.
     Apply(Arc<Entry>),
+    /// A standing query is installed.
     Install(Arc<Install>),
-    /// Send cancellations of ticks before this one, whoever else wants them.
+    /// From here on a standing query has to send its cancellations of ticks before `until`.
     Heed {
         graph: GraphId,
         query: QueryId,
         until: Tick,
     },
+    /// A standing query goes.
     Drop {
         graph: GraphId,
         query: QueryId,
     },
-    /// Keep what changes for an index from now on, and say what there is.
+    /// An index is made: from here on workers keep what changes for it. Each says what its shard holds already.
     BeginIndex {
         graph: GraphId,
         definition: Arc<Definition>,
         began: Sender<Began>,
     },
-    /// What there was, by shard.
+    /// What each shard held already when an index was begun, as a batch of the index.
     FillIndex {
         graph: GraphId,
         definition: Arc<Definition>,
         bases: Arc<Vec<Option<SharedBatch>>>,
         filled: Sender<()>,
     },
+    /// An index goes.
     DropIndex {
         graph: GraphId,
         definition: Arc<Definition>,
     },
+    /// Nothing comes after this.
     Stop,
 }
 
@@ -69,6 +73,7 @@ pub struct Base {
     pub upper: Tick,
 }
 
+/// A standing query on its way to the workers, with all they have to know of it.
 pub struct Install {
     pub graph: GraphId,
     pub query: QueryId,
@@ -84,7 +89,7 @@ pub struct Install {
     pub results: Sender<ResultBatch>,
     pub inbox: Arc<Inbox>,
     pub backfill: Arc<Backfill>,
-    /// Who works for its stages, and how far they are.
+    /// The threads that work for its stages, if it has some.
     pub asides: Arc<Asides>,
     pub health: Arc<Health>,
     /// Where it says that it waits for the clock.

@@ -1,17 +1,17 @@
-//! The engine, which everything outside goes through, as it does through the handles of its graphs.
+//! Engine: a store, its log, the workers and the graphs (namespaces) in it. How it is opened, looked after and shut down.
 //!
-//! An engine is a store, its log, the workers and the graphs (namespaces) in it. Both handles are cheap to clone.
+//! Everything outside goes through this handle and those of its graphs (`Graph`). Both are cheap to clone.
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use weir_model::IdScheme;
 use weir_model::lock::{lock, read, write};
+use weir_model::{IdScheme, codec};
 
 use crate::alarm::Alarms;
 use crate::commit::WORKERS_PATIENCE;
@@ -145,7 +145,7 @@ pub struct Parts {
     /// Who works for the stages of standing queries.
     pub asides: Arc<Asides>,
     pub loading: Arc<Loading>,
-    /// Nobody waits for room any more.
+    /// Set when weir is about to end: nobody waits for room any more.
     pub closing: Arc<AtomicBool>,
 }
 
@@ -162,6 +162,7 @@ impl Engine {
     /// the default graph, or in what all share, is an error.
     pub fn open_watched(store: Arc<dyn Store>, mut options: Options, loading: Arc<Loading>) -> Result<Engine, EngineError> {
         memory::tend();
+        codec::on_unreadable(tell_unreadable);
         options.retention.journal &= store.remembers();
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -190,21 +191,7 @@ impl Engine {
             loading,
             closing: Arc::default(),
         };
-        let infos = parts.store.graphs()?;
-        note_ids(&parts, &infos)?;
-        for info in &infos {
-            // What is wrong with it is said when it is loaded.
-            let runs = parts.store.runs(info.id).unwrap_or_default();
-            parts.loading.pages.add_expected(runs.iter().map(|run| run.chunks[Part::Newest as usize]).sum());
-        }
-        let (mut graphs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
-        for info in infos {
-            let options = GraphOptions { open_cypher: info.options == OPEN_CYPHER };
-            match Graph::load(&parts, info.id, info.name.clone(), options) {
-                Ok(graph) => drop(graphs.insert(info.name, graph)),
-                Err(error) => drop(damaged.insert(info.name.clone(), set_aside(info.id, &info.name, error)?)),
-            }
-        }
+        let (graphs, damaged) = load_graphs(&parts)?;
         let shared = Shared {
             parts,
             graphs: RwLock::new(graphs),
@@ -215,14 +202,20 @@ impl Engine {
             housekeepers: Mutex::default(),
         };
         let engine = Engine { shared: Arc::new(shared) };
-        match (engine.graph(DEFAULT_GRAPH), options.graph) {
-            (None, wanted) => drop(engine.create_graph(DEFAULT_GRAPH, wanted.unwrap_or_default())?),
+        engine.begin_default_graph(options.graph)?;
+        Ok(engine)
+    }
+
+    /// Creates the default graph where the store has none. An error where it is of another model than the one that is wanted.
+    fn begin_default_graph(&self, wanted: Option<GraphOptions>) -> Result<(), EngineError> {
+        match (self.graph(DEFAULT_GRAPH), wanted) {
+            (None, wanted) => drop(self.create_graph(DEFAULT_GRAPH, wanted.unwrap_or_default())?),
             (Some(graph), Some(wanted)) if graph.options() != wanted => {
                 return Err(EngineError::OtherModel { stored: graph.options().name(), wanted: wanted.name() });
             }
             _ => {}
         }
-        Ok(engine)
+        Ok(())
     }
 
     /// From here on reads are answered with everything that was committed, while `start` has yet to lead the standing queries
@@ -540,6 +533,42 @@ impl Drop for Shared {
         self.parts.workers.stop();
         self.parts.asides.stop();
     }
+}
+
+/// A stored value reads as null where it cannot be read. One may be asked for very often, so it is told less and less.
+fn tell_unreadable(bytes: usize) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+    if count.is_power_of_two() {
+        tracing::error!(
+            bytes,
+            count,
+            "a property reads as null, as what is stored cannot be read: it is nested more than 512 levels deep, or damaged"
+        );
+    }
+}
+
+/// The graphs of a store by name: those that work, and those that are set aside.
+type Loaded = (BTreeMap<String, Graph>, BTreeMap<String, Damaged>);
+
+/// Loads the graphs of a store. Those that cannot be read are set aside, and the others are there all the same.
+fn load_graphs(parts: &Parts) -> Result<Loaded, EngineError> {
+    let infos = parts.store.graphs()?;
+    note_ids(parts, &infos)?;
+    for info in &infos {
+        // What is wrong with it is said when it is loaded.
+        let runs = parts.store.runs(info.id).unwrap_or_default();
+        parts.loading.pages.add_expected(runs.iter().map(|run| run.chunks[Part::Newest as usize]).sum());
+    }
+    let (mut graphs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
+    for info in infos {
+        let options = GraphOptions { open_cypher: info.options == OPEN_CYPHER };
+        match Graph::load(parts, info.id, info.name.clone(), options) {
+            Ok(graph) => drop(graphs.insert(info.name, graph)),
+            Err(error) => drop(damaged.insert(info.name.clone(), set_aside(info.id, &info.name, error)?)),
+        }
+    }
+    Ok((graphs, damaged))
 }
 
 /// What is known of a graph that cannot be loaded. An error where the reason is another than damage of its own.

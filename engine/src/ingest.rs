@@ -21,16 +21,16 @@ use crate::view::overlay::Overlay;
 /// How often a batch is tried before it is evaluated under the lock of the graph.
 const TRIES: usize = 2;
 
-/// What comes to a stream within this time of its last record goes into one batch, where few came last. A commit costs some 80 µs
-/// of processor time whatever is in it.
-const GATHERED: Duration = Duration::from_micros(300);
-/// A stream waits for more records where fewer than this came last.
-const FEW: usize = 128;
+/// A stream to which few records came waits until this long after the last of them, so that what comes meanwhile goes into the
+/// same batch: a commit costs some 80 µs of processor time whatever is in it.
+const GATHER_TIME: Duration = Duration::from_micros(300);
+/// Fewer records than this are few.
+const FEW_RECORDS: usize = 128;
 
-/// Lets more records gather at their source, if there were few of them when the last ones came.
+/// Lets more records gather at their source, where `records`, the last that were received, were few.
 pub fn wait_for_more(records: usize, received: Instant) {
-    if (1..FEW).contains(&records) {
-        std::thread::sleep(GATHERED.saturating_sub(received.elapsed()));
+    if (1..FEW_RECORDS).contains(&records) {
+        std::thread::sleep(GATHER_TIME.saturating_sub(received.elapsed()));
     }
 }
 
@@ -38,34 +38,48 @@ pub fn wait_for_more(records: usize, received: Instant) {
 pub struct Ingester {
     graph: Graph,
     query: Arc<Prepared>,
+    /// When the records of the next batch were received, if its caller says so.
     received: Option<Instant>,
 }
 
+/// What became of a batch.
 #[derive(Debug)]
 pub struct Ingested {
     /// The tick after the last record of the batch.
     pub upper: Tick,
     /// Records that had no effect, by index, with the reason.
     pub failures: Vec<(usize, Failure)>,
+    /// Records of which an anchor of the query named no node.
     pub unanchored: Unanchored,
-    /// How long it took, without what was waited for room.
+    /// How long it took, without the wait for room.
     pub took: Duration,
 }
 
 /// Records of which an anchor of the query (`id(n) = …`) named no node: it was null, or no id. What hangs on it did not happen.
 #[derive(Debug, Default)]
 pub struct Unanchored {
+    /// How many there were.
     pub records: u64,
     /// The first of these anchors, where it is one of the plan itself.
     pub anchor: Option<Expr>,
 }
 
-/// Of records that may have to be evaluated again, since they read.
+/// One attempt at a batch whose query reads: if what it read changes before the commit, the batch is evaluated again.
 #[derive(Clone, Copy)]
-struct Again<'a, 'v> {
+struct Attempt<'a, 'v> {
+    /// The graph with what earlier records of the batch wrote laid over it.
     overlay: &'a Overlay<'v>,
+    /// What procedures brought from outside, in this attempt and those before it.
     fetched: &'a Fetched,
+    /// Whether there is time for yet another attempt, where a record asks for something from outside while the graph is locked.
     may_begin_anew: bool,
+}
+
+/// What became of the records in the last attempt, besides what they write.
+#[derive(Default)]
+struct Outcome {
+    failures: Vec<(usize, Failure)>,
+    unanchored: Unanchored,
 }
 
 impl Ingester {
@@ -87,8 +101,8 @@ impl Ingester {
         self.ingest_while(records, progress, &|| true)?.ok_or(EngineError::Closing)
     }
 
-    /// As `ingest`, for whoever has waited for room. Goes on as long as `goes_on` says yes, which is asked before each record.
-    /// None where it was given up: then nothing has happened.
+    /// As `ingest`, for a caller that has waited for room itself. `goes_on` is asked before each record: once it says no, the
+    /// batch is given up, nothing has happened, and the answer is None.
     pub fn ingest_while(
         &mut self,
         records: &[Value],
@@ -99,51 +113,51 @@ impl Ingester {
         let received = Some(self.received.take().unwrap_or_else(Instant::now));
         let begun = Instant::now();
         let committer = graph.committer();
-        let (mut failures, mut unanchored) = (Vec::new(), Unanchored::default());
+        let mut outcome = Outcome::default();
         let source = progress.map(|(name, position)| (Text::new(name), position));
         let change = |mutations| Change { mutations, records: records.len(), source: source.clone(), received, cause: None };
 
-        if !self.query.reads(graph.open_cypher()) {
-            let evaluated = self.evaluate(records, &crate::view::Empty, None, goes_on, &mut failures, &mut unanchored)?;
-            let Some(mutations) = evaluated else { return Ok(None) };
-            let upper = committer.commit(change(mutations))?;
-            return Ok(Some(Ingested { upper, failures, unanchored, took: begun.elapsed() }));
-        }
-        // What of them would have to be fetched with the graph locked has them all begin anew, for as long as a record may take.
-        // After that it is a failure of the record. Whether they are given up meanwhile is asked before each record.
-        let refused = Cell::new(None::<Instant>);
-        let note_refused = || -> Result<bool, Failure> {
-            refused.set(refused.get().or_else(|| Some(Instant::now())));
-            Ok(true)
+        let committed = if self.query.reads(graph.open_cypher()) {
+            // Nothing is fetched from outside while the graph is locked. A batch that would have to begins anew, until it has
+            // done so for as long as a record may take: from then on that is a failure of the record.
+            let first_refused = Cell::new(None::<Instant>);
+            let begin_anew = || -> Result<bool, Failure> {
+                first_refused.set(first_refused.get().or_else(|| Some(Instant::now())));
+                Ok(true)
+            };
+            let has_time = |since: Instant| graph.limits().time_max.is_none_or(|most| since.elapsed() < most);
+            committer.transact_fetching(TRIES, &begin_anew, |view, _, _, fetched| {
+                let overlay = Overlay::new(view);
+                let may_begin_anew = first_refused.get().is_none_or(has_time);
+                let attempt = Attempt { overlay: &overlay, fetched, may_begin_anew };
+                let evaluated = self.evaluate(records, &overlay, Some(attempt), goes_on, &mut outcome)?;
+                Ok(evaluated.map(change))
+            })?
+        } else {
+            let evaluated = self.evaluate(records, &crate::view::Empty, None, goes_on, &mut outcome)?;
+            evaluated.map(|mutations| committer.commit(change(mutations))).transpose()?
         };
-        let has_time = |since: Instant| graph.limits().time_max.is_none_or(|most| since.elapsed() < most);
-        let committed = committer.transact_fetching(TRIES, &note_refused, |view, _, _, fetched| {
-            failures.clear();
-            let overlay = Overlay::new(view);
-            let again = Again { overlay: &overlay, fetched, may_begin_anew: refused.get().is_none_or(has_time) };
-            let evaluated = self.evaluate(records, &overlay, Some(again), goes_on, &mut failures, &mut unanchored)?;
-            Ok(evaluated.map(change))
-        })?;
+        let Outcome { failures, unanchored } = outcome;
         Ok(committed.map(|upper| Ingested { upper, failures, unanchored, took: begun.elapsed() }))
     }
 
-    /// None where it was given up; a failure where all of them begin anew.
+    /// Evaluates the records one after another. None where `goes_on` says no; a failure where the whole batch has to begin anew.
     fn evaluate(
         &self,
         records: &[Value],
         view: &dyn View,
-        again: Option<Again<'_, '_>>,
+        attempt: Option<Attempt<'_, '_>>,
         goes_on: &dyn Fn() -> bool,
-        failures: &mut Vec<(usize, Failure)>,
-        unanchored: &mut Unanchored,
+        outcome: &mut Outcome,
     ) -> Result<Option<Mutations>, Failure> {
         let graph = &self.graph;
-        let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|again| again.fetched));
+        *outcome = Outcome::default();
+        let may_begin_anew = attempt.is_some_and(|attempt| attempt.may_begin_anew);
+        let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(attempt.map(|attempt| attempt.fetched));
         let mut mutations = Mutations::default();
         mutations.rows.reserve(records.len() * 16);
         let fresh_id = || graph.fresh_id();
         let now_millis = crate::commit::wall_clock_millis() as i64;
-        unanchored.records = 0;
         for (index, record) in records.iter().enumerate() {
             if !goes_on() {
                 return Ok(None);
@@ -162,21 +176,19 @@ impl Ingester {
             };
             match evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())) {
                 Ok(()) => {
-                    if let Some(Again { overlay, .. }) = again {
+                    if let Some(Attempt { overlay, .. }) = attempt {
                         overlay.apply(&mutations, before..mutations.rows.len());
                     }
-                    unanchored.records += u64::from(evaluator.take_unanchored());
+                    outcome.unanchored.records += u64::from(evaluator.take_unanchored());
                 }
-                Err(failure) if failure.kind == FailureKind::WouldFetch && again.is_some_and(|again| again.may_begin_anew) => {
-                    return Err(failure);
-                }
+                Err(failure) if failure.kind == FailureKind::WouldFetch && may_begin_anew => return Err(failure),
                 Err(failure) => {
-                    failures.push((index, failure));
+                    outcome.failures.push((index, failure));
                     evaluator.forget_unanchored();
                 }
             }
         }
-        unanchored.anchor = evaluator.unanchored_by();
+        outcome.unanchored.anchor = evaluator.unanchored_by();
         Ok(Some(mutations))
     }
 }
@@ -192,9 +204,9 @@ mod tests {
             wait_for_more(records, begun.checked_sub(since).unwrap_or(begun));
             begun.elapsed()
         };
-        assert!(waited(1, Duration::ZERO) >= GATHERED && waited(FEW - 1, Duration::ZERO) >= GATHERED);
+        assert!(waited(1, Duration::ZERO) >= GATHER_TIME && waited(FEW_RECORDS - 1, Duration::ZERO) >= GATHER_TIME);
         // Others may hold this thread up now and then, but not every time.
-        let at_once = |records, since| (0..100).any(|_| waited(records, since) < GATHERED / 2);
-        assert!(at_once(0, Duration::ZERO) && at_once(FEW, Duration::ZERO) && at_once(1, GATHERED));
+        let at_once = |records, since| (0..100).any(|_| waited(records, since) < GATHER_TIME / 2);
+        assert!(at_once(0, Duration::ZERO) && at_once(FEW_RECORDS, Duration::ZERO) && at_once(1, GATHER_TIME));
     }
 }

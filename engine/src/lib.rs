@@ -53,6 +53,6 @@ pub use latency::{Histogram, Latency, Stage};
 pub use loading::Loading;
 pub use query::{Answered, QueryOptions, Ways};
 pub use render::health::LeftOut;
-pub use render::{HubBounds, ResultBatch, Row};
+pub use render::{HubBounds, ResultBatch, ResultRow, Row};
 pub use standing::{Paused, Standing, StandingQuery, Start};
 pub use together::{Write, Written};

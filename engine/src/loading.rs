@@ -1,5 +1,5 @@
-//! Loading: how far a start is, in what is known of it beforehand: pages to be read, entries of the log to be replayed. Those who
-//! read and replay count; whoever waits looks.
+//! Loading: how far a start of weir has come, in pages read and entries of the log replayed, of those there are. Those who read
+//! and replay count them; whoever waits for the start looks.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -22,7 +22,7 @@ use crate::history::Recall;
 use crate::view::View;
 use crate::view::live::Live;
 
-/// How often a query is tried before it is evaluated under the lock of the graph.
+/// How often a query that reads and writes is tried before it is evaluated under the lock of the graph.
 const TRIES: usize = 3;
 
 #[derive(Default, Clone, Copy)]
@@ -42,6 +42,14 @@ pub struct QueryOptions<'a> {
     pub cause: Option<&'a Arc<Cause>>,
     /// Whoever asks takes rows for as long as any come: what waits for more may be called. Those who need an end have it refused.
     pub may_listen: bool,
+}
+
+/// A query that is asked, once.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    query: &'a Prepared,
+    parameters: &'a [Value],
+    options: QueryOptions<'a>,
 }
 
 /// How the patterns of the operators of a plan are visited.
@@ -108,37 +116,45 @@ impl Graph {
         options: QueryOptions<'_>,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Answered, EngineError> {
+        let asked = Asked { query, parameters, options };
         if let Some(at) = options.at {
-            return self.query_past(query, parameters, (options, at), each);
+            return self.query_past(asked, at, each);
         }
         if let Operator::Schema(schema) = &query.plan.root {
             self.run_schema(schema, each)?;
             return Ok(Answered { committed: None });
         }
         self.readable()?;
-        let reads = query.reads(self.open_cypher());
-        if query.plan.facts.listens && options.may_listen && !query.writes() {
-            let recall = Recall::new(self, Tick::ZERO, false);
-            self.run(query, parameters, (options, &recall), None, &Live::new(self, &recall), each)?;
-            return Ok(Answered { committed: None });
+        if query.writes() {
+            return self.query_writing(asked, each);
         }
-        if !query.writes() {
+        if query.plan.facts.listens && options.may_listen {
+            let recall = Recall::new(self, Tick::ZERO, false);
+            self.run(asked, &recall, None, &Live::new(self, &recall), each)?;
+        } else {
             let snapshot = self.snapshot();
             let recall = Recall::new(self, snapshot.tick(), false);
-            self.run(query, parameters, (options, &recall), None, &Reading::new(&snapshot), each)?;
-            return Ok(Answered { committed: None });
+            self.run(asked, &recall, None, &Reading::new(&snapshot), each)?;
         }
-        let committer = self.committer();
+        Ok(Answered { committed: None })
+    }
+
+    /// A query that writes: its rows are kept until its changes are committed, and given out then.
+    fn query_writing(
+        &self,
+        asked: Asked<'_>,
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<Answered, EngineError> {
         let limits = self.query_limits();
         let mut rows = Rows::new(&limits);
-        let upper = if reads {
-            self.read_and_write(query, parameters, options, &mut rows)?
+        let upper = if asked.query.reads(self.open_cypher()) {
+            self.read_and_write(asked, &mut rows)?
         } else {
             let mut keep = |row: &[Value]| rows.push(row);
             let recall = Recall::new(self, Tick::MAX, false);
-            let change = self.run(query, parameters, (options, &recall), None, &crate::view::Empty, &mut keep)?;
+            let change = self.run(asked, &recall, None, &crate::view::Empty, &mut keep)?;
             rows.checked()?;
-            if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
+            if change.mutations.is_empty() { None } else { Some(self.committer().commit(change)?) }
         };
         // The caller takes the end of this call as a promise: the change is seen, and it stays.
         if let Some(upper) = upper
@@ -163,26 +179,25 @@ impl Graph {
     /// A query as of a moment, at which it can only read.
     fn query_past(
         &self,
-        query: &Prepared,
-        parameters: &[Value],
-        (options, at): (QueryOptions<'_>, Tick),
+        asked: Asked<'_>,
+        at: Tick,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Answered, EngineError> {
         let answered = Answered { committed: None };
-        match &query.plan.root {
+        match &asked.query.plan.root {
             // Indexes and rules are no part of the graph.
             Operator::Schema(schema) if schema.only_shows() => {
                 self.run_schema(schema, each)?;
                 return Ok(answered);
             }
             Operator::Schema(_) => return Err(EngineError::PastIsReadOnly),
-            _ if query.writes() => return Err(EngineError::PastIsReadOnly),
+            _ if asked.query.writes() => return Err(EngineError::PastIsReadOnly),
             _ => {}
         }
         let moment = self.at(at)?;
         let mut each = |row: &[Value]| if moment.has_failed() { ControlFlow::Break(()) } else { each(row) };
         let recall = Recall::new(self, at, true);
-        let ran = self.run(query, parameters, (options, &recall), None, moment.view(), &mut each);
+        let ran = self.run(asked, &recall, None, moment.view(), &mut each);
         match moment.take_failure() {
             Some(failure) => Err(failure),
             None => ran.map(|_| answered),
@@ -211,15 +226,11 @@ impl Graph {
         self.committer().commit(Change { mutations, records, ..Change::default() })
     }
 
-    /// The transaction: evaluated until it can be committed, in the end under the lock. What its procedures bring from
-    /// outside is brought once; as long as the query may take it is tried to have all of that before the lock.
-    fn read_and_write(
-        &self,
-        query: &Prepared,
-        parameters: &[Value],
-        options: QueryOptions<'_>,
-        rows: &mut Rows<'_>,
-    ) -> Result<Option<Tick>, EngineError> {
+    /// A transaction, evaluated until it can be committed: in the end with the graph locked. What its procedures bring from
+    /// outside is brought once, and not while the graph is locked: the query begins anew until it has all of that, for as long
+    /// as it may take.
+    fn read_and_write(&self, asked: Asked<'_>, rows: &mut Rows<'_>) -> Result<Option<Tick>, EngineError> {
+        let options = asked.options;
         let most = self.limits().time_max.and_then(|most| Instant::now().checked_add(most));
         let ends = [options.deadline, most].into_iter().flatten().min();
         let goes_on = || match options.cancelled {
@@ -229,17 +240,17 @@ impl Graph {
         self.committer().transact_fetching(TRIES, &goes_on, |view, at, locked, fetched| {
             rows.clear();
             let recall = Recall::new(self, at, false).within(locked);
-            let change = self.run(query, parameters, (options, &recall), Some(fetched), view, &mut |row| rows.push(row))?;
+            let change = self.run(asked, &recall, Some(fetched), view, &mut |row| rows.push(row))?;
             rows.checked()?;
             Ok((!change.mutations.is_empty()).then_some(change))
         })
     }
 
+    /// Evaluates a query over a view, once. The change that it asks for is for the caller to commit.
     fn run(
         &self,
-        query: &Prepared,
-        parameters: &[Value],
-        (options, recall): (QueryOptions<'_>, &Recall<'_>),
+        Asked { query, parameters, options }: Asked<'_>,
+        recall: &Recall<'_>,
         fetched: Option<&Fetched>,
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,

@@ -39,7 +39,9 @@ pub struct ShardOfGraph {
     pub upper: u64,
     /// What the operator works on.
     writing: Rc<RefCell<Writing>>,
+    /// How much time the trace has for merges.
     leisure: Rc<Cell<Leisure>>,
+    /// Has the operator run, so that it goes on with merges.
     activator: Activator,
 }
 
@@ -116,7 +118,7 @@ impl ShardOfGraph {
     pub fn apply(&mut self, mut entries: Vec<Arc<Entry>>) {
         let Some(last) = entries.last() else { return };
         let in_order = entries.iter().try_fold(self.upper, |upper, entry| (entry.first.0 >= upper).then_some(entry.upper.0));
-        // Of several that become one batch, it would not be seen otherwise.
+        // Asked here: once several have become one batch, nobody can see any more in which order they came.
         assert!(in_order.is_some(), "entries come in the order of ticks, and none of what was loaded");
         // What is imported next begins with what has been applied by then, so this handle holds nothing back.
         let applied = self.published.shard_upper(self.shard.index);
@@ -143,8 +145,9 @@ impl ShardOfGraph {
         }
     }
 
-    /// All shards as they are after everything that was handed to any of them so far, which is the same for each worker that gets
-    /// the same commands. None of them can be past it and have forgotten it before this one goes on.
+    /// All shards as they are after everything that this one was handed so far: the same moment on each worker, as all get the
+    /// same commands. Waits for the other shards. None of them can be past that moment and have forgotten it before this worker
+    /// goes on.
     pub fn at_rest(&self, worker: &mut Worker) -> Snapshot {
         while self.published.upper().0 < self.upper {
             worker.step();
@@ -159,14 +162,15 @@ impl ShardOfGraph {
     }
 }
 
-/// One shard as it will be when `entries`, of the log, have been applied to what was loaded: for reads before that. These see the
-/// end alone, so all that becomes one batch is one change, at its last tick: to keep the ticks of records apart takes memory also
-/// for those that changed nothing, and outputs may be behind by very many.
+/// One shard as it will be when `entries` of the log have been applied to what was loaded. For reads while they are replayed.
+///
+/// Such reads see the end alone, so each batch is one change, at its last tick. To keep the ticks of the records apart would take
+/// memory for each of them, even where it changed nothing, and there may be very many where outputs are behind.
 pub fn look_ahead(loaded: Option<SharedBatch>, entries: &[Arc<Entry>], shard: Shard) -> Vec<SharedBatch> {
     let (mut builder, mut joined) = (Builder::default(), Mutations::default());
     let mut batches: Vec<SharedBatch> = loaded.into_iter().collect();
     let mut rows = 0;
-    // Of batches as large as that there are few.
+    // Portions of so many rows, so that there are few batches to look into.
     let portions = entries.chunk_by(|entry, _| {
         rows += entry.mutations.rows.len();
         let is_full = rows >= AHEAD_ROWS;
@@ -187,40 +191,16 @@ pub fn look_ahead(loaded: Option<SharedBatch>, entries: &[Arc<Entry>], shard: Sh
     batches
 }
 
-/// The batch of entries that follow one another.
-fn net_change(
-    entries: &[Arc<Entry>],
-    lower: Antichain<u64>,
-    builder: &mut Builder,
-    joined: &mut Mutations,
-    shard: Shard,
-    existing: &[SharedBatch],
-) -> SharedBatch {
-    let upper = entries.last().map_or_else(|| lower.clone(), |last| Antichain::from_elem(last.upper.0));
-    let times: Vec<u64> = entries.iter().flat_map(|entry| entry.first.0..entry.upper.0).collect();
-    let mutations = if let [entry] = entries {
-        &*entry.mutations
-    } else {
-        joined.clear();
-        let mut records = 0;
-        for entry in entries {
-            joined.append_records(&entry.mutations, records);
-            records += (entry.upper.0 - entry.first.0) as u32;
-        }
-        joined
-    };
-    builder.build(mutations, times, lower, upper, shard, existing)
-}
-
 /// The state of the operator.
 struct Writing {
     writer: TraceWriter<Layers>,
     reader: TraceAgent<Layers>,
     builder: Builder,
-    /// Several entries as one.
+    /// Several entries as one; kept, so that its room is used again.
     joined: Mutations,
     /// The batches of the spine, oldest first.
     existing: Vec<SharedBatch>,
+    /// The end of the last batch, where the next one begins.
     lower: Antichain<u64>,
     published: Arc<Published>,
     shard: Shard,
@@ -238,11 +218,30 @@ impl Writing {
 
     fn apply(&mut self, entries: &[Arc<Entry>]) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        let batch = net_change(entries, self.lower.clone(), &mut self.builder, &mut self.joined, self.shard, &self.existing);
+        let upper = Antichain::from_elem(last.upper.0);
+        let batch = self.net_change(entries, upper.clone());
         self.indexes.iter_mut().for_each(|index| index.apply(&batch));
         self.writer.insert(batch, Some(first.first.0));
-        self.lower = Antichain::from_elem(last.upper.0);
+        self.lower = upper;
         self.publish();
+    }
+
+    /// One batch of what entries that follow one another really change on this shard. It reaches from the batch before it to
+    /// `upper`.
+    fn net_change(&mut self, entries: &[Arc<Entry>], upper: Antichain<u64>) -> SharedBatch {
+        let times: Vec<u64> = entries.iter().flat_map(|entry| entry.first.0..entry.upper.0).collect();
+        let mutations = if let [entry] = entries {
+            &*entry.mutations
+        } else {
+            self.joined.clear();
+            let mut records = 0;
+            for entry in entries {
+                self.joined.append_records(&entry.mutations, records);
+                records += (entry.upper.0 - entry.first.0) as u32;
+            }
+            &self.joined
+        };
+        self.builder.build(mutations, times, self.lower.clone(), upper, self.shard, &self.existing)
     }
 
     /// Goes on with merges, and shows what comes of them also while nothing else does: fewer batches are read faster.

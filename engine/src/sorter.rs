@@ -1,9 +1,9 @@
-//! Sorter: sorts what is spread evenly in time that does not grow with its logarithm.
+//! Sorter: sorts items whose keys are spread evenly, as hashes are, in linear time.
 
 /// Up to this many items are not worth the bins.
 const FEW: usize = 16;
 
-/// Reused from time to time.
+/// Kept from one sort to the next, so that its room is used again.
 #[derive(Default)]
 pub struct Sorter<T> {
     sorted: Vec<T>,

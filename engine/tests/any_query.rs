@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::any::{NODES, QUERIES, comparable_rows, held_against, random_record};
+use common::any::{NODES, PARTS, QUERIES, comparable_rows, held_against, random_record};
 use common::{Random, Rows, ad_hoc, answer, collect, compile, concatenate, node, share_symbols};
 use weir_cypher_compiler::{Options as CompileOptions, StandingMode, compile_standing};
 use weir_engine::evaluate::Prepared;
@@ -139,6 +139,13 @@ const SETTINGS: &[(usize, usize)] = &[(1, 1), (1, 40), (2, 7), (4, 1), (4, 1000)
 fn every_tick_has_the_answer_of_its_graph() {
     for seed in [88172645463325252, 4101842887655102017] {
         run((QUERIES, random_record, false, ALL_HUBS), seed, 160, SETTINGS);
+    }
+}
+
+#[test]
+fn what_the_clauses_of_parts_make_is_followed() {
+    for seed in [88172645463325252, 4101842887655102017] {
+        run((PARTS, random_record, false, ALL_HUBS), seed, 160, SETTINGS);
     }
 }
 

@@ -41,6 +41,15 @@ const CLOCKED: &[&str] = &[
     "MATCH (n) WHERE timestamp() > n.t WITH n ORDER BY n.t, id(n) LIMIT 2 RETURN id(n) AS n",
     "MATCH (n:A)-[:r*1..2]->(m) WHERE m.t < timestamp() RETURN id(n) AS n, id(m) AS m",
     "MATCH (n:A) WHERE timestamp() > n.t RETURN n.x AS x UNION MATCH (n:B) WHERE timestamp() < n.t RETURN n.x AS x",
+    // In clauses of parts, under an order that goes on, and along paths.
+    "MATCH (n:A) WHERE timestamp() > n.t RETURN n.t AS t ORDER BY t DESC LIMIT 1 UNION ALL MATCH (n:B) WHERE timestamp() < n.t RETURN n.t AS t ORDER BY t LIMIT 1",
+    "MATCH (n) WHERE timestamp() > n.t WITH n ORDER BY n.t DESC, id(n) RETURN n.t AS t LIMIT 2",
+    "MATCH (a:A) OPTIONAL MATCH (a)-[:r]->(b) WHERE b.t > timestamp() - 60 RETURN id(a) AS a, count(b) AS c, max(b.x) AS x",
+    "MATCH (a) OPTIONAL MATCH (a)-[:r]->(b) WHERE b.t > timestamp() - 80 AND b.x >= 0 RETURN a.x AS x, count(*) AS n, count(b) AS c",
+    "MATCH (a) RETURN id(a) AS a, COUNT { MATCH (a)-[:r]->(b) WHERE b.t > timestamp() - 60 WITH DISTINCT b.t AS t RETURN t } AS c",
+    "MATCH (a) RETURN id(a) AS a, COLLECT { MATCH (a)-[:r]->(b) WHERE b.t < timestamp() RETURN b.t AS t ORDER BY t LIMIT 2 } AS ts",
+    "MATCH p = shortestPath((a:A)-[:r*..3]->(b)) WHERE all(n IN nodes(p) WHERE n.t IS NULL OR n.t < timestamp() + 20) RETURN id(a) AS a, id(b) AS b, length(p) AS l",
+    "MATCH (a:A), (b:B) OPTIONAL MATCH p = shortestPath((a)-[:r*..3]->(b)) WHERE all(n IN nodes(p) WHERE n.t IS NULL OR n.t > timestamp() - 60) RETURN id(a) AS a, id(b) AS b, length(p) AS l",
 ];
 
 fn now() -> i64 {

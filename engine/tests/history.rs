@@ -690,6 +690,31 @@ fn queries_ask_for_the_past() {
     assert_eq!(rows(&off.default_graph(), journal, None), ["0"]);
 }
 
+/// The edges are those of now; the node is what it was, in the pattern and behind it.
+#[test]
+fn a_pattern_goes_on_from_a_node_of_the_past() {
+    let engine = in_memory(Retention::default());
+    let graph = engine.default_graph();
+    let first = write(
+        &graph,
+        "MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') SET a:Old, a.x = 1, b.x = 10 CREATE (a)-[:R]->(b)",
+    );
+    write(&graph, "MATCH (a)-[r:R]->() WHERE id(a) = idFrom('a') SET a:New, a.x = 2 REMOVE a:Old DELETE r");
+    write(&graph, "MATCH (a), (c) WHERE id(a) = idFrom('a') AND id(c) = idFrom('c') SET c.x = 20 CREATE (a)-[:R]->(c)");
+    let call = format!("CALL history.nodeAt(idFrom('a'), {first}) YIELD node");
+    for (pattern, found) in [
+        ("(node)-[:R]->(m)", true),
+        ("(m)<-[:R]-(node:Old {x: 1})", true),
+        ("(node:New)-[:R]->(m)", false),
+        ("(node {x: 2})-[:R]->(m)", false),
+    ] {
+        let expected: &[&str] = if found { &["1 20"] } else { &[] };
+        assert_eq!(rows(&graph, &format!("{call} MATCH {pattern} RETURN node.x, m.x"), None), expected, "{pattern}");
+    }
+    let none = format!("{call} OPTIONAL MATCH (node)-[:S]->(m) RETURN node.x, m.x");
+    assert_eq!(rows(&graph, &none, None), ["1 null"]);
+}
+
 /// What has not changed since is found where the present finds it.
 #[test]
 fn indexes_and_counts_answer_for_the_past() {

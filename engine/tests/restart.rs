@@ -401,7 +401,10 @@ fn what_a_query_has_told_or_holds_when_pages_are_made_is_no_news_after_a_restart
             let from = query.delivered(OUTPUT).map(|(from, _)| from).unwrap_or_default();
             assert_eq!(come(&query, from, sent).len(), count, "{what}");
             match what {
-                "followed" => query.keep_followed_now(sent, Position::default()).unwrap(),
+                "followed" => {
+                    query.keep_followed(sent, Position::default(), true);
+                    query.log_noted().unwrap();
+                }
                 _ => query.put_output(OUTPUT, sent, Position::default()).unwrap(),
             }
         }

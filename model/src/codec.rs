@@ -13,7 +13,7 @@
 //! Payloads that point into an arena only mean something beside it; `relocate` moves one from arena to arena.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::id::{EdgeKey, NodeId, Symbol};
 use crate::mutation::{Kind, Payload, Tag};
@@ -80,7 +80,7 @@ pub fn decode_payload(payload: Payload, arena: &[u8]) -> Value {
             Value::Text(Text::from_utf8_lossy(&bytes[..length]))
         }
         FORM_LONG_TEXT => Value::Text(Text::from_utf8_lossy(arena_bytes(payload, arena))),
-        FORM_ENCODED => decode(&mut arena_bytes(payload, arena)).unwrap_or(Value::Null),
+        FORM_ENCODED => stored(arena_bytes(payload, arena)),
         _ => Value::Null,
     }
 }
@@ -147,7 +147,7 @@ pub fn parallel_keys(other: NodeId) -> (FactKey, FactKey) {
 /// Target, ordinal, key and value of an edge property.
 pub fn decode_edge_property(payload: Payload, arena: &[u8]) -> (NodeId, u32, Symbol, Value) {
     let bytes = arena_bytes(payload, arena);
-    let value = decode(&mut &bytes[EDGE_PROPERTY_HEAD..]).unwrap_or(Value::Null);
+    let value = stored(&bytes[EDGE_PROPERTY_HEAD..]);
     (NodeId::from_bytes(take(bytes, 0)), u32::from_be_bytes(take(bytes, 16)), Symbol(u32::from_be_bytes(take(bytes, 20))), value)
 }
 
@@ -380,12 +380,31 @@ fn encode_edge(edge: &EdgeKey, out: &mut Vec<u8>) {
     out.extend_from_slice(edge.kind.as_bytes());
 }
 
+/// Whom to tell of a value that is stored and cannot be read.
+static UNREADABLE: OnceLock<fn(usize)> = OnceLock::new();
+
+/// From now on `tell` gets the length in bytes of every value that is stored and cannot be read, whenever one is asked for. Who
+/// says so first is told.
+pub fn on_unreadable(tell: fn(usize)) {
+    let _ = UNREADABLE.set(tell);
+}
+
+/// A value that was stored; null where it cannot be read, as there is nobody here who could refuse the rest of its node.
+fn stored(bytes: &[u8]) -> Value {
+    decode(&mut &*bytes).unwrap_or_else(|| {
+        if let Some(tell) = UNREADABLE.get() {
+            tell(bytes.len());
+        }
+        Value::Null
+    })
+}
+
 /// Reads one value and moves past it. None when the bytes are no value: damage, or a format from the future.
 pub fn decode(bytes: &mut &[u8]) -> Option<Value> {
     Reader { bytes, depth: 0 }.value()
 }
 
-/// Nesting beyond this is damage, not data.
+/// Nesting beyond this is damage, not data: nothing is stored that is nested as deep (`extent::STORED_DEPTH_MAX`).
 const DEPTH_MAX: usize = 512;
 
 struct Reader<'a, 'b> {
@@ -510,6 +529,8 @@ impl Reader<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -530,5 +551,27 @@ mod tests {
             assert!(matches!(items[0], Value::Float(x) if x.to_bits() == bits));
         }
         assert_eq!(encode_payload(&Value::Float(-0.0), &mut Vec::new()).b, (-0.0f64).to_bits());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        on_unreadable(|bytes| {
+            TOLD.fetch_add(bytes, Ordering::Relaxed);
+        });
+        let nested = |levels: usize| (0..levels).fold(Value::Boolean(true), |value, _| Value::list(vec![value]));
+        let read = |value: &Value| {
+            let before = TOLD.load(Ordering::Relaxed);
+            let mut arena = Vec::new();
+            let payload = encode_payload(value, &mut arena);
+            let of_node = decode_payload(payload, &arena);
+            let payload = encode_edge_property(NodeId::new(1, 2), 0, Symbol(3), value, &mut arena);
+            let (.., of_edge) = decode_edge_property(payload, &arena);
+            (of_node, of_edge, TOLD.load(Ordering::Relaxed) - before)
+        };
+        let deepest = nested(crate::extent::STORED_DEPTH_MAX);
+        assert_eq!(read(&deepest), (deepest.clone(), deepest, 0));
+        // Each level is a byte and a length.
+        assert_eq!(read(&nested(DEPTH_MAX)), (Value::Null, Value::Null, 2 * (5 * DEPTH_MAX + 1)));
     }
 }

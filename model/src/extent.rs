@@ -16,6 +16,9 @@ use crate::value::{Map, Text, Value};
 /// Deeper nesting is refused. More than JSON may bring, less than the log can read back.
 pub const DEPTH_MAX: usize = 400;
 
+/// Levels that a property may have at most: a node, or a map of its properties, is one more, and still a value.
+pub const STORED_DEPTH_MAX: usize = DEPTH_MAX - 1;
+
 /// The largest value where nobody says how large one may be.
 pub const ROOM: usize = 256 << 20;
 
@@ -42,6 +45,23 @@ fn measured_at(value: &Value, depth: usize, room: usize) -> Result<usize, Failur
 /// Bytes of a value that was measured when it was made.
 pub fn weight(value: &Value) -> usize {
     measured(value, usize::MAX >> 1).unwrap_or(usize::MAX >> 1)
+}
+
+/// Whether a value is nested more than `levels` deep. Most are not nested at all, and cost no call.
+#[inline]
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
+    !is_flat(value) && has_deeper_part(value, levels)
+}
+
+fn has_deeper_part(value: &Value, levels: usize) -> bool {
+    let part_is_deeper = |part: &Value| levels == 0 || is_deeper(part, levels - 1);
+    match value {
+        Value::List(items) => items.iter().any(part_is_deeper),
+        Value::Map(map) => map.iter().any(|(_, part)| part_is_deeper(part)),
+        Value::FullNode(node) => node.properties.iter().any(|(_, part)| part_is_deeper(part)),
+        Value::FullEdge(edge) => edge.properties.iter().any(|(_, part)| part_is_deeper(part)),
+        _ => false,
+    }
 }
 
 /// The bytes of a value before it is made; a failure where they are more than `room`.
@@ -209,6 +229,7 @@ impl Excess {
     }
 }
 
+#[inline]
 fn is_flat(value: &Value) -> bool {
     !matches!(value, Value::List(_) | Value::Map(_) | Value::FullNode(_) | Value::FullEdge(_))
 }
@@ -285,6 +306,21 @@ pub(crate) mod tests {
         assert!(measured(&nested(DEPTH_MAX), ROOM).is_ok());
         let failure = measured(&nested(DEPTH_MAX + 1), ROOM).expect_err("too deep");
         assert!(failure.message.contains("400 levels"), "{failure}");
+    }
+
+    #[test]
+    fn what_is_stored_leaves_room_for_what_it_is_stored_in() {
+        for innermost in [Value::Null, Value::list(Vec::new())] {
+            for (levels, fits) in [(0, true), (STORED_DEPTH_MAX, true), (STORED_DEPTH_MAX + 1, false), (2 * DEPTH_MAX, false)] {
+                let nest = |value: Value, level: usize| match level % 2 {
+                    0 => Value::list(vec![value]),
+                    _ => Value::map([(Text::new("k"), value)]),
+                };
+                let value = (0..levels).fold(innermost.clone(), nest);
+                assert_eq!(is_deeper(&value, STORED_DEPTH_MAX), !fits, "{levels}");
+                assert_eq!(measured(&Value::map([(Text::new("p"), value)]), ROOM).is_ok(), fits, "{levels}");
+            }
+        }
     }
 
     /// Counts steps, and what is held: at most `most` bytes.

@@ -129,21 +129,35 @@ impl IdScheme {
     /// The node a value names, if it names one: what `id(n) = value` accepts.
     pub fn node_of(&self, value: &Value) -> Option<NodeId> {
         match value {
-            Value::Id(id) | Value::Node(id) => Some(*id),
+            Value::Node(id) => Some(*id),
             Value::FullNode(node) => Some(node.id),
+            Value::Id(id) => self.has(*id).then_some(*id),
             Value::Integer(n) if matches!(self, IdScheme::Long { .. }) => Some(NodeId::new(0, *n as u64)),
             Value::Text(text) => self.parse(text),
-            Value::Bytes(bytes) => <[u8; 16]>::try_from(&bytes[..]).ok().map(NodeId::from_bytes),
+            Value::Bytes(bytes) => self.of_bytes(bytes),
             _ => None,
         }
+    }
+
+    /// Whether an id is of as many bits as those of the scheme. What is longer would be shown cut, as the id of another node.
+    fn has(&self, id: NodeId) -> bool {
+        id.high == 0 || !matches!(self, IdScheme::Long { .. })
+    }
+
+    /// An id as its bytes: 8 of the `long` scheme, big endian, which may have as many zeros before them; else 16.
+    fn of_bytes(&self, bytes: &[u8]) -> Option<NodeId> {
+        if let (IdScheme::Long { .. }, Ok(bytes)) = (self, <[u8; 8]>::try_from(bytes)) {
+            return Some(NodeId::new(0, u64::from_be_bytes(bytes)));
+        }
+        <[u8; 16]>::try_from(bytes).ok().map(NodeId::from_bytes).filter(|id| self.has(*id))
     }
 
     /// The inverse of `text`; also accepts `#` and hexadecimal digits, and upper-case UUIDs.
     pub fn parse(&self, text: &str) -> Option<NodeId> {
         if let Some(hex) = text.strip_prefix('#') {
             return match hex.len() {
-                32 => hex_id(hex),
-                16 if matches!(self, IdScheme::Long { .. }) => Some(NodeId::new(0, u64::from_str_radix(hex, 16).ok()?)),
+                32 => hex_id(hex).filter(|id| self.has(*id)),
+                16 if matches!(self, IdScheme::Long { .. }) => hex_id(hex),
                 _ => None,
             };
         }
@@ -209,5 +223,29 @@ mod tests {
             assert_eq!(scheme.text(id), "#27DD96D675BE30F88D9771B670468F39");
             assert_eq!(scheme.parse(&scheme.text(id)), Some(id));
         }
+    }
+
+    #[test]
+    fn bytes_name_the_node_that_is_shown() {
+        let long = IdScheme::Long { consecutive: false };
+        let named = |scheme: IdScheme, bytes: &[u8]| {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let of_text = scheme.node_of(&Value::text(&format!("#{hex}")));
+            assert_eq!(scheme.node_of(&Value::Bytes(bytes.into())), of_text, "{scheme} {hex}");
+            of_text
+        };
+        let minus_five = NodeId::new(0, -5i64 as u64);
+        assert_eq!(named(long, &(-5i64).to_be_bytes()), Some(minus_five));
+        assert_eq!(named(long, &minus_five.to_bytes()), Some(minus_five));
+        // Each of these would be shown as 5, which is another node.
+        let longer = NodeId::new(1, 5);
+        assert_eq!(named(long, &longer.to_bytes()), None);
+        assert_eq!(long.node_of(&Value::Id(longer)), None);
+        assert_eq!(named(IdScheme::Uuid, &longer.to_bytes()), Some(longer));
+        for bytes in [&[5][..], &[0; 15], &[0; 17]] {
+            assert_eq!((named(long, bytes), named(IdScheme::Uuid, bytes)), (None, None));
+        }
+        assert_eq!(named(IdScheme::Uuid, &5i64.to_be_bytes()), None);
+        assert_eq!((long.parse("#+000000000000005"), long.parse("#5")), (None, None));
     }
 }

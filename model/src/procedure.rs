@@ -54,6 +54,8 @@ pub struct Field {
     pub nullable: bool,
     /// What an argument is when it is left out. Such arguments come last.
     pub default: Option<Value>,
+    /// Whether the argument may be left out. One that has a default may; without one, the body gets an argument less.
+    pub optional: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +90,8 @@ pub enum Body {
 /// Takes a row of all columns, and says whether it wants more.
 pub type Each<'e> = &'e mut dyn FnMut(&[Value]) -> Result<ControlFlow<()>, Failure>;
 
-/// Gets one value for each input. Whoever waits or works for long between rows asks `Caller::check` every now and then.
+/// Gets one value for each input, but for those at the end that were left out and have no default. Whoever waits or works for
+/// long between rows asks `Caller::check` every now and then.
 pub type RowsFn = dyn Fn(&dyn Caller, &[Value], Each) -> Result<(), Failure> + Send + Sync;
 
 /// `None`: no query runs and there are no rows.
@@ -136,7 +139,8 @@ impl fmt::Debug for Procedure {
 }
 
 impl Procedure {
-    /// A procedure that reads, declared by its signature: `name(in :: TYPE?, more :: TYPE = default) :: (out :: TYPE?)`.
+    /// A procedure that reads, declared by its signature: `name(in :: TYPE?, more :: TYPE = default) :: (out :: TYPE?)`. With
+    /// `= none` an argument may be left out and has no default: null is a value like any other there.
     pub fn declare(signature: &str, body: Body) -> Result<Procedure, SignatureError> {
         let wrong = |what: &str| SignatureError(format!("{what} in the signature `{signature}`"));
         let (name, rest) = signature.split_once('(').ok_or_else(|| wrong("an opening parenthesis is missing"))?;
@@ -188,10 +192,11 @@ impl Procedure {
     }
 
     pub fn required_count(&self) -> usize {
-        self.inputs.iter().take_while(|input| input.default.is_none()).count()
+        self.inputs.iter().take_while(|input| !input.optional).count()
     }
 
-    /// The arguments as the body takes them: one for each input. One of a type it is not for is a failure.
+    /// The arguments as the body takes them, with the defaults of those that were left out. One of a type it is not for is a
+    /// failure.
     pub fn accept(&self, arguments: &mut Vec<Value>) -> Result<(), Failure> {
         for at in 0..arguments.len().min(self.inputs.len()) {
             match (self.inputs[at].kind, &arguments[at]) {
@@ -202,7 +207,7 @@ impl Procedure {
             }
         }
         let left_out = self.inputs.get(arguments.len()..).unwrap_or_default();
-        arguments.extend(left_out.iter().map(|input| input.default.clone().unwrap_or_default()));
+        arguments.extend(left_out.iter().map_while(|input| input.default.clone()));
         Ok(())
     }
 
@@ -254,12 +259,14 @@ impl Kind {
     }
 }
 
-/// `name :: TYPE?`, with ` = default` behind it where the argument may be left out.
+/// `name :: TYPE?`, with ` = default` behind it where the argument may be left out, or ` = none` where it has no default.
 fn field(text: &str) -> Result<Field, String> {
     let (declared, default) = match text.split_once('=') {
-        Some((declared, default)) => (declared, Some(default_value(default.trim())?)),
+        Some((declared, default)) => (declared, Some(default.trim())),
         None => (text, None),
     };
+    let optional = default.is_some();
+    let default = default.filter(|default| *default != "none").map(default_value).transpose()?;
     let (name, kind) = declared.split_once("::").ok_or_else(|| format!("`{text}` has no type"))?;
     let written = kind.trim().to_ascii_uppercase();
     let type_name = written.trim_end_matches('?');
@@ -267,7 +274,7 @@ fn field(text: &str) -> Result<Field, String> {
     let (_, kind) = known.ok_or_else(|| format!("the unknown type `{type_name}`"))?;
     let nullable = written != type_name || *kind == Kind::Any || matches!(default, Some(Value::Null));
     let type_name = type_name.trim_end_matches('!').into();
-    Ok(Field { name: Text::new(name.trim()), kind: *kind, type_name, nullable, default })
+    Ok(Field { name: Text::new(name.trim()), kind: *kind, type_name, nullable, default, optional })
 }
 
 fn default_value(text: &str) -> Result<Value, String> {
@@ -312,6 +319,14 @@ mod tests {
         procedure.accept(&mut good).expect("fits");
         assert!(matches!(good[..], [Value::Float(2.0), Value::Null, Value::Integer(7)]));
         assert!(procedure.accept(&mut vec![Value::Null, Value::Null]).is_err(), "the first takes no null");
+        let procedure_without = declare("f(x :: INTEGER, y :: ANY = none, z :: ANY = none) :: ()").expect("reads");
+        assert_eq!(procedure_without.required_count(), 1);
+        for given in 1..=3 {
+            let mut arguments = vec![Value::Integer(1), Value::Null, Value::Null];
+            arguments.truncate(given);
+            procedure_without.accept(&mut arguments).expect("fits");
+            assert_eq!(arguments.len(), given, "null is not what is left out");
+        }
         let failure = procedure.accept(&mut vec![Value::Float(0.5), Value::Integer(1)]).expect_err("no text");
         assert_eq!(failure.kind, FailureKind::WrongSignature);
         assert!(

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
@@ -229,6 +230,42 @@ impl Broker {
             }
         }
         values.into_values().flatten().collect()
+    }
+
+    /// Leaves behind what a producer of transactions may that was killed: an offset of its group, of the same name, that belongs
+    /// to no transaction under way, and so is neither committed nor aborted. Only brokers that do not verify take it in.
+    pub fn leave_pending_offset(&self, id: &str, topic: &str) {
+        let mut stream = TcpStream::connect(self.bootstrap()).expect("the broker listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let text = |text: &str| [&(text.len() as i16).to_be_bytes(), text.as_bytes()].concat();
+        let mut ask = |request: i16, body: &[u8]| {
+            let (version, number, client) = (0_i16, 0_i32, text("left"));
+            let head = [&request.to_be_bytes()[..], &version.to_be_bytes(), &number.to_be_bytes(), &client].concat();
+            stream.write_all(&((head.len() + body.len()) as i32).to_be_bytes()).expect("the broker reads");
+            stream.write_all(&[&head, body].concat()).expect("the broker reads");
+            let mut length = [0; 4];
+            stream.read_exact(&mut length).expect("the broker answers");
+            let mut answer = vec![0; i32::from_be_bytes(length) as usize];
+            stream.read_exact(&mut answer).expect("the broker answers");
+            // Behind the number of the request, and how long a client should wait.
+            answer.split_off(8)
+        };
+        let lasts = 60_000_i32.to_be_bytes();
+        // InitProducerId: whether it failed, and the producer's id and epoch.
+        let since = Instant::now();
+        let producer = loop {
+            let answer = ask(22, &[&text(id), &lasts[..]].concat());
+            if let Some(([0, 0], producer)) = answer.split_first_chunk() {
+                break producer.to_vec();
+            }
+            assert!(since.elapsed() < PATIENCE, "the broker knows no producer: {answer:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        // TxnOffsetCommit: a topic, its partition 0, offset 0, nothing with it.
+        let one = 1_i32.to_be_bytes();
+        let offset = [[0; 12].as_slice(), &(-1_i16).to_be_bytes()].concat();
+        let answer = ask(28, &[&text(id), &text(id), &producer, &one[..], &text(topic), &one, &offset].concat());
+        assert!(answer.ends_with(&[0, 0]), "the broker does not take it in: {answer:?}");
     }
 
     /// The offset a group has committed, as far as the broker says: one that has just been started may not know yet who keeps it.

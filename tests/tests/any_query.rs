@@ -396,6 +396,29 @@ fn a_query_is_not_behind_while_its_first_answer_is_worked_out() {
     });
 }
 
+#[test]
+fn what_has_no_value_is_told_as_it_is_written() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    let queries = [
+        ("returned", "MATCH (a:A) RETURN 10 / a.i AS q"),
+        ("condition", "MATCH (a:A)-[:r]->(b) WHERE 10 / a.i > 1 RETURN b.i AS i"),
+        ("above", "MATCH (a:A) OPTIONAL MATCH (a)-[:r]->(b) WITH b, 10 / a.i AS q RETURN q, b.i AS i"),
+        ("asked", "MATCH (a:A) CALL { WITH a MATCH (a)-[:r]->(b) WHERE 10 / a.i > b.i RETURN b LIMIT 1 } RETURN b.i AS i"),
+        ("key", "MATCH (a:A)-[:r]->(b) RETURN 10 / a.i AS k, count(*) AS c"),
+    ];
+    for (name, query) in queries {
+        weir.post(&at(name), &body(query, Some("AnyQuery"), json!({}))).expect(201);
+    }
+    weir.rows("MATCH (a), (b) WHERE id(a) = idFrom('acct', 0) AND id(b) = idFrom('acct', 1) SET a:A, a.i = 0, b.i = 1 CREATE (a)-[:r]->(b)");
+    for (name, query) in queries {
+        let left_out = || weir.get(&at(name)).expect(200).json()["stats"]["local"]["leftOut"].clone();
+        wait_until("the row is left out", RESULTS_MAX, || left_out()["rows"].as_u64() > Some(0));
+        let told = left_out();
+        assert!(told["expression"].as_str().is_some_and(|text| text.contains("(10 / a.i)")), "{query}: {told}");
+    }
+}
+
 /// It was taken, and stayed empty without a word.
 #[test]
 fn what_never_has_a_value_is_told_to_whoever_creates_a_query() {

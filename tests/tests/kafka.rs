@@ -832,6 +832,38 @@ fn each_result_is_in_the_topic_once_whoever_is_killed() {
     weir.stop();
 }
 
+#[test]
+fn an_offset_that_a_killed_weir_left_pending_holds_nothing_up() {
+    let variables = vec![("KAFKA_VERIFIES", "false".to_owned())];
+    let Some(broker) = Broker::start_with(variables, "exactly once after an offset without a transaction") else { return };
+    broker.create_topic("pending-in", 1);
+    broker.create_topic("pending-out", 1);
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    let output = json!({
+        "type": "WriteToKafka", "topic": "pending-out", "bootstrapServers": broker.bootstrap(), "exactlyOnce": true,
+        "kafkaProperties": {"transactional.id": "pending"},
+    });
+    let query = json!({
+        "pattern": {"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) WHERE n.id IS NOT NULL RETURN n.id AS id"},
+        "outputs": {"once": output},
+    });
+    weir.post("/api/v1/query/standing/pending", &query).expect(201);
+    let more = json!({"autoOffsetReset": "earliest"});
+    weir.post("/api/v1/ingest/pending", &ingest(&broker.bootstrap(), json!({"pending-in": [0]}), COUNT, more)).expect(200);
+    produce(&broker, "pending-in", 0, 0..100);
+    let written = |count: usize| wait_until("results are in the topic", PATIENCE, || broker.read("pending-out").len() >= count);
+    written(100);
+    weir.kill();
+    broker.leave_pending_offset("pending", "pending-out");
+    produce(&broker, "pending-in", 0, 100..150);
+    let weir = home.start(RESUME);
+    written(150);
+    let ids: BTreeSet<String> = broker.read("pending-out").into_iter().collect();
+    assert_eq!((ids.len(), broker.read("pending-out").len()), (150, 150), "{}", weir.log());
+    weir.stop();
+}
+
 /// What the old query told belongs to the transactions before the switch, and what the new one brings to those behind it.
 #[test]
 fn what_a_query_brings_that_takes_the_place_of_another_is_in_the_topic_once() {

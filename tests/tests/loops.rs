@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use weir_tests::service::{Home, RESULTS_MAX, Weir, wait_until};
 
-/// How many write one because of the other, where nothing else is said.
+/// How many write one because of the other at most, unless a test says something else.
 const CHAIN_MAX: u64 = 100;
 
 fn create(weir: &Weir, name: &str, pattern: &str, write: &str) {
@@ -25,7 +25,7 @@ const COUNTS_ON: &str = "MATCH (n) WHERE id(n) = $that.data.id SET n.count = $th
 #[test]
 fn a_query_that_feeds_itself_is_cut_and_goes_on() {
     let home = Home::new();
-    let weir = home.start(&[]);
+    let weir = home.start(&["-Dweir.standing.chain-max=100"]);
     create(&weir, "self", "MATCH (n) WHERE n.count >= 0 RETURN id(n) AS id, n.count AS count", COUNTS_ON);
     for (round, node) in (1..).zip(["a", "b", "c"]) {
         weir.rows(&format!("MATCH (n) WHERE id(n) = idFrom('{node}') SET n.count = 0"));
@@ -46,6 +46,22 @@ fn a_query_that_feeds_itself_is_cut_and_goes_on() {
     assert!(line.is_some_and(|line| line.ends_with(" 3")), "{line:?}");
     // The other output has them all.
     home.wait_lines("self.jsonl", 3 * (CHAIN_MAX as usize + 1));
+    weir.stop();
+}
+
+/// Recipes calculate in this way, one node or one round after another.
+#[test]
+fn a_series_that_is_long_and_ends_is_told_and_left_alone() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    let pattern = "MATCH (n) WHERE n.count >= 0 AND n.count < 2000 RETURN id(n) AS id, n.count AS count";
+    create(&weir, "series", pattern, COUNTS_ON);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('a') SET n.count = 0");
+    wait_until("the series comes to its end", RESULTS_MAX, || number(&weir, "a", "count") == 2000);
+    let shown = output(&weir, "series");
+    assert!(shown["loops"].is_null() && shown["failed"].as_u64().unwrap_or(0) == 0, "{shown}");
+    let log = weir.log();
+    let told = |line: &&str| line.contains("WARN") && line.contains("'series'") && line.contains("weir.standing.chain-max");
+    assert_eq!(log.lines().filter(told).count(), 1, "{log}");
     weir.stop();
 }
 
@@ -92,7 +108,7 @@ fn what_brings_more_each_time_ends_too() {
 /// Each write brings a match and the cancellation of the one before, and the output writes for both.
 #[test]
 fn a_loop_with_cancellations_comes_to_its_end() {
-    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.standing.chain-max=20"]);
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.standing.chain-max=200"]);
     let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.count >= 0 RETURN id(n) AS id, n.count AS count"});
     let count = "MATCH (n) WHERE id(n) = $that.data.id SET n.count = n.count + 1";
     let query =

@@ -302,6 +302,22 @@ fn hang_ups_end_what_was_started_on_a_terminal_alone() {
     assert!(terminal.wait_end().success());
 }
 
+/// Who asked for the end is told in one line, also where information is left out of the log.
+#[test]
+fn the_end_is_told_once() {
+    let home = Home::new();
+    for level in ["info", "error"] {
+        let weir = home.start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+        put(&weir, "/api/v1/admin/log-level", &json!({"level": level})).expect(200);
+        weir.signal(Signal::TERM);
+        let (status, log) = weir.wait_end(PATIENCE);
+        let told: Vec<&str> = log.lines().filter(|line| line.to_lowercase().contains("stopping")).collect();
+        let [told] = told.as_slice() else { panic!("{level}: {log}") };
+        assert!(told.ends_with("stopping, asked by SIGTERM: what was read is written, what was found is delivered"), "{told}");
+        assert!(status.success() && log.ends_with("Stopped.\n"), "{log}");
+    }
+}
+
 /// Who runs weir asks how it is also while it stops; who waits for the answer to a query gets one, and nothing is done by halves.
 #[test]
 fn an_end_answers_probes_and_queries_that_run() {

@@ -43,6 +43,7 @@ fn the_page_says_what_the_table_says_and_its_examples_run() {
 /// The signature, with defaults.
 fn shown(procedure: &Procedure) -> String {
     let inputs = procedure.inputs.iter().map(|input| match &input.default {
+        None if input.optional => format!("[{} :: {}]", input.name, input.type_name),
         None => format!("{} :: {}", input.name, input.type_name),
         Some(default) => format!("[{} :: {} = {}]", input.name, input.type_name, default.shown()),
     });

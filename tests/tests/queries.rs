@@ -360,13 +360,14 @@ fn what_a_text_would_be_maintained_by_is_shown_without_a_standing_query() {
     assert!(text.contains("DistinctId") && text.contains("Changes of "), "{text}");
     assert!(plan["inputs"][0]["title"].is_string(), "{plan}");
     let query = "MATCH (a)-[:r]->(b) RETURN a.x AS x, count(*) AS c";
-    let text = asked(&format!("EXPLAIN STANDING {query}")).expect(200).json()["results"][0][0]["args"]["plan"].to_string();
-    assert!(text.contains("AnyQuery"), "{text}");
+    let shown = asked(&format!("EXPLAIN STANDING {query}")).expect(200).json()["results"][0][0]["args"].clone();
+    assert!(shown["plan"].as_str().is_some_and(|text| text.contains("AnyQuery")), "{shown}");
     // It is the plan of the query, once there is one.
     let body = json!({"pattern": {"type": "Cypher", "query": query}, "outputs": {}});
     weir.post("/api/v1/query/standing/counts", &body).expect(201);
     let of_query = weir.get("/api/v1/query/standing/counts/plan?format=text").expect(200).text();
-    assert_eq!(text, json!(of_query).to_string());
+    let drawn_of_query = weir.get("/api/v1/query/standing/counts/plan?format=mermaid").expect(200).text();
+    assert_eq!(shown, json!({"plan": of_query, "mermaid": drawn_of_query}));
     let refused = asked("EXPLAIN STANDING MATCH (n) WHERE n.x > rand() RETURN n.x AS x").expect(400).text();
     assert!(refused.contains("rand"), "{refused}");
     // A word like another where it stands for nothing else.

@@ -206,7 +206,8 @@ fn records_come_in_over_standard_input() {
         json!({"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": "MATCH (n) WHERE n.word IS NOT NULL RETURN n.word AS word"});
     let outputs = json!([{"preEnrichmentTransformation": {"type": "InlineData"}, "destinations": [{"type": "File", "path": "words.jsonl"}]}]);
     let recipe = json!({"version": 2, "title": "t", "ingestStreams": [{"name": "in", "source": source, "query": query, "parallelism": 1}],
-        "standingQueries": [{"pattern": pattern, "outputs": outputs}]});
+        "standingQueries": [{"pattern": pattern, "outputs": outputs}],
+        "statusQuery": {"cypherQuery": "MATCH (n) WHERE n.word IS NOT NULL RETURN count(n) AS words"}});
     home.write("recipe.json", recipe.to_string());
     let mut command = Command::new(binary());
     command.args(["-r", "recipe.json", "-W", "-Dweir.workers=1"]).current_dir(home.path());
@@ -221,6 +222,8 @@ fn records_come_in_over_standard_input() {
     words.sort_by_key(Json::to_string);
     assert_eq!(words, [json!("drei"), json!("eins"), json!("zwölf")]);
     wait_until("the end is told", SOON, || home.read("log").contains("in status is completed and ingested 3"));
+    wait_until("the status query is answered", SOON, || home.read("log").contains("words | 3"));
+    assert!(!home.read("log").contains("Status query URL"), "nothing listens there: {}", home.read("log"));
     assert!(weir.0.try_wait().expect("a child can be waited for").is_none(), "weir goes on: {}", home.read("log"));
 }
 
@@ -277,6 +280,27 @@ fn progress_is_drawn_on_a_terminal_and_told_in_a_pipe() {
     let weir = home.start(&["-r", "recipe.json", "-Dweir.workers=1"]);
     wait_until("its end is told", SOON, || weir.log().contains("\nINGEST-1 status is completed and ingested 3\n"));
     assert!(!weir.log().contains("| =>") && !weir.log().contains('\u{1b}'), "{}", weir.log());
+}
+
+/// What leaves a terminal at its top cannot be drawn over.
+#[test]
+fn no_more_is_drawn_than_the_terminal_has_lines() {
+    let home = Home::new();
+    let stream =
+        json!({"type": "NumberIteratorIngest", "maximumPerSecond": 1, "format": {"type": "CypherLine", "query": "RETURN $that"}});
+    let recipe = json!({"version": 1, "title": "t", "ingestStreams": vec![stream; 60]});
+    home.write("recipe.json", recipe.to_string());
+    let mut command = Command::new(binary());
+    command.args(["-r", "recipe.json", "-p", "0", "-Dweir.workers=1", "-Dweir.webserver.address=127.0.0.1"]);
+    let mut terminal = Terminal::start(command.current_dir(home.path()), 100);
+    // Of 50 lines the cursor is in the last.
+    terminal.wait("INGEST-48 status is running");
+    terminal.wait(" | => … and 12 more\n");
+    terminal.wait(" | => … and 12 more\n");
+    let is_drawn = |line: &&String| line.starts_with(" | => ");
+    wait_until("they are drawn over", SOON, || terminal.screen().iter().filter(is_drawn).count() == 49);
+    terminal.interrupt();
+    assert!(terminal.wait_end().success());
 }
 
 /// Results, what is said and the answer of the status query are written above the lines that show how far it is, and stay.

@@ -81,6 +81,8 @@ fn the_query_protocol_of_v1() {
     nodes["sort"] = json!("NodeSort");
     let mut past_the_clock = run(1, "RETURN 1 AS i");
     past_the_clock["atTime"] = json!(99_999_999_999_999i64);
+    let mut past_it_in_words = run(1, "RETURN 1 AS i");
+    past_it_in_words["atTime"] = json!("2999-01-01T00:00:00Z");
     let wrong = |text: &str| json!({"type": "MessageError", "error": text});
     let undecodable = |text: &str| wrong(&format!("Failed to deserialize client message:\n{text}"));
     let conversations = [
@@ -105,7 +107,12 @@ fn the_query_protocol_of_v1() {
         (json!({}), vec![undecodable("DecodingFailure at : Missing type discriminator field 'type'!")]),
         (json!("x"), vec![undecodable("DecodingFailure at : Got value '\"x\"' with wrong type, expecting object")]),
         (json!({"type": "RunQuery"}), vec![undecodable("DecodingFailure at .queryId: Missing required field")]),
-        (past_the_clock, vec![undecodable("DecodingFailure at .atTime: Value 99999999999999 must be less than system time")]),
+        (past_the_clock, vec![undecodable("DecodingFailure at .atTime: Value 99999999999999 must be less than system time 1")]),
+        // Each is spelt as its author has spelt the other.
+        (
+            past_it_in_words,
+            vec![undecodable("DecodingFailure at .atTime: Value 2999-01-01T00:00:00Z must be less than system time 20")],
+        ),
         (json!({"type": "CancelQuery", "queryId": 9}), vec![wrong("Query ID 9 isn't tracking any current query")]),
     ];
     for (sent, expected) in conversations {

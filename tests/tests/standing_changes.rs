@@ -564,6 +564,33 @@ fn a_query_begins_as_of_a_moment_of_the_past() {
     weir.stop();
 }
 
+/// What time alone has brought since then comes, too, and then what it brings later.
+#[test]
+fn a_query_on_the_current_time_begins_as_of_a_moment_of_the_past() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    // How long after they are written they have waited for ten minutes.
+    let set = "SET n.name = one[0], n.at = timestamp() - 600000 + one[1] RETURN max(n.at) - 8000 AS at";
+    let rows = "UNWIND [['ann', -1000], ['zoe', -1000], ['bob', 4000], ['eve', 8000]] AS one";
+    let written = weir.rows(&format!("{rows} MATCH (n) WHERE id(n) = idFrom('person', one[0]) {set}"));
+    let at = written[0][0].as_u64().expect("milliseconds");
+    sleep(Duration::from_millis(20));
+    let now = || weir.rows("RETURN timestamp()")[0][0].as_u64().expect("milliseconds");
+    let then = now();
+    assert!(then < at + 604_000, "bob's time has come before anything was asked");
+    sleep(Duration::from_millis(20));
+    weir.rows(&format!("MATCH (n) WHERE id(n) = idFrom('person', 'zoe') SET n.at = {}", at + 600_000));
+    wait_until("bob's time has come", RESULTS_MAX, || now() > at + 604_050);
+    let query = "MATCH (n) WHERE timestamp() - n.at > 600000 RETURN n.name AS name";
+    let body = json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": query}, "includeCancellations": true,
+        "outputs": {"file": {"type": "WriteToFile", "path": "late.jsonl"}}, "startFrom": then});
+    weir.post("/api/v1/query/standing/late", &body).expect(201);
+    let mut found = results(&home.wait_lines("late.jsonl", 3));
+    found.sort_by_key(|(_, name)| name.to_string());
+    assert_eq!(found, [(true, json!("bob")), (true, json!("eve")), (false, json!("zoe"))]);
+    weir.stop();
+}
+
 #[test]
 fn a_kill_in_the_middle_of_a_replacement_leaves_one_query_or_the_other() {
     const TEXTS: [&str; 2] = [
@@ -947,9 +974,9 @@ fn after_a_restart_each_output_goes_on_where_it_stood() {
     weir.stop();
 }
 
-/// In every notation, and across a restart.
+/// In every notation, across a restart, and where the output is changed as it runs.
 #[test]
-fn how_often_and_how_soon_an_endpoint_is_tried_can_be_said() {
+fn how_often_and_how_soon_a_destination_is_tried_can_be_said() {
     let home = Home::new();
     let mut weir = home.start(&[]);
     let endpoint = weir_tests::endpoint::Endpoint::start("/down");
@@ -965,22 +992,34 @@ fn how_often_and_how_soon_an_endpoint_is_tried_can_be_said() {
         {"type": "HttpEndpoint", "url": url, "retryPolicy": {"maxTries": 2, "minBackoff": "20ms", "maxBackoff": "3s"}}]});
     let workflows = "/api/v2/graph/quine/standingQueries/adults/outputs";
     weir.post(workflows, &workflow).expect(201);
+    // By itself it is tried until it works.
+    let away = |policy: Json| json!({"type": "WriteToRedis", "url": "redis://127.0.0.1:1", "key": "k", "retryPolicy": policy});
+    let at_redis = format!("{PLACE}/output/redis");
+    weir.post(&at_redis, &away(json!({"maxTries": 5}))).expect(201);
+    let changed = bare(change(&weir, &at_redis, &away(policy.clone())).expect(200).json());
+    assert!(changed.to_string().contains("\"maxTries\":2"), "{changed}");
+    // A file has each result once.
+    let file = json!({"type": "WriteToFile", "path": home.file("kept.jsonl"), "retryPolicy": policy});
+    let refused = weir.post(&format!("{PLACE}/output/kept"), &file).expect(400);
+    assert!(refused.text().contains("retryPolicy.maxTries"), "{}", refused.text());
     for round in 0..2 {
         set(&weir, &format!("p{round}"), 20);
-        for name in ["hook", "v2"] {
+        for name in ["hook", "v2", "redis"] {
             wait_until("it is given up", RESULTS_MAX, || output(&weir, name)["failed"] == 1);
             let told = output(&weir, name);
             assert_eq!(told["retryPolicy"], json!({"maxTries": 2, "minBackoff": 20, "maxBackoff": 3000}), "{told}");
             assert_eq!(told["retries"], 1, "{told}");
         }
         let shown = weir.get(PLACE).expect(200).json();
-        assert_eq!(shown["outputs"]["hook"]["retryPolicy"], policy, "{shown}");
+        for name in ["hook", "redis"] {
+            assert_eq!(shown["outputs"][name]["retryPolicy"], policy, "{shown}");
+        }
         let shown = weir.get("/api/v2/graph/quine/standingQueries/adults").expect(200).json();
         let of_v2 = shown["outputs"].as_array().and_then(|all| all.iter().find(|output| output["name"] == "v2"));
         let policy = of_v2.map(|output| &output["destinations"][0]["retryPolicy"]);
         assert_eq!(policy, Some(&workflow["destinations"][0]["retryPolicy"]), "{shown}");
-        // Both have said how far they are.
-        wait_until("it is noted", RESULTS_MAX, || ["hook", "v2"].iter().all(|name| output(&weir, name)["waiting"] == 0));
+        // All have said how far they are.
+        wait_until("it is noted", RESULTS_MAX, || ["hook", "v2", "redis"].iter().all(|name| output(&weir, name)["waiting"] == 0));
         weir.stop();
         weir = home.start(&[]);
     }
@@ -1073,6 +1112,28 @@ fn a_query_whose_destination_hangs_is_deleted_at_once() {
     let left = |log: &str| log.lines().filter(|line| line.contains("are gone with it: 1")).count();
     wait_until("what is left is told", RESULTS_MAX, || left(&weir.log()) >= deleted as usize);
     assert_eq!(weir.log().matches("are gone with it").count(), deleted as usize, "{}", weir.log());
+    weir.stop();
+}
+
+/// Another pattern waits much longer for the outputs than a deletion does, and nobody wants it any more.
+#[test]
+fn a_query_that_is_being_replaced_is_deleted_without_waiting_for_that() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    create(&weir, false);
+    let (_silent, url) = silent();
+    weir.post(&format!("{PLACE}/output/hook"), &json!({"type": "PostToEndpoint", "url": url})).expect(201);
+    set(&weir, "ann", 20);
+    wait_until("it hangs", RESULTS_MAX, || output(&weir, "hook")["unansweredFor"].as_u64() > Some(0));
+    std::thread::scope(|scope| {
+        let text = "MATCH (n) WHERE n.age > 30 RETURN n.name AS name, n.age AS age";
+        let replaced = scope.spawn(|| change(&weir, PLACE, &pattern(text)));
+        sleep(Duration::from_secs(1));
+        let begun = Instant::now();
+        weir.delete(PLACE).expect(200);
+        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+        let refused = replaced.join().expect("it is answered").expect(400).text();
+        assert!(refused.contains("has ended"), "{refused}");
+    });
     weir.stop();
 }
 

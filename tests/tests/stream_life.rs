@@ -244,6 +244,41 @@ impl Schemas {
     }
 }
 
+/// Each output waited for half a minute, one after another, and nothing was read until then.
+#[test]
+fn a_schema_server_that_stays_silent_holds_up_neither_a_start_nor_an_end() {
+    let schemas = Schemas::start(free_ports(1));
+    let (address, served) = (schemas.address, free_ports(2));
+    let format = |name: &str| json!({"type": "Avro", "schemaUrl": format!("http://{address}/{name}.avsc")});
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    let push = json!({"type": "HttpPush", "format": format("in")});
+    weir.post(STREAMS, &json!({"name": "in", "source": push, "query": format!("{COUNT}, n:Read")})).expect(201);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Read) RETURN DISTINCT id(n) AS id"});
+    let output = |name: &str, port: u16| {
+        let to = json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "format": format(name)});
+        let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.id AS id"});
+        json!({"name": name, "resultEnrichment": enrichment, "destinations": [to]})
+    };
+    let outputs = [output("a", served), output("b", served + 1)];
+    weir.post(QUERIES, &json!({"name": "q", "pattern": pattern, "outputs": outputs})).expect(201);
+    weir.stop();
+    schemas.stop();
+
+    // What connects waits in its queue.
+    let silent = TcpListener::bind(address).expect("its port");
+    let begun = Instant::now();
+    let weir = home.start(RESUME);
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let outputs = weir.get("/api/v1/query/standing/q").expect(200).json()["stats"]["local"]["outputs"].take();
+    assert_eq!([&outputs["a"]["state"], &outputs["b"]["state"]], ["Parked"; 2], "{outputs}");
+    let begun = Instant::now();
+    weir.delete(&format!("{STREAMS}/in")).expect(200);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    weir.stop();
+    drop(silent);
+}
+
 #[test]
 fn schemas_that_are_away_at_the_start_are_waited_for() {
     let schemas = Schemas::start(free_ports(1));

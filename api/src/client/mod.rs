@@ -288,8 +288,12 @@ fn hint(url: &str, reason: &str) -> String {
     // A server that speaks TLS answers plain HTTP with an alert, and closes.
     let is_no_http =
         ["invalid HTTP version", "connection closed before message completed"].iter().any(|seen| reason.contains(seen));
-    match url.strip_prefix("http://") {
-        Some(place) if is_no_http => format!("; does it speak TLS? Give --url https://{place}"),
+    match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+        (Some(place), _) if is_no_http => format!("; does it speak TLS? Give --url https://{place}"),
+        // One that speaks plain HTTP says so in words, which are no message of TLS.
+        (_, Some(place)) if reason.contains("InvalidContentType") => {
+            format!("; does it speak HTTP without TLS? Give --url http://{place}")
+        }
         _ if reason.contains("CaUsedAsEndEntity") => {
             "; the certificate that it shows is that of an authority, which no server may show: make one with \
              basicConstraints=CA:FALSE (docs/configuration.md#tls)"
@@ -446,6 +450,8 @@ mod tests {
         let plain =
             hint("http://localhost:8443", "error sending request: client error (SendRequest): invalid HTTP version parsed");
         assert_eq!(plain, "; does it speak TLS? Give --url https://localhost:8443");
+        let secure = hint("https://localhost:8080", "(Connect): received corrupt message of type InvalidContentType");
+        assert_eq!(secure, "; does it speak HTTP without TLS? Give --url http://localhost:8080");
         let authority = "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))";
         assert!(hint("https://localhost:8443", authority).contains("basicConstraints=CA:FALSE"));
         assert!(hint("http://localhost:8080", "tcp connect error: Connection refused (os error 111)").contains("--url"));

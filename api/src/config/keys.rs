@@ -136,7 +136,7 @@ pub const KEYS: &[Key] = &[
     key("query.running-max", Integer(1, 512), "64", "queries that run at a time; more wait"),
     key("query.slow-after", Duration, "1 s", "queries that take longer are logged"),
     key("query.client-patience", Duration, "30 s", "how long a query, a backup or an export waits for a client that takes none of it; web sockets are pinged as often, and closed when nothing has come for four times as long"),
-    key("standing.chain-max", Integer(1, 10_000), "100", "outputs of standing queries that write one because of the other: [loops](standing-queries.md#outputs-that-write-and-loops)"),
+    key("standing.chain-max", Integer(1, 1_000_000_000), "10000", "outputs of standing queries that write one because of the other: [loops](standing-queries.md#outputs-that-write-and-loops)"),
     key("should-resume-ingest", Boolean, "false", "whether streams go on after a restart by themselves"),
     key("file-ingest.allowed-directories", Texts, "[\".\"]", "files are read that lie in these, not below them"),
     key("file-ingest.resolution-mode", OneOf(&["dynamic", "static"]), "dynamic", "`static`: only files that are there at the start"),

@@ -164,7 +164,7 @@ impl ErrorHandling {
             // It was looked at when the stream was made, perhaps by a version whose letters were other ones.
             let schema = fitting_schema(letters, config, ids, context).map_err(|error| placed(error, index))?;
             let destination = destination::open(&letters.config, &at.output, &at, None)?;
-            open.add(&at.output, destination, (letters.form, schema));
+            open.add(&at.output, destination, letters.retries, (letters.form, schema));
         }
         Ok(Some(DeadLetters { open, ids }))
     }

@@ -12,7 +12,7 @@ mod transformation;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use serde::Deserialize;
@@ -83,8 +83,8 @@ pub struct Ingests {
     /// what came in earlier processes. Changes with `streams`.
     records_besides: AtomicU64,
     /// What there is, and what is stored of it, changes one at a time. Nothing is waited for under it: neither the world nor the
-    /// end of a stream.
-    changing: Mutex<()>,
+    /// end of a stream. True once weir stops: then none begins any more.
+    changing: Mutex<bool>,
 }
 
 impl Ingests {
@@ -120,7 +120,7 @@ impl Ingests {
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         stream.errors.check(&stream.source, &*stream.config, stream.graph.ids(), &self.context).map_err(refused)?;
         // Servers may have been asked meanwhile.
-        let _one = lock(&self.changing);
+        let _one = self.turn()?;
         graph.stays()?;
         free()?;
         self.store(&stream)?;
@@ -215,7 +215,7 @@ impl Ingests {
 
     /// Holds a stream. Nothing more of it takes effect when this has returned, or has waited for long.
     pub fn pause(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
-        let one = lock(&self.changing);
+        let one = self.turn()?;
         self.still_there(stream)?;
         stream.set_running(false)?;
         self.store(stream)?;
@@ -226,7 +226,7 @@ impl Ingests {
 
     /// Lets a stream go on where it stood: one that was paused, brought back, or failed.
     pub fn start(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
-        let _one = lock(&self.changing);
+        let _one = self.turn()?;
         self.still_there(stream)?;
         if stream.status() == Status::Failed {
             stream.begin_again();
@@ -256,6 +256,12 @@ impl Ingests {
         Ok(Some(stream))
     }
 
+    /// The turn of whoever begins or holds a stream. None comes once weir stops, which ends the streams that it finds then.
+    fn turn(&self) -> Result<MutexGuard<'_, bool>, ApiError> {
+        let stops = lock(&self.changing);
+        if *stops { Err(ApiError::stopping()) } else { Ok(stops) }
+    }
+
     fn is_there(&self, stream: &Arc<Stream>) -> bool {
         self.get(&stream.graph, &stream.name).is_some_and(|there| Arc::ptr_eq(&there, stream))
     }
@@ -268,7 +274,11 @@ impl Ingests {
     /// Weir stops: every stream hands in what it has read, as far as that takes no longer than `FINISH_TIME_MAX`, and ends. Their
     /// status is as it was, so that they come back.
     pub fn shut_down(&self) {
-        let streams: Vec<_> = lock(&self.streams).values().cloned().collect();
+        let streams: Vec<_> = {
+            let mut stops = lock(&self.changing);
+            *stops = true;
+            lock(&self.streams).values().cloned().collect()
+        };
         streams.iter().for_each(|stream| stream.stop());
         for stream in streams {
             stream.join();

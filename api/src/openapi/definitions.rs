@@ -3,11 +3,12 @@
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_connectors::{DESTINATIONS, SOURCES};
+use weir_connectors::{DESTINATIONS, Retries, SOURCES};
 
-use super::schemas::{PLACE, generator, named};
+use super::schemas::{IN_WORDS, PLACE, add_unit, generator, named};
 use crate::wire::family::Family;
 use crate::wire::letters::{NO_LETTER_BOXES, ON_RESULT_ERROR};
+use crate::wire::retries::RETRY_POLICY;
 use crate::wire::v2;
 use crate::wire::v2::names::{FIELDS, MOMENT, WORDS, to_v2, to_v2_anywhere};
 
@@ -26,10 +27,12 @@ pub fn all(family: Family) -> JsonMap<String, Json> {
         let kinds: Vec<_> = destinations.iter().map(|(kind, v1, _, _)| (*kind, *v1)).collect();
         let outputs =
             union(&mut generator, &mut all, destinations.into_iter().map(|(_, v1, schema, sample)| (v1, schema, sample)));
+        let retries = generator.subschema_for::<Retries>().to_value();
         add_definitions(generator, &mut all);
         for (kind, v1) in kinds {
             let name = outputs["discriminator"]["mapping"][v1].as_str().and_then(|place| place.strip_prefix(PLACE)).unwrap_or(v1);
             let Some(mut definition) = all.remove(name) else { continue };
+            definition["properties"][RETRY_POLICY] = retries.clone();
             if !NO_LETTER_BOXES.contains(&kind) {
                 all.insert(format!("{v1}LetterBox"), letter_box(definition.clone()));
                 boxes.push((v1.to_owned(), format!("{v1}LetterBox")));
@@ -37,24 +40,28 @@ pub fn all(family: Family) -> JsonMap<String, Json> {
             definition["properties"][ON_RESULT_ERROR] = named("OnResultError");
             all.insert(name.to_owned(), definition);
         }
-        all.insert("LetterBox".to_owned(), described(one_of(boxes), "Where a result that is refused goes."));
+        all.insert("LetterBox".to_owned(), described(one_of(boxes), "A destination of dead letters: results that were refused."));
         all.insert("OnResultError".to_owned(), on_result_error());
         all.insert(
             "IngestSettings".to_owned(),
-            described(sources, "A source, what it holds, and the query that runs on each record."),
+            described(sources, "An ingest stream in v1: a source of records, how they are decoded, and the query for each."),
         );
         all.insert("IngestBody".to_owned(), named("IngestSettings"));
         all.insert("CypherQuery".to_owned(), cypher_output(family));
         let outputs = with_variant(outputs, "CypherQuery");
-        all.insert("Output".to_owned(), described(outputs, "What becomes of the results of a standing query."));
+        all.insert(
+            "Output".to_owned(),
+            described(outputs, "An output of a standing query: the destination of its results, or a query that runs on each."),
+        );
+        let about = "The outputs of a standing query, by name.";
         all.insert(
             "Outputs".to_owned(),
-            json!({"type": "object", "additionalProperties": named("Output"), "description": "Outputs by name."}),
+            json!({"type": "object", "additionalProperties": named("Output"), "description": about}),
         );
         return all;
     }
     let (sources, formats) = v2_sources(&mut all, sources, family);
-    all.insert("Source".to_owned(), described(sources, "Where records come from."));
+    all.insert("Source".to_owned(), described(sources, "The source that records are read from."));
     all.extend(formats);
     all.insert("IngestBody".to_owned(), ingest_body(family));
     let settings = if family == Family::Preview { "Source" } else { "IngestBody" };
@@ -63,11 +70,11 @@ pub fn all(family: Family) -> JsonMap<String, Json> {
     all.extend(letter_boxes);
     all.insert("CypherQueryDestination".to_owned(), cypher_output(family));
     let outputs = with_variant(outputs, "CypherQueryDestination");
-    all.insert("Output".to_owned(), described(outputs, "Where items go."));
+    all.insert("Output".to_owned(), described(outputs, "A destination of results, or a query that runs on each."));
     all.insert("Workflow".to_owned(), workflow());
     all.insert(
         "Outputs".to_owned(),
-        json!({"type": "array", "items": named("Workflow"), "description": "Outputs, each a workflow."}),
+        json!({"type": "array", "items": named("Workflow"), "description": "The outputs of a standing query."}),
     );
     all
 }
@@ -99,6 +106,12 @@ fn with_variant(mut union: Json, name: &str) -> Json {
 fn described(mut schema: Json, text: &str) -> Json {
     schema["description"] = text.into();
     schema
+}
+
+/// What is said of one kind of a union that tells its kind by `type`.
+fn about_kind<'s>(union: Option<&'s Json>, kind: &str) -> Option<&'s str> {
+    let mut variants = union?["oneOf"].as_array()?.iter();
+    variants.find(|variant| variant["properties"]["type"]["const"] == kind)?["description"].as_str()
 }
 
 /// Gives an object its `type`, as the first of its fields.
@@ -190,11 +203,15 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
             remove(&mut definition, &["query", "parameter"]);
             notation(&mut definition, family);
             tag(&mut definition, v2_name);
+            if let Some(about) = about_kind(definitions.get(union), v1_name) {
+                definition = described(definition, about);
+            }
             let name = format!("{v2_name}{}", if of_files { "Format" } else { "Records" });
             formats.insert(name.clone(), definition);
             kinds.push(((*v2_name).to_owned(), name));
         }
-        formats.insert(union.to_owned(), one_of(kinds));
+        let about = definitions.get(union).and_then(|union| union["description"].as_str()).unwrap_or_default();
+        formats.insert(union.to_owned(), described(one_of(kinds), about));
     }
     // The formats of v1 are not those of v2, and their names may be the same.
     let of_v1 = ["FileFormat", "StreamFormat", "CypherLine", "CypherJson", "CypherCsv", "CypherRaw", "CypherParquet"];
@@ -209,6 +226,7 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
     let (mut kinds, mut boxes, mut letter_boxes) = (Vec::new(), Vec::new(), JsonMap::new());
     let v1: Vec<_> =
         rows.into_iter().map(|(kind, _, schema, sample)| (kind, name_of(&schema(&mut generator).to_value()), sample)).collect();
+    let retries = generator.subschema_for::<Retries>().to_value();
     let mut definitions = generator.take_definitions(true);
     let words = enumerations(&definitions);
     for (kind, name, sample) in v1 {
@@ -219,6 +237,7 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
         }
         notation(&mut definition, family);
         tag(&mut definition, kind);
+        definition["properties"][RETRY_POLICY] = retries.clone();
         let mut example = Json::Object(v2::names::fields_to_v2(&sample, &v2::standing::ONLY_V1, family));
         example["type"] = kind.into();
         definition["examples"] = json!([example]);
@@ -239,7 +258,7 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
     take(all, definitions, &words, family);
     letter_boxes.insert(
         "LetterBox".to_owned(),
-        described(one_of(boxes), "Where a record that failed goes, or a result that is refused."),
+        described(one_of(boxes), "A destination of dead letters: records that failed, or results that were refused."),
     );
     all.insert("OnResultError".to_owned(), on_result_error());
     (one_of(kinds), letter_boxes)
@@ -249,7 +268,7 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
 fn json_format() -> Json {
     json!({
         "type": "object",
-        "description": "What a message is: the text of the result.",
+        "description": "How a result is written. JSON is the only format of this destination.",
         "required": ["type"],
         "properties": {"type": {"type": "string", "const": "JSON"}},
         "default": {"type": "JSON"},
@@ -302,6 +321,7 @@ fn notation(definition: &mut Json, family: Family) {
             let duration = FIELDS.iter().any(|field| field.v1 == name && field.unit_millis.is_some());
             if duration && family == Family::Current {
                 schema = as_text(&schema, json!({"examples": ["1m30s"]}));
+                schema.as_object_mut().into_iter().for_each(|schema| add_unit(schema, IN_WORDS));
             }
             if name == MOMENT.0 && family == Family::Current {
                 schema = as_text(&schema, json!({"format": "date-time", "examples": ["2026-01-02T03:04:05Z"]}));
@@ -383,55 +403,60 @@ fn respell(definition: &mut Json, field: &str, family: Family) {
     for value in definition["enum"].as_array().into_iter().flatten() {
         variants.push(schema(word(value), None));
     }
+    let about = definition.get("description").cloned();
     *definition = json!({"oneOf": variants});
+    if let Some(about) = about {
+        definition["description"] = about;
+    }
 }
 
 fn ingest_body(family: Family) -> Json {
     let rename = |name: &str| to_v2(name, &Json::Null, family).0;
     json!({
         "type": "object",
-        "description": "A stream: its source, and the query that runs on each record. The notation of v1 with a name is taken as well.",
+        "description": "An ingest stream in v2: its source, and the query that runs on each record. A definition of v1 with a `name` is accepted, too.",
         "required": ["name", "source", "query"],
         "properties": {
-            "name": {"type": "string", "minLength": 1, "description": "The name of the stream."},
+            "name": {"type": "string", "minLength": 1, "description": "The name of the stream, unique within its graph."},
             "source": named("Source"),
-            "query": {"type": "string", "description": "Cypher that runs on each record."},
-            "parameter": {"type": "string", "default": "that", "description": "The parameter that carries the record."},
-            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Taken and shown; records are always evaluated in their order."},
-            rename("maximumPerSecond"): {"type": ["integer", "null"], "minimum": 1, "description": "Records a second, at most."},
+            "query": {"type": "string", "description": "The Cypher query that runs on each record."},
+            "parameter": {"type": "string", "default": "that", "description": "The name of the query parameter that carries the record. `that` means the query refers to it as `$that`."},
+            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Accepted for compatibility, without effect: the records of a stream take effect one after another, in order."},
+            rename("maximumPerSecond"): {"type": ["integer", "null"], "minimum": 1, "description": "The most records to read per second. No limit when not given."},
             "transformation": {
                 "type": ["object", "null"],
-                "description": "What becomes of a record before the query runs on it.",
+                "description": "A function that changes each record before the query runs on it. None when not given.",
                 "required": ["type", "function"],
                 "properties": {
                     "type": {"type": "string", "const": "JavaScript"},
                     "function": {
                         "type": "string",
-                        "description": "The text of one function. It is called with each record, which it cannot change, and what it returns takes the record's place; a record for which it throws fails.",
+                        "description": "The text of a JavaScript function. It is called with each record, and what it returns takes the place of the record. A record for which it throws, or takes longer than a second, fails.",
                         "examples": ["that => ({id: that.user.id, day: that.ts.slice(0, 10)})"],
                     },
                 },
             },
             "onRecordError": {
                 "type": "object",
-                "description": "What happens to a record that fails: it is counted, and the first ones are kept with their reasons.",
+                "description": "What happens to records that cannot be decoded or whose query fails. In any case they are counted, the first ones are kept with their reasons, and the stream goes on as far as `stopAfter` allows.",
                 "properties": {
-                    "logRecord": {"type": "boolean", "default": true},
-                    "retrySettings": {"type": ["object", "null"], "description": "Taken and shown: decoders give the same answer each time."},
+                    "logRecord": {"type": "boolean", "default": true, "description": "Whether such records are logged: the first ten, then every thousandth."},
+                    "retrySettings": {"type": ["object", "null"], "description": "Accepted for compatibility, without effect: a record that cannot be decoded will not be the next time."},
                     "stopAfter": {
                         "type": ["object", "null"],
-                        "description": "The stream fails when more records than this have failed, and may be started again; weir's own. It never does when not given.",
+                        "description": "The stream fails when too many records have failed. It can be started again. It does not fail for that reason when not given.",
                         "required": ["records"],
                         "properties": {
-                            "records": {"type": "integer", "minimum": 0},
-                            "within": {"type": ["string", "null"], "description": "A duration, after which they are counted anew."},
+                            "records": {"type": "integer", "minimum": 0, "description": "How many records may fail. The stream fails at the next one."},
+                            "within": {"type": ["string", "null"], "description": "The time after which failed records are counted from 0 again, such as `10m`. When not given, they are counted from each start of the stream."},
                         },
                     },
                     "deadLetterQueueSettings": {
                         "type": "object",
+                        "description": "Where failed records are sent to.",
                         "properties": {"destinations": {
                             "type": "array",
-                            "description": "Where such a record goes besides: destinations as the outputs of standing queries have them.",
+                            "description": "Destinations that each failed record is sent to. The stream waits until they have it.",
                             "items": named("LetterBox"),
                         }},
                     },
@@ -439,14 +464,18 @@ fn ingest_body(family: Family) -> Json {
             },
             "onStreamError": {
                 "type": "object",
-                "description": "What happens when the stream fails.",
+                "description": "What happens when the stream fails. It stays failed when not given.",
                 "required": ["type"],
                 "properties": {
-                    "type": {"type": "string", "enum": ["LogStreamError", "RetryStreamError"]},
-                    "retryCount": {"type": "integer", "minimum": 0, "description": "How often it begins again by itself; required to retry."},
-                    "within": {"type": "string", "default": "31s", "description": "Counted in so long."},
-                    "minBackoff": {"type": "string", "default": "10s"},
-                    "maxBackoff": {"type": "string", "default": "10s"},
+                    "type": {
+                        "type": "string",
+                        "enum": ["LogStreamError", "RetryStreamError"],
+                        "description": "`LogStreamError`: the error is logged, and the stream stays failed. `RetryStreamError`: where the failure may pass, the stream begins again by itself.",
+                    },
+                    "retryCount": {"type": "integer", "minimum": 0, "description": "How many times in a row the stream begins again by itself. Required with `RetryStreamError`."},
+                    "within": {"type": "string", "default": "31s", "description": "Attempts are counted from 0 again when the last one is longer ago than this."},
+                    "minBackoff": {"type": "string", "default": "10s", "description": "The pause before the first attempt. It grows with each further one."},
+                    "maxBackoff": {"type": "string", "default": "10s", "description": "The longest pause before an attempt."},
                 },
             },
         },
@@ -462,23 +491,26 @@ fn letter_box(mut definition: Json) -> Json {
     let mut format = json!({
         "type": "object",
         "required": ["type"],
-        "description": "How it is written there: as it was, or as JSON.",
+        "description": "How a dead letter is written. JSON when not given.",
         "properties": {
-            "type": {"type": "string", "enum": ["JSON", "Bytes"]},
-            "withInfoEnvelope": {"type": "boolean", "default": false, "description": "JSON with the reason beside it."},
+            "type": {"type": "string", "enum": ["JSON", "Bytes"], "description": "`JSON`: as JSON. `Bytes`: as it came, or was to be sent."},
+            "withInfoEnvelope": {"type": "boolean", "default": false, "description": "Whether the JSON is an object that also has the reason and the place of the record or result."},
         },
     });
     if by_schema {
-        format["description"] = "How it is written there: as it was, as JSON, or as a message of Protobuf.".into();
+        format["description"] = "How a dead letter is written. JSON when not given.".into();
         let properties = &mut format["properties"];
+        properties["type"]["description"] =
+            "`JSON`: as JSON. `Bytes`: as it came, or was to be sent. `Protobuf`: as a Protobuf message.".into();
         properties["type"]["enum"] = json!(["JSON", "Bytes", "Protobuf"]);
-        properties["withInfoEnvelope"]["description"] = "With the reason beside it; not of Bytes.".into();
+        properties["withInfoEnvelope"]["description"] =
+            "Whether the reason and the place of the record or result are written, too. Not with `Bytes`.".into();
         properties["schemaUrl"] =
-            json!({"type": "string", "description": "Of Protobuf: where the compiled descriptor set is found."});
-        properties["typeName"] = json!({"type": "string", "description": "Of Protobuf: the message it becomes."});
+            json!({"type": "string", "description": "With `Protobuf`: the URL or path of the compiled descriptor set."});
+        properties["typeName"] = json!({"type": "string", "description": "With `Protobuf`: the message type."});
         properties["schemaRegistry"] = named("SchemaRegistry");
         properties["subject"] =
-            json!({"type": "string", "description": "Of Protobuf, with `schemaRegistry`: what the schema is registered for."});
+            json!({"type": "string", "description": "With `Protobuf` and `schemaRegistry`: the subject of the schema."});
     }
     definition["properties"]["outputFormat"] = format;
     for example in
@@ -494,18 +526,18 @@ fn letter_box(mut definition: Json) -> Json {
 fn on_result_error() -> Json {
     json!({
         "type": "object",
-        "description": "What becomes of a result that the destination refuses for good, or that was tried as often as the destination tries.",
+        "description": "What becomes of a result that the destination refuses for good, or that was tried as often as it may be. `GiveUp` when not given.",
         "required": ["type"],
         "properties": {
             "type": {
                 "type": "string",
                 "enum": ["GiveUp", "Fail", "Retry", "DeadLetter"],
-                "description": "`GiveUp`, the default: it is counted, and the next one comes. `Fail`: none is given up; what is refused ends the output, and is there for the next definition. `Retry`: it is tried until it works. `DeadLetter`: it goes to `destinations`.",
+                "description": "`GiveUp`: the result is counted as failed, and the next one is sent. `Fail`: the output ends and keeps the result for its next definition or start. `Retry`: the result is tried until it works; the results behind it wait. `DeadLetter`: the result is sent to `destinations`.",
             },
             "destinations": {
                 "type": "array",
                 "minItems": 1,
-                "description": "Of dead letters; nothing goes on before all of them have it.",
+                "description": "With `DeadLetter`: where the result is sent to. The output goes on when all of them have it.",
                 "items": named("LetterBox"),
             },
         },
@@ -516,15 +548,15 @@ fn on_result_error() -> Json {
 fn cypher_output(family: Family) -> Json {
     let mut definition = json!({
         "type": "object",
-        "description": "Runs a query for each result, and gives its rows to what comes then.",
+        "description": "Runs a Cypher query for each result. Its rows go to the output in `andThen`, if there is one.",
         "required": ["query"],
         "properties": {
-            "query": {"type": "string", "description": "Cypher that runs on each result."},
-            "parameter": {"type": "string", "default": "that", "description": "The parameter that carries the result."},
-            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "So many results at most are asked about side by side, where the query only reads; others run one after another, so that their effects have the order of the results."},
-            "andThen": {"$ref": format!("{PLACE}Output"), "description": "Is given each row the query returns."},
-            "allowAllNodeScan": {"type": "boolean", "default": false, "description": "Whether the query may look through all nodes."},
-            "shouldRetry": {"type": "boolean", "default": true, "description": "Whether a query that failed for a reason that passes runs again."},
+            "query": {"type": "string", "description": "The Cypher query that runs on each result."},
+            "parameter": {"type": "string", "default": "that", "description": "The name of the query parameter that carries the result. `that` means the query refers to it as `$that`."},
+            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "The most queries that run at a time, if the query only reads. A query that writes runs for one result after another, in their order."},
+            "andThen": {"$ref": format!("{PLACE}Output"), "description": "The output that gets each row of the query. Rows are dropped when not given."},
+            "allowAllNodeScan": {"type": "boolean", "default": false, "description": "Whether the query may look through all nodes of the graph. If false, a query that might do so is refused."},
+            "shouldRetry": {"type": "boolean", "default": true, "description": "Whether a query that cannot be run at the moment, through no fault of its own, is tried every 0.2 s until it can. If false, it counts as failed."},
         },
         "examples": [{"type": "CypherQuery", "query": "MATCH (n) WHERE id(n) = $that.data.id SET n.seen = true"}],
     });
@@ -539,30 +571,34 @@ fn workflow() -> Json {
     let kind = |kind: &str, text: &str| json!({"type": "object", "description": text, "required": ["type"], "properties": {"type": {"type": "string", "const": kind}}});
     json!({
         "type": "object",
-        "description": "What becomes of results: filter, transformation, enrichment, then every destination is given each item.",
+        "description": "An output of a standing query in v2: a result passes the filter, the transformation and the enrichment, as far as they are given, and is then sent to every destination.",
         "required": ["name", "destinations"],
         "properties": {
-            "name": {"type": "string", "minLength": 1, "description": "Unique within the standing query."},
-            "filter": kind("OnlyPositiveMatch", "Cancellations are left out."),
+            "name": {"type": "string", "minLength": 1, "description": "The name of the output, unique within the standing query."},
+            "filter": kind("OnlyPositiveMatch", "`OnlyPositiveMatch`: cancellations are left out. Nothing is left out when not given."),
             "preEnrichmentTransformation": {
                 "type": "object",
-                "description": "`InlineData`: the data of results alone. `WithTick`: with their tick and an id of their own in `meta`.",
+                "description": "What results consist of from here on. They have `meta` (`isPositiveMatch`, `resultId`) and `data` when not given.",
                 "required": ["type"],
-                "properties": {"type": {"type": "string", "enum": ["InlineData", "WithTick"]}},
+                "properties": {"type": {
+                    "type": "string",
+                    "enum": ["InlineData", "WithTick"],
+                    "description": "`InlineData`: the data alone, without `meta`. `WithTick`: `meta` also has `tick` and `eventId`, which no other result has.",
+                }},
             },
             "resultEnrichment": {
                 "type": "object",
-                "description": "Runs for each result; its rows go on.",
+                "description": "A Cypher query that runs for each result; its rows go to the destinations instead of the result. None when not given.",
                 "required": ["query"],
                 "properties": {
-                    "query": {"type": "string"},
-                    "parameter": {"type": "string", "default": "that"},
-                    "parallelism": {"type": "integer", "minimum": 1, "default": 16},
-                    "allowAllNodeScan": {"type": "boolean", "default": false},
-                    "shouldRetry": {"type": "boolean", "default": true},
+                    "query": {"type": "string", "description": "The Cypher query that runs on each result."},
+                    "parameter": {"type": "string", "default": "that", "description": "The name of the query parameter that carries the result."},
+                    "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "The most queries that run at a time, if the query only reads."},
+                    "allowAllNodeScan": {"type": "boolean", "default": false, "description": "Whether the query may look through all nodes of the graph. If false, a query that might do so is refused."},
+                    "shouldRetry": {"type": "boolean", "default": true, "description": "Whether a query that cannot be run at the moment is tried every 0.2 s until it can. If false, it counts as failed."},
                 },
             },
-            "destinations": {"type": "array", "items": named("Output"), "minItems": 1},
+            "destinations": {"type": "array", "items": named("Output"), "minItems": 1, "description": "Where each result is sent to."},
         },
         "examples": [{"name": "log", "destinations": [{"type": "StandardOut"}]}],
     })

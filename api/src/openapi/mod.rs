@@ -25,6 +25,18 @@ use crate::wire::family::Family;
 
 pub const PAGE: &str = include_str!("page.html");
 
+/// What is said of weir, and of each family. The page shows it as plain text.
+const ABOUT: &str = "weir is a streaming property graph. Ingest streams run a Cypher query on each record that arrives, and \
+                     standing queries report every match as it appears. A graph is also called a namespace. Bodies are JSON, or \
+                     YAML where that is listed. While weir starts or stops any request may be answered with 503 and the header \
+                     Retry-After; send it again then.";
+const OF_V1: &str = "This is version 1: an answer is the bare value, durations are milliseconds, and an error is a list of \
+                     texts. New programs should use version 2.";
+const OF_PREVIEW: &str = "This is the preview of version 2: an answer is an object with the value in content, and warnings. New \
+                          programs should use version 2 itself, which names the graph in the path.";
+const OF_CURRENT: &str = "This is version 2: durations are texts such as 1m30s, times are texts such as \
+                          2026-03-01T10:00:00Z, and lists of resources are objects with items.";
+
 /// The document of a family. `server`: where clients find weir; without it nothing is said of that.
 pub fn document(family: Family, server: Option<&str>) -> Json {
     let mut schemas = Schemas::new(family);
@@ -40,10 +52,10 @@ pub fn document(family: Family, server: Option<&str>) -> Json {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.as_str().to_ascii_lowercase()] = described(route, operation, &mut schemas, &mut ids);
     }
-    let (version, family_name) = match family {
-        Family::V1 => ("3.0.3", "v1"),
-        Family::Preview => ("3.1.0", "v2, the preview in kebab-case"),
-        Family::Current => ("3.1.0", "v2"),
+    let (version, family_name, conventions) = match family {
+        Family::V1 => ("3.0.3", "v1", OF_V1),
+        Family::Preview => ("3.1.0", "v2, the preview in kebab-case", OF_PREVIEW),
+        Family::Current => ("3.1.0", "v2", OF_CURRENT),
     };
     let used: HashSet<&str> = paths
         .values()
@@ -60,7 +72,7 @@ pub fn document(family: Family, server: Option<&str>) -> Json {
         "info": {
             "title": format!("weir, {family_name}"),
             "version": crate::VERSION,
-            "description": "A streaming property graph: records come in, a Cypher query runs on each, and standing queries report every match.",
+            "description": format!("{ABOUT} {conventions}"),
             "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
         },
         "tags": tags,
@@ -91,7 +103,7 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
     }
     let in_path: Vec<&str> =
         route.path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect();
-    let mut all: Vec<Json> = in_path.iter().map(|name| parameters::in_path(name)).collect();
+    let mut all: Vec<Json> = in_path.iter().map(|name| parameters::in_path(name, route.name)).collect();
     all.extend(operation.parameters.iter().filter_map(|parameter| parameter.shown(family)));
     if operation.of_graph && !in_path.contains(&"graphName") {
         all.extend(parameters::NAMESPACE.shown(family));
@@ -145,11 +157,18 @@ const IMPORTED: &str = r#"{"type": "node", "id": "00000000-0000-0000-0000-000000
 /// Records as they may come.
 fn records() -> Json {
     let described = |name: &str, cut: Cut| match cut {
-        Cut::Json => json!({"schema": {"description": "A list of records, or one record."}, "example": [{"id": 1}, {"id": 2}]}),
-        Cut::Lines => {
-            json!({"schema": {"type": "string", "description": "Records, each a line."}, "example": "{\"id\": 1}\n{\"id\": 2}\n"})
+        Cut::Json => {
+            let about = "A list, each element of which is a record, or a single record.";
+            json!({"schema": {"description": about}, "example": [{"id": 1}, {"id": 2}]})
         }
-        Cut::Whole => json!({"schema": {"type": "string", "format": "binary", "description": format!("One record, as {name}.")}}),
+        Cut::Lines => {
+            let about = "Records, one per line. Empty lines are ignored.";
+            json!({"schema": {"type": "string", "description": about}, "example": "{\"id\": 1}\n{\"id\": 2}\n"})
+        }
+        Cut::Whole => {
+            let about = format!("A single record: the whole body, in {name}.");
+            json!({"schema": {"type": "string", "format": "binary", "description": about}})
+        }
     };
     CONTENT_TYPES.iter().map(|(name, cut)| ((*name).to_owned(), described(name, *cut))).collect::<JsonMap<_, _>>().into()
 }
@@ -171,44 +190,46 @@ enum Wrong {
 fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool) -> Vec<(u16, &'static str, Wrong)> {
     let mut all = Vec::new();
     if only_absent {
-        return vec![(404, "This edition is not enabled.", Wrong::Absent)];
+        return vec![(404, "This is not part of weir. The body says so.", Wrong::Absent)];
     }
     // Only who listens to results is told in words that they are not there, and as of a wrong request: so clients of v1 know it.
     let in_words = route.name == "standing::results" && route.family() == Family::V1;
     if route.is_socket() {
-        all.push((400, "No handshake of a web socket, or a parameter that cannot be read.", Wrong::Either));
+        all.push((400, "The request is not a web socket handshake, or a parameter cannot be read.", Wrong::Either));
     } else if parameters || route.takes != Takes::Nothing {
         let wrong = if in_words { Wrong::Either } else { Wrong::Family };
-        all.push((400, "The request is wrong; the body says in what.", wrong));
+        all.push((400, "The request is not valid or cannot be fulfilled. The body says why.", wrong));
     }
     if parameters && !in_words {
-        all.push((404, "What is named is not there.", Wrong::Absent));
+        all.push((404, "The graph, or another resource that the request names, does not exist.", Wrong::Absent));
     }
     if ["standing::results", "sockets::results", "sockets::tap"].contains(&route.name) {
-        all.push((410, "What came behind the given result is not kept any more.", Wrong::Family));
+        let gone = "Some results after the given id are no longer kept. The body says from where on there are results.";
+        all.push((410, gone, Wrong::Family));
     }
     if !route.gives.is_empty() && !route.is_socket() {
-        all.push((406, "The client accepts nothing that can be given.", Wrong::Text));
+        all.push((406, "The header `Accept` allows none of the types that this route can answer with.", Wrong::Text));
     }
     if route.takes != Takes::Nothing {
-        all.push((408, "The body did not arrive in time.", Wrong::Text));
+        all.push((408, "The body of the request did not arrive in time.", Wrong::Text));
         let too_large = match route.takes {
-            Takes::Data => "The body is larger than 4 MiB, or than `webserver.body-bytes-max`.",
-            _ => "The body is larger than `webserver.body-bytes-max`.",
+            Takes::Data => "The body is larger than 4 MiB, or than the setting `webserver.body-bytes-max`.",
+            _ => "The body is larger than the setting `webserver.body-bytes-max` (64 MiB).",
         };
         all.push((413, too_large, Wrong::Text));
-        all.push((415, "The content type is not one that is taken.", Wrong::Text));
+        all.push((415, "The `Content-Type` or `Content-Encoding` of the body is not supported.", Wrong::Text));
     }
-    all.push((500, "Something failed, or took longer than it may.", Wrong::Family));
+    all.push((500, "The request failed inside of weir, or took longer than its limit. The body says why.", Wrong::Family));
     if route.takes == Takes::Records {
         all.push((
             503,
-            "Not now: the graph is behind, or the stream is paused. `Retry-After` says when to come again.",
+            "The graph is behind, or the stream is paused. Send the request again after `Retry-After`, with the same \
+             `Idempotency-Key` if it has one: it may have had its effect.",
             Wrong::Family,
         ));
     }
     if readiness {
-        all.push((503, "weir is not ready. `Retry-After` says when to ask again.", Wrong::Absent));
+        all.push((503, "weir is not ready. `Retry-After` says in how many seconds to ask again.", Wrong::Absent));
     }
     all
 }
@@ -233,16 +254,19 @@ fn failure(text: &str, wrong: Wrong, schemas: &mut Schemas) -> Json {
 fn answer(status: u16, shape: Shape, schemas: &mut Schemas) -> Json {
     let family = schemas.family;
     let text = match status {
-        101 => "The connection is a web socket.",
-        201 => "It is there now.",
-        202 => "It has begun.",
-        _ => "As asked.",
+        101 => "The connection is a web socket from now on.",
+        201 => "The resource was created.",
+        202 => "The request was accepted. What it asks for goes on in the background.",
+        204 => "Success, without a body.",
+        _ => "Success.",
     };
+    let warnings = json!({"type": "array", "items": {"type": "string"},
+        "description": "What the sender of the request should know, such as fields that are not known. Mostly empty."});
     let envelope = |content: Json| {
         json!({"type": "object", "required": ["content", "warnings"], "properties": {
             "content": content,
-            "message": {"type": "string"},
-            "warnings": {"type": "array", "items": {"type": "string"}},
+            "message": {"type": "string", "description": "A message for people."},
+            "warnings": warnings,
         }})
     };
     let items = |item: Json| json!({"type": "array", "items": item});
@@ -262,9 +286,9 @@ fn answer(status: u16, shape: Shape, schemas: &mut Schemas) -> Json {
                 let list = items(of(schemas));
                 json!({"type": "object", "required": ["items"], "properties": {
                     "items": list,
-                    "nextPageToken": {"type": "string"},
+                    "nextPageToken": {"type": "string", "description": "Never there: a list is answered as a whole."},
                     "content": list,
-                    "warnings": {"type": "array", "items": {"type": "string"}},
+                    "warnings": warnings,
                 }})
             }
         }),
@@ -275,7 +299,7 @@ fn answer(status: u16, shape: Shape, schemas: &mut Schemas) -> Json {
                 let of = of(schemas);
                 json!({"allOf": [of, {"type": "object", "properties": {
                     "content": of,
-                    "warnings": {"type": "array", "items": {"type": "string"}},
+                    "warnings": warnings,
                 }}]})
             }
         }),
@@ -318,6 +342,38 @@ mod tests {
                 assert_eq!(operation.get("requestBody").is_some(), route.takes != Takes::Nothing, "{} {}", method, route.path);
                 assert!(!operation["summary"].as_str().unwrap_or_default().is_empty());
             }
+        }
+    }
+
+    /// Of what refers to a definition the page has the words of that one, and a `type` is a word itself.
+    #[test]
+    fn fields_and_parameters_say_what_they_are() {
+        fn look(schema: &Json, path: &str, silent: &mut Vec<String>) {
+            for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                let place = format!("{path}.{name}");
+                let says = ["description", "$ref", "allOf", "anyOf"].into_iter().any(|part| field.get(part).is_some());
+                if !says && name != "type" {
+                    silent.push(place.clone());
+                }
+                look(field, &place, silent);
+            }
+            let parts = ["oneOf", "anyOf", "allOf"].into_iter().filter_map(|part| schema[part].as_array()).flatten();
+            let inside = ["items", "additionalProperties"].into_iter().filter_map(|part| schema.get(part));
+            parts.chain(inside).for_each(|schema| look(schema, path, silent));
+        }
+        for family in FAMILIES {
+            let document = document(family, None);
+            let mut silent = Vec::new();
+            for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
+                look(schema, name, &mut silent);
+            }
+            let operations = document["paths"].as_object().into_iter().flatten().flat_map(|(_, path)| path.as_object()).flatten();
+            for (_, operation) in operations {
+                let parameters = operation["parameters"].as_array().into_iter().flatten();
+                let without = parameters.filter(|parameter| parameter["description"].as_str().is_none_or(str::is_empty));
+                silent.extend(without.map(|parameter| format!("{}: {}", operation["operationId"], parameter["name"])));
+            }
+            assert!(silent.is_empty(), "{family:?}: {}", silent.join(", "));
         }
     }
 
@@ -394,6 +450,12 @@ mod tests {
         let current = document(Family::Current, None);
         let file = &current["components"]["schemas"]["FileSource"]["properties"];
         assert!(file.get("parallelism").is_none() && file["type"]["const"] == "File", "{file}");
+        let about = |name: &str| current["components"]["schemas"][name]["description"].as_str().unwrap_or_default();
+        assert!(about("CSVFormat").starts_with("Each row of CSV"), "{}", about("CSVFormat"));
+        let mode = about("FileIngestMode");
+        assert!(mode.starts_with("What happens at the end of a file.") && mode.contains("- `NAMED_PIPE`: "), "{mode}");
+        let path = |handler: &str| parameters::in_path("id", handler)["description"].clone();
+        assert_ne!(path("running::cancel"), path("debug::get"));
     }
 
     #[cfg(feature = "aws")]

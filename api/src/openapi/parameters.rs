@@ -46,15 +46,27 @@ pub const NAMESPACE: Parameter = Parameter {
         "namespace",
         Kind::Text,
         "\"quine\"",
-        "The graph, where the path does not name one. Its name has 1 to 16 letters and digits, the first a letter.",
+        "The graph (namespace) that the request is for. Its name has 1 to 16 letters and digits, the first a letter.",
     )
 };
 pub const AT_TIME: Parameter = Parameter {
     current: "atTime",
-    ..same("at-time", Kind::Moment, "", "Reads the graph as of this moment, which must not lie in the future.")
+    ..same(
+        "at-time",
+        Kind::Moment,
+        "",
+        "Reads the graph as it was at the end of this millisecond. It must not be in the future, and nothing can be written with \
+         it. The present when not given.",
+    )
 };
-pub const TIMEOUT: Parameter =
-    same("timeout", Kind::Duration, "", "How long a query that only reads may take; in v2 20 seconds when not given.");
+pub const TIMEOUT: Parameter = same(
+    "timeout",
+    Kind::Duration,
+    "",
+    "How long a request that only reads may take; then it ends with status 500. When not given it is 20 seconds in v2, and has \
+     no limit of its own in v1. The setting `query.timeout` (2 minutes) limits all queries, also those that write.",
+);
+pub const NO_TIMEOUT: Parameter = Parameter { about: "Accepted for compatibility, without effect on this request.", ..TIMEOUT };
 pub const MEMBER: Parameter = Parameter {
     v1: "",
     current: MEMBER_HEADER,
@@ -62,22 +74,39 @@ pub const MEMBER: Parameter = Parameter {
         "memberIdx",
         Kind::Integer { from: None },
         "",
-        "The member of a cluster. There is one, which answers whatever the number is.",
+        "The member of the cluster that is to answer. There is one, which answers whatever the number is.",
     )
 };
 
 pub const KEY: Parameter = Parameter { required: true, ..same("key", Kind::Text, "", "The name of the property.") };
-pub const EDGE_LIMIT: Parameter = same("limit", Kind::Integer { from: None }, "", "How many edges at most; 0 does not limit.");
-pub const EDGE_DIRECTION: Parameter =
-    same("direction", Kind::OneOf(&["Outgoing", "Incoming", "Undirected"]), "", "Only edges of this direction.");
-pub const EDGE_OTHER: Parameter = same("other", Kind::Text, "", "Only edges to the node with this id.");
-pub const EDGE_TYPE: Parameter = same("type", Kind::Text, "", "Only edges of this type.");
-pub const ONLY_FULL: Parameter =
-    Parameter { v1: "", ..same("onlyFull", Kind::Boolean, "true", "Every edge of weir has both its halves.") };
+pub const EDGE_LIMIT: Parameter =
+    same("limit", Kind::Integer { from: None }, "", "The most edges to return. No limit when not given, or 0 or less.");
+pub const EDGE_DIRECTION: Parameter = same(
+    "direction",
+    Kind::OneOf(&["Outgoing", "Incoming", "Undirected"]),
+    "",
+    "Only edges of this direction, seen from the node. With `Undirected` there are none: every edge has a direction.",
+);
+pub const EDGE_OTHER: Parameter = same("other", Kind::Text, "", "Only edges between the node and the one with this id.");
+pub const EDGE_TYPE: Parameter = same("type", Kind::Text, "", "Only edges of this type. All types when not given.");
+pub const ONLY_FULL: Parameter = Parameter {
+    v1: "",
+    ..same(
+        "onlyFull",
+        Kind::Boolean,
+        "true",
+        "Accepted for compatibility, without effect: every edge is stored at both of its nodes.",
+    )
+};
 
 pub const HASHED: Parameter = Parameter {
     v1: "",
-    ..same("shouldCalculateResultHashCode", Kind::Boolean, "false", "Whether the results are summed up to a number.")
+    ..same(
+        "shouldCalculateResultHashCode",
+        Kind::Boolean,
+        "false",
+        "Whether `outputHashCode` in the status sums up the results, so that two runs can be compared.",
+    )
 };
 pub const PROPAGATE_TO: Parameter = Parameter {
     v1: "",
@@ -86,64 +115,122 @@ pub const PROPAGATE_TO: Parameter = Parameter {
         "propagateTo",
         Kind::OneOf(&["NONE", "EXCLUDE_SLEEPING", "INCLUDE_SLEEPING"]),
         "\"EXCLUDE_SLEEPING\"",
-        "Whether matches that are there already are reported. No node sleeps here.",
+        "Whether matches that are already in the graph become results when the query is created. With `NONE` they are held back \
+         until they are asked for; the other two words have the same effect.",
     )
 };
 pub const INCLUDE_SLEEPING: Parameter = Parameter {
     current: "includeSleeping",
-    ..same("include-sleeping", Kind::Boolean, "false", "No node sleeps here, so this changes nothing.")
+    ..same("include-sleeping", Kind::Boolean, "false", "Accepted for compatibility, without effect: nodes do not sleep in weir.")
 };
 pub const WAKE_UP: Parameter = Parameter {
     current: "wakeUpParallelism",
-    ..same("wake-up-parallelism", Kind::Integer { from: Some(1) }, "4", "No node sleeps here, so this changes nothing.")
+    ..same(
+        "wake-up-parallelism",
+        Kind::Integer { from: Some(1) },
+        "4",
+        "Accepted for compatibility, without effect: nodes do not sleep in weir.",
+    )
 };
 
-pub const WALK_LENGTH: Parameter = same("length", Kind::Integer { from: Some(1) }, "10", "Steps of a walk, at most.");
-pub const WALK_COUNT: Parameter = same("count", Kind::Integer { from: Some(0) }, "5", "Walks from each node.");
+pub const WALK_LENGTH: Parameter =
+    same("length", Kind::Integer { from: Some(1) }, "10", "The most steps of a walk. It ends sooner where no edge leads on.");
+pub const WALK_COUNT: Parameter = same("count", Kind::Integer { from: Some(0) }, "5", "How many walks begin at each node.");
 pub const WALK_QUERY: Parameter = same(
     "query",
     Kind::Text,
     "\"RETURN id(thisNode)\"",
-    "What is told of each node: Cypher that only reads, about `thisNode`, without `CALL` and `LOAD CSV`.",
+    "What each visited node adds to the walk: the end of a Cypher query about `thisNode`, such as `RETURN thisNode.name`. It \
+     must only read, and have neither `CALL` nor `LOAD CSV`.",
 );
-pub const WALK_RETURN: Parameter =
-    same("return", Kind::Number { from: 0.0 }, "1.0", "How unlikely it is to step back; 0 is never.");
+pub const WALK_RETURN: Parameter = same(
+    "return",
+    Kind::Number { from: 0.0 },
+    "1.0",
+    "The parameter p of node2vec: a step back to the node before has the weight 1/p. With 0 no step goes back.",
+);
 pub const WALK_IN_OUT: Parameter = Parameter {
     current: "inOut",
-    ..same("in-out", Kind::Number { from: 0.0 }, "1.0", "How unlikely it is to leave the neighbourhood; 0 never visits it.")
+    ..same(
+        "in-out",
+        Kind::Number { from: 0.0 },
+        "1.0",
+        "The parameter q of node2vec: a step to a node that is no neighbour of the node before has the weight 1/q. With 0 no \
+         step goes to a neighbour of the node before.",
+    )
 };
-pub const WALK_SEED: Parameter = same("seed", Kind::Text, "", "Walks of the same seed are the same.");
-pub const PARALLELISM: Parameter = same("parallelism", Kind::Integer { from: Some(1) }, "16", "Walks at a time.");
+pub const WALK_SEED: Parameter =
+    same("seed", Kind::Text, "", "Walks with the same seed over the same graph are equal. Random when not given.");
+pub const PARALLELISM: Parameter = same(
+    "parallelism",
+    Kind::Integer { from: Some(1) },
+    "16",
+    "Accepted for compatibility, without effect: walks are taken one after another.",
+);
 
-pub const SINCE: Parameter = same("since", Kind::Text, "", "Where the backup ended that this one goes on from.");
+pub const SINCE: Parameter = same(
+    "since",
+    Kind::Text,
+    "",
+    "Where an earlier backup ended, as `weir backup --since` reads it from that file. The answer then has only what has come \
+     since. Everything when not given.",
+);
 pub const SINCE_RESULT: Parameter = same(
     "since",
     Kind::Text,
     "",
-    "The id of the last result that the client has had: it gets those behind it. Of a tick alone, all from that on.",
+    "The id of the last result that the client has received; it gets the results after that one. With a tick alone it gets all \
+     from that tick on. Results from now on when not given.",
 );
-pub const LAST_EVENT: Parameter =
-    same("Last-Event-ID", Kind::Header, "", "The same as `since`, which it outdoes: browsers send it when they come back.");
+pub const LAST_EVENT: Parameter = same(
+    "Last-Event-ID",
+    Kind::Header,
+    "",
+    "As `since`, which it takes precedence over. Browsers send it when they connect again.",
+);
 pub const WITH_TICK: Parameter = Parameter {
     current: "withTick",
-    ..same("with-tick", Kind::Boolean, "false", "Whether `meta` has the tick of the result, and its id.")
+    ..same("with-tick", Kind::Boolean, "false", "Whether the `meta` of each result also has its `tick` and `eventId`.")
 };
-pub const LEAVE_OUT: Parameter =
-    same("leaveOut", Kind::Text, "", "Namespaces that are left out, separated by commas: a damaged one cannot be backed up.");
+pub const LEAVE_OUT: Parameter = same(
+    "leaveOut",
+    Kind::Text,
+    "",
+    "The names of namespaces to leave out, separated by commas. A damaged namespace has to be left out. None when not given.",
+);
 pub const IDEMPOTENCY_KEY: Parameter = same(
     "Idempotency-Key",
     Kind::Header,
     "",
-    "What the request is known by: records that come again with the same key have no effect.",
+    "A key of the client's choice for this request. A request that is sent again with the same key has no further effect. The \
+     stream remembers the newest 1000 keys, or as many as its `keysRemembered` says.",
 );
-pub const FORMAT: Parameter = same("format", Kind::OneOf(&["jsonl", "cypher"]), "\"jsonl\"", "What the text is.");
-pub const EXPORT_FORMAT: Parameter =
-    same("format", Kind::OneOf(&["jsonl", "cypher", "parquet"]), "\"jsonl\"", "What the graph is written as.");
-pub const PLAN_FORMAT: Parameter =
-    same("format", Kind::OneOf(&["json", "text", "mermaid"]), "\"json\"", "How the dataflow is shown.");
-pub const LINE: Parameter =
-    same("line", Kind::Integer { from: Some(1) }, "1", "The number of the first line of the body, for messages.");
-pub const RELATIVE: Parameter = same("relative", Kind::Boolean, "false", "Leaves out where the server is.");
+pub const FORMAT: Parameter =
+    same("format", Kind::OneOf(&["jsonl", "cypher"]), "\"jsonl\"", "The format of the body: JSON Lines or Cypher statements.");
+pub const EXPORT_FORMAT: Parameter = same(
+    "format",
+    Kind::OneOf(&["jsonl", "cypher", "parquet"]),
+    "\"jsonl\"",
+    "The format of the answer: JSON Lines, Cypher statements or Parquet.",
+);
+pub const PLAN_FORMAT: Parameter = same(
+    "format",
+    Kind::OneOf(&["json", "text", "mermaid"]),
+    "\"json\"",
+    "The format of the answer: JSON, a text tree, or a Mermaid drawing.",
+);
+pub const LINE: Parameter = same(
+    "line",
+    Kind::Integer { from: Some(1) },
+    "1",
+    "The number that the first line of the body has in its file. Error messages count lines from there.",
+);
+pub const RELATIVE: Parameter = same(
+    "relative",
+    Kind::Boolean,
+    "false",
+    "Whether the document leaves out `servers`, which is otherwise the advertised address of weir.",
+);
 
 impl Parameter {
     /// None where the family has no such parameter.
@@ -164,9 +251,9 @@ impl Parameter {
             Kind::Number { from } => json!({"type": "number", "format": "double", "minimum": from}),
             Kind::Boolean => json!({"type": "boolean"}),
             Kind::Moment if family == Family::Current => json!({"type": "string", "format": "date-time"}),
-            Kind::Moment => json!({"type": "integer", "format": "int64", "description": "Milliseconds since 1970."}),
+            Kind::Moment => json!({"type": "integer", "format": "int64", "description": "In milliseconds since 1970."}),
             Kind::Duration if family == Family::Current => json!({"type": "string", "examples": ["20s"], "default": "20s"}),
-            Kind::Duration => json!({"type": "integer", "format": "int64", "minimum": 0, "description": "Milliseconds."}),
+            Kind::Duration => json!({"type": "integer", "format": "int64", "minimum": 0, "description": "In milliseconds."}),
             Kind::OneOf(words) => json!({"type": "string", "enum": words}),
         };
         if let Ok(default) = serde_json::from_str::<Json>(self.default) {
@@ -178,16 +265,20 @@ impl Parameter {
     }
 }
 
-/// What stands in a path, by the name in its braces.
-pub fn in_path(name: &str) -> Json {
+/// What stands in a path, by the name in its braces and the handler of the route.
+pub fn in_path(name: &str, handler: &str) -> Json {
     let about = match name {
-        "id" => "The id of a node, as queries show it.",
-        "name" | "ingestName" | "standingQueryName" => "The name of the resource.",
+        "id" if handler.starts_with("running::") => "The id of a running query, as the list of running queries has it.",
+        "id" => "The id of a node, as `strId(n)` gives it in a query.",
+        "name" if handler.starts_with("standing::") || handler == "sockets::results" => "The name of the standing query.",
+        "name" | "ingestName" => "The name of the ingest stream.",
+        "standingQueryName" => "The name of the standing query.",
         "output" | "outputName" => "The name of the output.",
         "namespace" | "graphName" => {
-            "The graph; `quine` and `default` are the default one. A name has 1 to 16 letters and digits, the first a letter."
+            "The name of the graph (namespace): 1 to 16 letters and digits, the first a letter. `quine` and `default` both name \
+             the default one."
         }
-        "file" => "The name of the file.",
+        "file" => "The name of the file, as the page refers to it.",
         "context" => "The name of the context.",
         "transformation" => "The name of the transformation.",
         _ => "",

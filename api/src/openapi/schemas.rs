@@ -82,11 +82,14 @@ pub fn named(name: &str) -> Json {
 pub fn spell(schema: &mut Json, family: Family) {
     match schema {
         Json::Object(fields) => {
-            if fields.remove(DURATION).is_some() && family == Family::Current {
-                fields.remove("minimum");
-                fields.remove("format");
-                fields.insert("type".to_owned(), "string".into());
-                fields.insert("examples".to_owned(), json!(["1m30s"]));
+            if fields.remove(DURATION).is_some() {
+                add_unit(fields, if family == Family::Current { IN_WORDS } else { "In milliseconds." });
+                if family == Family::Current {
+                    fields.remove("minimum");
+                    fields.remove("format");
+                    fields.insert("type".to_owned(), "string".into());
+                    fields.insert("examples".to_owned(), json!(["1m30s"]));
+                }
             }
             let shouted = fields.remove(WORDS).is_some();
             let tagged = fields.remove(TAGGED).is_some() && family == Family::Preview;
@@ -112,6 +115,7 @@ pub fn spell(schema: &mut Json, family: Family) {
                 }
             }
             if tagged {
+                let about = fields.remove("description");
                 let word = json!({"oneOf": fields.get("oneOf"), "enum": fields.get("enum")});
                 let words = word.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
                 let word: JsonMap<String, Json> = words.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -120,6 +124,7 @@ pub fn spell(schema: &mut Json, family: Family) {
                     ("required".to_owned(), json!(["type"])),
                     ("properties".to_owned(), json!({"type": word})),
                 ]);
+                fields.extend(about.map(|about| ("description".to_owned(), about)));
             } else if shouted {
                 shout(fields, family);
             }
@@ -130,6 +135,16 @@ pub fn spell(schema: &mut Json, family: Family) {
         Json::Array(items) => items.iter_mut().for_each(|item| spell(item, family)),
         _ => {}
     }
+}
+
+/// What a duration is in the current family.
+pub const IN_WORDS: &str = "A duration such as `1m30s`.";
+
+/// Says the unit of a number, or what a text is, behind what is said of it.
+pub fn add_unit(fields: &mut JsonMap<String, Json>, unit: &str) {
+    let about = fields.get("description").and_then(Json::as_str).unwrap_or_default();
+    let told = format!("{about} {unit}").trim_start().to_owned();
+    fields.insert("description".to_owned(), told.into());
 }
 
 /// A choice between words is one enumeration: of a union of constants, generators of clients make types that cannot be read.
@@ -319,6 +334,8 @@ mod tests {
         let v1 = spelt(Family::V1);
         assert_eq!((&v1["enum"], &v1["properties"]["for"]["type"]), (&json!(["DistinctId", "A", "B"]), &json!("integer")));
         assert_eq!((v1.get("oneOf"), &v1["description"]), (None, &json!("- `DistinctId`: Once.")));
+        let unit = |spelt: &Json| spelt["properties"]["for"]["description"].clone();
+        assert_eq!((unit(&v1), unit(&current)), (json!("In milliseconds."), json!("A duration such as `1m30s`.")));
         assert!(v1.get("x-words").is_none());
     }
 

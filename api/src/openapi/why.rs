@@ -7,58 +7,70 @@ use serde_json::Value as Json;
 
 use super::schemas::Instant;
 
-/// What is asked about: one of these at least.
+/// Which results of a standing query are asked about. Give at least one of the fields; what is given has to hold together.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("examples" = [{"nodes": {"u": "5", "d": "7"}}]))]
 pub struct WhyQuestion {
-    /// Results with these values in these columns.
+    /// Asks about results that have these values in these columns.
     pub data: Option<BTreeMap<String, Json>>,
-    /// Results with this id.
+    /// Asks about the result with this `resultId`, a UUID.
     pub result_id: Option<String>,
-    /// Results in which variables of the pattern are these nodes.
+    /// Asks about results in which variables of the pattern stand for these nodes: from the name of a variable to the id of a
+    /// node.
     pub nodes: Option<BTreeMap<String, String>>,
 }
 
-/// When something was committed.
+/// A moment at which something was committed.
 #[derive(JsonSchema)]
 pub struct When {
+    /// The tick, as the decimal digits of an integer of 64 bits. Its milliseconds since 1970 are `tick >> 20`.
     pub tick: String,
+    /// The same moment as a time in UTC.
     pub time: Instant,
 }
 
-/// The record that brought a fact.
+/// The record of an ingest stream that brought a fact.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyRecord {
-    /// The stream.
+    /// The name of the ingest stream.
     pub ingest: String,
-    /// Among those that could be decoded. A batch that is very large when it is undone or transformed takes effect in parts, and
-    /// each counts anew.
+    /// The place of the record in its batch, counted from 0 among the records that could be decoded. A very large batch may take
+    /// effect in parts; each part then counts from 0.
     pub place_in_batch: u64,
-    /// Where the source stood after the batch: `records`, how many the stream had given by then, and `at`, where the source goes
-    /// on, in its own words: file and byte, offsets by topic and partition, and so on. Of a stream that is gone it may be
-    /// hexadecimal digits. Before the batch, of such a part that was not the last.
+    /// Where the source stood after the batch. `records` is how many records the stream had given by then; `at` is where the
+    /// source goes on, in its own terms, such as a file and byte, or offsets by topic and partition. Of a stream that has been
+    /// deleted it may be hexadecimal digits. For a part of a large batch that was not the last, it is where the source stood
+    /// before the batch. Null if nothing can be read again.
     pub position_after_batch: Json,
 }
 
-/// A fact that a match rests on: a label or a property of a node, an edge, a property of an edge.
+/// A fact that a match rests on: a label or a property of a node, an edge, or a property of an edge.
 #[derive(JsonSchema)]
 pub struct WhyFact {
+    /// The variable of the node. Only of facts about nodes.
     pub node: Option<String>,
+    /// The id of the node. Only of facts about nodes.
     pub id: Option<String>,
+    /// The label that the node has. Only of a label.
     pub label: Option<String>,
+    /// The name of the property. Only of a property.
     pub property: Option<String>,
-    /// Of a property.
+    /// The value of the property. Only of a property.
     pub value: Option<Json>,
+    /// The edge, as the pattern has it. Only of facts about edges.
     pub edge: Option<String>,
+    /// The id of the node that the edge begins at. Only of facts about edges.
     pub from: Option<String>,
+    /// The type of the edge. Only of facts about edges.
     #[serde(rename = "type")]
     pub kind: Option<String>,
+    /// The id of the node that the edge leads to. Only of facts about edges.
     pub to: Option<String>,
-    /// Null where history does not reach back.
+    /// When the fact came to be. Null if that is longer ago than history is kept.
     pub since: Option<When>,
-    /// Null where no stream brought it, or not since history begins.
+    /// The record that brought the fact. Null if no ingest stream brought it, or history does not reach back to it.
     pub record: Option<WhyRecord>,
 }
 
@@ -66,104 +78,125 @@ pub struct WhyFact {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyMatch {
-    /// The columns, as far as they follow from what is told.
+    /// The values of the columns, as far as they are known from this match.
     pub data: BTreeMap<String, Json>,
+    /// The `resultId` of the result. Null if the match alone does not make a result.
     pub result_id: Option<String>,
-    /// Since when the result is in the answer without a break. Null where that is from the beginning, or as far back as history
-    /// goes.
+    /// From when on the result has been in the answer without a break. Null if that is not known, or longer ago than history is
+    /// kept.
     pub since: Option<When>,
-    /// Of a query without stages: which of its patterns matches, with which nodes, and the facts.
+    /// The number of the pattern that matches, counted from 0. Only for queries without stages.
     pub pattern: Option<u64>,
+    /// The ids of the nodes that were found, by the names of variables. Only for queries without stages.
     pub nodes: Option<BTreeMap<String, String>>,
+    /// The facts that the match rests on. Only for queries without stages.
     pub facts: Option<Vec<WhyFact>>,
-    /// Of a query with stages: how often the result is there.
+    /// How many times the row is in the answer. Only for queries with stages.
     pub times: Option<u64>,
-    /// Where it would take too much to find out since when: it is there at least since then.
+    /// A moment since when the result has been in the answer at least, if finding the exact one would take too long. Null
+    /// otherwise.
     pub since_at_least: Option<When>,
-    /// The last stage of each of up to five equal results.
+    /// How the result was made: the last stage of it, for each of up to five equal rows. Only for queries with stages.
     pub made: Option<Vec<WhyStage>>,
 }
 
-/// A row of a stage of a query, and what it was made of.
+/// A row in a stage of a query, and the rows that it was made of.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyStage {
-    /// `Pattern`, `Filter`, `Project`, `Unwind`, `Distinct`, `Union`, `Asked` (what is asked of the graph for each row), `Group`,
-    /// `Window` (ORDER BY, SKIP, LIMIT), `Join`, `Optional` (OPTIONAL MATCH that is joined) or `Start`.
+    /// The kind of stage: `Pattern`, `Filter`, `Project`, `Unwind`, `Distinct`, `Union`, `Asked` (what is looked up in the graph
+    /// for each row, such as EXISTS), `Group`, `Window` (ORDER BY, SKIP, LIMIT), `Join`, `Optional` (OPTIONAL MATCH that is
+    /// joined) or `Start`.
     pub stage: String,
-    /// What it does, in the words of the query.
+    /// What the stage does, in the words of the query.
     pub says: String,
-    /// The row, by the names of variables.
+    /// The values of the row, by the names of variables.
     pub values: BTreeMap<String, Json>,
-    /// The rows of the stages below that it was made of; of many the first five.
+    /// The rows of the stages below that this row was made of; of many only the first five.
     pub of: Option<Vec<WhyStage>>,
-    /// Group, Distinct: how many rows went in.
+    /// How many rows went into this one. Only of `Group` and `Distinct`.
     pub rows: Option<u64>,
-    /// Union: which part it is of, from 1.
+    /// Which part of the UNION the row comes from, counted from 1. Only of `Union`.
     pub part: Option<u64>,
-    /// Window: the place of the row in the order, from 1, and how many rows there are.
+    /// The place of the row in the order, counted from 1. Only of `Window`.
     pub place: Option<u64>,
+    /// How many rows were ordered. Only of `Window`.
     pub among: Option<u64>,
-    /// Pattern: its number, its nodes, and since when all of it is there.
+    /// The number of the pattern, counted from 0. Only of `Pattern`.
     pub pattern: Option<u64>,
+    /// The ids of the nodes that were found, by the names of variables. Only of `Pattern`.
     pub nodes: Option<BTreeMap<String, String>>,
+    /// From when on all facts of the match are there. Only of `Pattern`.
     pub since: Option<When>,
-    /// Pattern: what it rests on. Asked: the first 20 facts that were read for the row.
+    /// The facts that the row rests on. Of `Pattern` all of them, of `Asked` the first 20 that were read.
     pub facts: Option<Vec<WhyFact>>,
+    /// How many facts were read beyond those that are listed. Only of `Asked`.
     pub more_facts: Option<u64>,
-    /// Asked: each thing that was asked, and what came of it.
+    /// What was looked up in the graph for the row, and what was found. Only of `Asked`.
     pub asked: Option<Vec<WhyAsked>>,
-    /// Optional, where the row has no match: how far each part of the pattern gets, or by what none of what they find goes with
+    /// Only of `Optional`, if nothing was matched: how far each part of the pattern gets, or why none of what was found goes with
     /// the row.
     pub why_not: Option<Vec<WhyNot>>,
 }
 
-/// Something that was asked of the graph for a row: a pattern, or a condition.
+/// A pattern or a condition that was looked up in the graph for a row.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyAsked {
+    /// The pattern that was looked for.
     pub looks_for: Option<String>,
+    /// Whether the pattern was found.
     pub found: Option<bool>,
-    /// It stands in OPTIONAL MATCH, EXISTS and the like: where it finds nothing, that is an answer, too.
+    /// Whether the row stays when nothing is found, as with OPTIONAL MATCH and EXISTS.
     pub may_be_none: Option<bool>,
-    /// Some of the ways in which it matches, and the edges of each.
+    /// Some of the matches: for each of them the ids of nodes by the names of variables.
     pub nodes: Option<Vec<BTreeMap<String, String>>>,
+    /// The edges of these matches, in the same order.
     pub edges: Option<Vec<Vec<Json>>>,
-    /// Which of the nodes that were asked for it was looked for with.
+    /// Those of the nodes in the question that the pattern was looked for with, by the names of variables.
     pub with: Option<BTreeMap<String, String>>,
-    /// Where it finds nothing: how far it gets.
+    /// If nothing was found: how far the pattern gets.
     pub why_not: Option<Vec<WhyNot>>,
-    /// The condition, and whether it holds.
+    /// The condition that was evaluated.
     #[serde(rename = "where")]
     pub condition: Option<String>,
+    /// Whether the condition holds.
     pub holds: Option<bool>,
+    /// The values that the condition looked at.
     pub values: Option<BTreeMap<String, Json>>,
 }
 
-/// How far a pattern gets, or a row of a query with stages.
+/// How far a pattern, or a row of a query with stages, gets, and what it fails at.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyNot {
-    /// Where a pattern does not match: which one, and what of it is there.
+    /// The number of the pattern that does not match, counted from 0.
     pub pattern: Option<u64>,
+    /// The ids of the nodes that were found, by the names of variables.
     pub nodes: Option<BTreeMap<String, String>>,
+    /// The edges that were found, as the pattern has them.
     pub edges: Option<Vec<String>>,
-    /// Where it does: the stage that makes nothing of the row, with the row (`of`) and what it was made of.
+    /// The kind of stage at which the row ends, as in `WhyStage`.
     pub stage: Option<String>,
+    /// What that stage does, in the words of the query.
     pub says: Option<String>,
+    /// The row, and the rows that it was made of.
     pub of: Option<Vec<WhyStage>>,
-    /// Of what is asked of the graph for the row, as in a stage.
+    /// The facts that were read for the row.
     pub facts: Option<Vec<WhyFact>>,
+    /// How many facts were read beyond those that are listed.
     pub more_facts: Option<u64>,
+    /// What was looked up in the graph for the row.
     pub asked: Option<Vec<WhyAsked>>,
-    /// Of a window.
+    /// The place of the row in the order, counted from 1. Only where ORDER BY, SKIP and LIMIT leave it out.
     pub place: Option<u64>,
+    /// How many rows were ordered. Only where ORDER BY, SKIP and LIMIT leave the row out.
     pub among: Option<u64>,
-    /// Where no row has all the values that are asked for, and this one has the most of them: those it does not have.
+    /// If no row has all values of the question and this one has most of them: the values that it does not have.
     pub lacks: Option<BTreeMap<String, Json>>,
-    /// What is not as it should be.
+    /// What the pattern or row fails at, in words.
     pub fails: String,
-    /// What the condition looked at.
+    /// The values that the failing condition looked at. Empty if it is no condition.
     pub values: BTreeMap<String, Json>,
 }
 
@@ -171,19 +204,19 @@ pub struct WhyNot {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WhyAnswer {
-    /// The moment that was looked at.
+    /// The moment as of which the graph was examined.
     pub moment: When,
-    /// Ten at most.
+    /// The results that the question asks about, or matches of the patterns; at most ten.
     pub matches: Vec<WhyMatch>,
-    /// The query has stages above its patterns (aggregates, joins, what is asked row by row): a match is told stage by stage.
+    /// Whether the query has stages above its patterns, such as aggregates, joins and EXISTS. Its results are then explained
+    /// stage by stage.
     pub staged: bool,
-    /// There are others like these; ten are told.
+    /// Whether there are more matches than the ten that are listed.
     pub more: bool,
-    /// There was too much to try; of a query with stages, matches of its patterns alone are told then, or some facts are left
-    /// out.
+    /// Whether the search was ended because it took too long. The answer may then lack matches or facts.
     pub gave_up: bool,
-    /// Where nothing matches: the choices that got farthest, and the rows that got farthest.
+    /// If nothing matches: the attempts that get farthest.
     pub why_not: Option<Vec<WhyNot>>,
-    /// Where nothing matches: what matches with the nodes that were given, but has other values.
+    /// If nothing matches: results with the given nodes but with other values; at most ten.
     pub other_results: Option<Vec<Json>>,
 }

@@ -118,7 +118,7 @@ impl Work for Enrichment {
         asker.taps.show_enriched(&asked.heard);
         match (&self.end, &mut self.progress) {
             (Some(end), _) => {
-                if let Err(reason) = end.send(asked.rows.iter(), &asked.failed, upper) {
+                if let Err(reason) = end.send(asked.rows.iter(), &asked.failed, upper, || asker.stop.load(Ordering::Relaxed)) {
                     // Where it is being ended, that the destination takes no more is no failure.
                     if !asker.stop.load(Ordering::Relaxed) {
                         asker.has_ended(end.delivery.failure().unwrap_or(reason));
@@ -184,6 +184,10 @@ impl Asker {
     /// Runs the queries for a result. What came of it goes behind what came of others, or nothing does where it is stopped or
     /// would have to wait.
     fn ask_about(&self, result: &Sent, asked: &mut Asked, may_wait: bool) -> Result<(), Halt> {
+        // One that takes no time does not look.
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Halt::Stopped);
+        }
         if !result.positive && self.link.positive_only {
             return Ok(());
         }

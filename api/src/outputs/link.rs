@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use weir_connectors::{ConnectorError, DestinationConfig, Envelope, FilePolicy, Generation, HostPolicy, RecordSchema, secret};
+use weir_connectors::{
+    ConnectorError, DestinationConfig, Envelope, FilePolicy, Generation, HostPolicy, RecordSchema, Retries, secret,
+};
 use weir_cypher_compiler::unknown_parameter;
 use weir_engine::Prepared;
 use weir_model::Plan;
@@ -18,12 +20,13 @@ use crate::wire::standing::{CypherOutput, DestinationOutput, Output, Workflow};
 /// An output that has been checked and compiled, and not yet opened.
 pub enum Link {
     Query(QueryLink),
-    Destination(DestinationLink),
+    Destination(Box<DestinationLink>),
 }
 
 pub struct DestinationLink {
     pub(super) config: Arc<dyn DestinationConfig>,
     pub(super) refusals: Refusals,
+    pub(super) retries: Retries,
     /// What letters to each of its dead letters' destinations are written by, where that is a schema.
     pub(super) letter_schemas: Vec<Option<Arc<RecordSchema>>>,
     pub(super) hosts: HostPolicy,
@@ -81,7 +84,7 @@ impl Link {
     pub fn prepare(output: &Output, preparing: Preparing<'_>) -> Result<Link, ApiError> {
         let Preparing { procedures, place, .. } = preparing;
         match output {
-            Output::Destination(DestinationOutput { config, refusals }) => {
+            Output::Destination(DestinationOutput { config, refusals, retries }) => {
                 checked(&**config, preparing).map_err(|error| refused_at(place, "", error))?;
                 let letter_schema = |(index, to): (usize, &LetterBox)| {
                     let checked = checked(&*to.config, preparing);
@@ -91,9 +94,10 @@ impl Link {
                 let letter_schemas = refusals.boxes().iter().enumerate().map(letter_schema).collect::<Result<_, _>>()?;
                 let form = Form::of(&**config, Generation::V1, preparing)?;
                 let shown = Shown { envelope: form.envelope, positive_only: form.positive_only };
-                let (config, refusals) = (config.clone(), refusals.clone());
+                let (config, refusals, retries) = (config.clone(), refusals.clone(), *retries);
                 let (hosts, files) = (procedures.hosts().clone(), procedures.files().clone());
-                Ok(Link::Destination(DestinationLink { config, refusals, letter_schemas, hosts, files, form, shown }))
+                let link = DestinationLink { config, refusals, retries, letter_schemas, hosts, files, form, shown };
+                Ok(Link::Destination(Box::new(link)))
             }
             Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, Generation::V1, preparing)?)),
             Output::Workflow(workflow) => Link::of_workflow(workflow, preparing),
@@ -129,7 +133,8 @@ impl Link {
             }
             other => Link::prepare(other, preparing)?,
         };
-        if let Link::Destination(DestinationLink { config, form, shown, .. }) = &mut end {
+        if let Link::Destination(link) = &mut end {
+            let DestinationLink { config, form, shown, .. } = &mut **link;
             // All destinations of a workflow are listened to together, whatever form each of them has.
             *shown = Shown { envelope: workflow.structure, positive_only: workflow.only_positive };
             *form = Form::of(&**config, Generation::V2, preparing)?;
@@ -233,7 +238,7 @@ fn refused_at(place: &str, part: &str, error: ConnectorError) -> ApiError {
 /// Whether the values are there that an output refers to.
 pub fn check_secrets(output: &Output) -> Result<(), ApiError> {
     match output {
-        Output::Destination(DestinationOutput { config, refusals }) => {
+        Output::Destination(DestinationOutput { config, refusals, .. }) => {
             let all = std::iter::once(config).chain(refusals.boxes().iter().map(|letters| &letters.config));
             all.into_iter().try_for_each(|config| secret::check(|| config.stored()).map_err(refused))
         }
@@ -282,7 +287,8 @@ mod tests {
         let graph = engine.expect("an engine in memory").default_graph();
         let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
         let tried = Arc::new(Tried::default());
-        let output = Output::Destination(DestinationOutput { config: tried.clone(), refusals: Refusals::GiveUp });
+        let to = DestinationOutput { config: tried.clone(), refusals: Refusals::GiveUp, retries: Retries::default() };
+        let output = Output::Destination(to);
         for (preparing, count) in [(Preparing::again(&graph, &procedures), 0), (Preparing::new(&graph, &procedures), 1)] {
             Link::prepare(&output, preparing).map(drop).expect("nothing is wrong with it");
             assert_eq!(tried.0.load(Ordering::Relaxed), count);

@@ -121,7 +121,7 @@ impl Opened {
                         let identity = format!("{}-dead-{index}", context.identity);
                         let context = DestinationContext { identity, generation: Generation::V2, ..context.clone() };
                         let destination = destination::open(&letters.config, &whose, &context, None)?;
-                        open.add(&whose, destination, (letters.form, schema.clone()));
+                        open.add(&whose, destination, letters.retries, (letters.form, schema.clone()));
                     }
                     OnRefused::Letters(Box::new(Letters::new(open, named, ids)))
                 }

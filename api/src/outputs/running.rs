@@ -23,6 +23,12 @@ use crate::wire::letters::Refusals;
 /// Batches of results waiting for the queries of one output.
 const BATCHES_WAITING_MAX: usize = 16;
 
+/// For the end of a query in front of a destination, after it was asked for; longer than any but one that hangs needs.
+const END_GRACE: Duration = Duration::from_secs(2);
+
+/// Why nothing is taken any more from an output that shall end.
+const ENDS: &str = "the output ends";
+
 /// Called when everything before the tick is out: with where the destination stands, and whether anything was sent for it.
 pub type Progress = Box<dyn FnMut(Tick, Position, bool) + Send>;
 
@@ -36,8 +42,8 @@ pub struct RunningOutput {
     way: Way,
     /// Why it has ended by itself, once that is known here.
     failed: Arc<OnceLock<String>>,
-    /// It is being ended: that it takes no more is no failure.
-    ending: AtomicBool,
+    /// Since when it is being ended: that it takes no more is no failure.
+    ending: OnceLock<Instant>,
     taps: Arc<Taps>,
     spans: Arc<Spans>,
     pub(super) chain: Arc<Chain>,
@@ -76,12 +82,13 @@ impl Opened {
         let rows_upto = Arc::new(AtomicU64::new(0));
         let spans = Arc::new(Spans::new(named, graph.name()));
         let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
-        let form = self.link.destination().map(|link| link.form.clone());
+        let form = self.link.destination().map(|link| (link.form.clone(), link.retries));
         let taps = Arc::new(Taps::of(&self.link, tap_points, self.ids));
         let tries_failed = self.link.destination().is_some_and(|link| matches!(link.refusals, Refusals::Retry));
         let (end, unfinished) = match (self.destination, form) {
-            (Some((destination, on_refused)), Some(Form { envelope, generation, positive_only, lines, schema })) => {
-                let delivery = Delivery::start(&named.to_string(), destination, on_refused, progress);
+            (Some((destination, on_refused)), Some((form, retries))) => {
+                let Form { envelope, generation, positive_only, lines, schema } = form;
+                let delivery = Delivery::start(&named.to_string(), destination, on_refused, retries, progress);
                 let encoder = Encoder { envelope, generation, ids: self.ids };
                 (Some(End { delivery, encoder, positive_only, lines, schema }), None)
             }
@@ -117,7 +124,7 @@ impl Opened {
                 Way::Enriched { worker: OnCall::new(BATCHES_WAITING_MAX, enrichment), stop, end: stopper }
             }
         };
-        let (name, query, ending) = (named.output.to_owned(), named.query.to_owned(), AtomicBool::new(false));
+        let (name, query, ending) = (named.output.to_owned(), named.query.to_owned(), OnceLock::new());
         Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, chain, counters })
     }
 }
@@ -156,7 +163,7 @@ impl RunningOutput {
         // A bug in one output ends that one: whoever hands over results does so for others, too.
         let reason = match catch_unwind(AssertUnwindSafe(|| self.hand_over(results, upper, stop))) {
             Ok(Ok(())) => return,
-            Ok(Err(_)) if stop.load(Ordering::Relaxed) || self.ending.load(Ordering::Relaxed) => return,
+            Ok(Err(_)) if self.is_ending(stop) => return,
             Ok(Err(reason)) => reason,
             // Also at the end: what comes behind must not be taken to say that this was delivered.
             Err(_) => "what takes its results has panicked; this is a bug".to_owned(),
@@ -165,7 +172,15 @@ impl RunningOutput {
         note_end(&self.failed, named, self.end_reason().unwrap_or(reason));
     }
 
+    fn is_ending(&self, stop: &AtomicBool) -> bool {
+        stop.load(Ordering::Relaxed) || self.ending.get().is_some()
+    }
+
     fn hand_over(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) -> Result<(), String> {
+        // What comes behind results that were not taken any more would be taken to say that these were delivered.
+        if self.is_ending(stop) {
+            return Err(ENDS.to_owned());
+        }
         let new = results.iter().filter(|result| result.place.tick >= self.from);
         // What was held back and is asked for comes between ticks, and may come right where the output begins.
         if self.is_over() || (upper <= self.from && new.clone().next().is_none()) {
@@ -177,11 +192,11 @@ impl RunningOutput {
             self.spans.begin(upper, results.len());
         }
         match &self.way {
-            Way::Direct(end) => end.send(new, &[], upper),
+            Way::Direct(end) => end.send(new, &[], upper, || self.is_ending(stop)),
             Way::Enriched { worker, .. } => {
-                let posted = worker.post((new.cloned().collect(), upper), || stop.load(Ordering::Relaxed));
+                let posted = worker.post((new.cloned().collect(), upper), || self.is_ending(stop));
                 posted.map_err(|refusal| match refusal {
-                    Refusal::Stopped => "weir stops".to_owned(),
+                    Refusal::Stopped => ENDS.to_owned(),
                     Refusal::Ended => "its thread has ended".to_owned(),
                     Refusal::NoThread(error) => format!("no thread could be started: {error}"),
                 })
@@ -241,7 +256,7 @@ impl RunningOutput {
 
     /// Whoever waits to hand over something need not wait any more.
     pub fn give_up(&self) {
-        self.ending.store(true, Ordering::Relaxed);
+        self.ending.get_or_init(Instant::now);
         match &self.way {
             Way::Direct(end) => end.delivery.stopper().stop(),
             Way::Enriched { stop, end, .. } => {
@@ -259,14 +274,14 @@ impl RunningOutput {
             }
             Way::Enriched { mut worker, stop, end } => {
                 worker.hang_up();
-                let ended = worker.has_ended_within(deadline.saturating_duration_since(Instant::now()));
-                stop.store(true, Ordering::Relaxed);
-                if !ended {
+                if !worker.has_ended_within(deadline.saturating_duration_since(Instant::now())) {
+                    stop.store(true, Ordering::Relaxed);
                     // It may be waiting for a destination that takes nothing.
                     end.iter().for_each(Stopper::stop);
+                    // Like a request, a query that hangs is not waited for; and those that are late are so together.
+                    let since = self.ending.get_or_init(Instant::now).elapsed();
+                    worker.has_ended_within(END_GRACE.saturating_sub(since));
                 }
-                // That it has panicked has been told.
-                let _ = worker.join();
             }
         }
         self.spans.give_up();
@@ -274,14 +289,24 @@ impl RunningOutput {
 }
 
 impl End {
-    /// `failed` do not come to the destination, which is asked what to do with them.
-    pub(super) fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, failed: &[Failed], upper: Tick) -> Result<(), String> {
+    /// `failed` do not come to the destination, which is asked what to do with them. None of all this comes where it `ends`
+    /// before the last of many results, or a large one, is encoded.
+    pub(super) fn send<'a>(
+        &self,
+        results: impl Iterator<Item = &'a Sent>,
+        failed: &[Failed],
+        upper: Tick,
+        ends: impl Fn() -> bool,
+    ) -> Result<(), String> {
         let (mut outgoing, mut unfit) = (Vec::new(), Vec::new());
         let of = |result: &Sent, body| {
             let (positive, mark) = (result.positive, result.place.tick.0);
             Outgoing { body, positive, mark, id: Some(result.id) }
         };
         for result in results.filter(|result| self.is_wanted(result)) {
+            if ends() {
+                return Err(ENDS.to_owned());
+            }
             match self.body(result) {
                 Ok(body) => outgoing.push(of(result, body)),
                 Err(problem) => unfit.push((of(result, self.text(result, self.encoder.envelope)), problem)),
@@ -356,21 +381,39 @@ mod tests {
         engine.expect("an engine in memory")
     }
 
+    /// Waits in each write for as long as there is the other end.
+    struct Hangs(crossbeam_channel::Receiver<()>);
+
+    impl Destination for Hangs {
+        fn write(&mut self, _results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+            let _ = self.0.recv();
+            Ok(Written::default())
+        }
+    }
+
     fn run(engine: &Engine, output: &Json, destination: Option<Takes>, progress: Progress) -> RunningOutput {
+        run_to(engine, output, destination.map(|takes| Box::new(takes) as Box<dyn Destination>), progress)
+    }
+
+    fn run_to(engine: &Engine, output: &Json, destination: Option<Box<dyn Destination>>, progress: Progress) -> RunningOutput {
         let graph = engine.default_graph();
         let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
         let output = Output::decode(output).expect("an output");
         let link = Link::prepare(&output, Preparing::new(&graph, &procedures)).expect("nothing is wrong with it");
-        let destination = destination.map(|takes| (Box::new(takes) as Box<dyn Destination>, OnRefused::GiveUp));
+        let destination = destination.map(|destination| (destination, OnRefused::GiveUp));
         let opened = Opened { link, destination, ids: graph.ids() };
         let named = Named { query: "adults", output: "hook" };
         opened.run(named, &graph, 10, Arc::default(), Tick(0), progress).expect("it runs")
     }
 
-    fn send(running: &RunningOutput, upper: u64) {
+    /// Before a tick.
+    fn sent(upper: u64) -> Sent {
         let place = Place::before(Tick(upper - 1));
-        let sent = Sent { place, positive: true, id: NodeId::default(), data: Arc::default(), cause: None };
-        running.send(&[sent], Tick(upper), &AtomicBool::new(false));
+        Sent { place, positive: true, id: NodeId::default(), data: Arc::default(), cause: None }
+    }
+
+    fn send(running: &RunningOutput, upper: u64) {
+        running.send(&[sent(upper)], Tick(upper), &AtomicBool::new(false));
     }
 
     fn wait_until(what: impl Fn() -> bool) {
@@ -435,6 +478,76 @@ mod tests {
         send(&running, 3);
         fails(&running, "the output was closed");
         running.close(Instant::now() + PATIENCE);
+    }
+
+    /// What is told of a later tick would say that earlier results were delivered.
+    #[test]
+    fn an_output_that_ends_takes_nothing_behind_what_it_did_not_take() {
+        let engine = engine();
+        for (output, has_end) in ways() {
+            let told = Arc::new(AtomicU64::new(0));
+            let noted = told.clone();
+            let progress = Box::new(move |upper: Tick, _: Position, _: bool| _ = noted.fetch_max(upper.0, Ordering::SeqCst));
+            let running = run(&engine, &output, has_end.then(Takes::default), progress);
+            let stop = AtomicBool::new(true);
+            running.send(&[sent(2)], Tick(2), &stop);
+            running.send(&[], Tick(3), &stop);
+            running.give_up();
+            send(&running, 4);
+            assert_eq!(running.failure(), None, "{output}");
+            running.close(Instant::now() + PATIENCE);
+            assert_eq!(told.load(Ordering::SeqCst), 0, "{output}");
+        }
+    }
+
+    #[test]
+    fn many_results_are_not_encoded_to_the_last_where_the_output_ends() {
+        let engine = engine();
+        let running = run(&engine, &json!({"type": "Drop"}), Some(Takes::default()), Box::new(|_, _, _| ()));
+        let Way::Direct(end) = &running.way else { panic!("a destination alone") };
+        let (results, looked) = (vec![sent(2); 1_000], AtomicU64::new(0));
+        assert!(end.send(results.iter(), &[], Tick(2), || looked.fetch_add(1, Ordering::SeqCst) == 10).is_err());
+        assert_eq!(looked.load(Ordering::SeqCst), 11);
+        assert_eq!(running.counters.waiting.load(Ordering::SeqCst), 0, "none of them was sent");
+        running.close(Instant::now() + PATIENCE);
+    }
+
+    /// Whoever removes an output or changes it waits for whoever hands over.
+    #[test]
+    fn who_waits_for_room_before_a_query_that_hangs_goes_when_the_output_is_given_up() {
+        let engine = engine();
+        let (go, hangs) = crossbeam_channel::bounded::<()>(0);
+        let progress = Box::new(move |_: Tick, _: Position, _: bool| _ = hangs.recv());
+        let running = run(&engine, &json!({"type": "CypherQuery", "query": "RETURN 1 AS x"}), None, progress);
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| (2..100).for_each(|upper| send(&running, upper)));
+            wait_until(|| !running.has_room());
+            running.give_up();
+            let begun = Instant::now();
+            while !sending.is_finished() && begun.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let is_gone = sending.is_finished();
+            // The scope would wait for one that is still there.
+            drop(go);
+            assert!(is_gone);
+        });
+        assert_eq!(running.failure(), None);
+        running.close(Instant::now() + PATIENCE);
+    }
+
+    /// Its query is through, and waits for the destination when the time is over.
+    #[test]
+    fn a_query_before_a_destination_that_hangs_is_not_waited_for_longer_than_the_destination() {
+        let engine = engine();
+        let output = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": {"type": "Drop"}});
+        let (go, hangs) = crossbeam_channel::bounded(0);
+        let running = run_to(&engine, &output, Some(Box::new(Hangs(hangs))), Box::new(|_, _, _| ()));
+        send(&running, 2);
+        let begun = Instant::now();
+        running.close(begun + Duration::from_millis(100));
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        drop(go);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! How its parts work is the affair of those parts.
 
 pub mod gallery;
+mod mistakes;
 mod progress;
 mod read;
 mod status;
@@ -147,8 +148,10 @@ impl Started {
     pub fn follow(self, app: &Arc<App>, url: &str) {
         tokio::spawn(watch(app.clone(), self.streams, self.queries));
         if let Some(query) = self.status_query {
-            // The explorer asks what stands in the fragment.
-            tell(format_args!("Status query URL is {url}#{}", fragment(&query)));
+            if app.settings.webserver.enabled {
+                // The explorer asks what stands in the fragment.
+                tell(format_args!("Status query URL is {url}#{}", fragment(&query)));
+            }
             tokio::spawn(status(app.clone(), query));
         }
     }

@@ -87,23 +87,33 @@ pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Qu
         });
         let mut lines = String::new();
         if terminal {
-            let width = Terminal::of_error().width.unwrap_or(usize::MAX);
             let of_query = |query: &Arc<Query>| {
                 let (name, per_second) = (visible(&query.name), amount(query.results_per_second()));
                 format!("{name} count {}, {per_second} a second", query.result_count())
             };
-            for line in streams.iter().map(Watched::drawn).chain(queries.iter().map(of_query)) {
-                // A line that wraps would be two.
-                let line: String = format!(" | => {line}").chars().take(width).collect();
-                lines.push_str(&line);
-                lines.push('\n');
-            }
+            let all = streams.iter().map(Watched::drawn).chain(queries.iter().map(of_query));
+            lines = fitting(all.collect(), Terminal::of_error());
         }
         status_lines::draw(&text, lines);
         if streams.is_empty() && !terminal {
             return;
         }
     }
+}
+
+/// The lines as they are drawn, as many as the terminal has beside the one that the cursor is in.
+fn fitting(mut lines: Vec<String>, terminal: Terminal) -> String {
+    let width = terminal.width.unwrap_or(usize::MAX);
+    let room = terminal.height.map_or(usize::MAX, |height| height.saturating_sub(1));
+    if lines.len() > room {
+        let shown = room.saturating_sub(1);
+        let more = format!("… and {} more", lines.len() - shown);
+        lines.truncate(shown);
+        lines.extend((room > 0).then_some(more));
+    }
+    // A line that wraps would be two.
+    let cut = |line: String| format!(" | => {line}").chars().take(width).chain(['\n']).collect::<String>();
+    lines.into_iter().map(cut).collect()
 }
 
 #[cfg(test)]
@@ -125,5 +135,21 @@ mod tests {
         assert_eq!(with(json!({"recordDecoders": ["Gzip"]})), None);
         assert_eq!(with(json!({"startAtOffset": 3})), None);
         assert_eq!(Total::of(&json!({"type": "KafkaIngest"})), None);
+    }
+
+    /// What goes above the first line of a terminal cannot be erased, and stayed in what scrolls back, each second anew.
+    #[test]
+    fn lines_are_cut_to_the_terminal() {
+        let drawn = |width: Option<usize>, height: Option<usize>| {
+            let lines = ["one", "two", "three"].map(str::to_owned).to_vec();
+            fitting(lines, Terminal { width, height, ..Terminal::default() })
+        };
+        let all = " | => one\n | => two\n | => three\n";
+        assert_eq!(drawn(None, None), all);
+        assert_eq!(drawn(Some(80), Some(4)), all);
+        assert_eq!(drawn(Some(80), Some(3)), " | => one\n | => … and 2 more\n");
+        assert_eq!(drawn(Some(8), Some(3)), " | => on\n | => … \n");
+        assert_eq!(drawn(Some(80), Some(2)), " | => … and 3 more\n");
+        assert_eq!(drawn(Some(80), Some(1)), "");
     }
 }

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map as JsonMap, Value as Json};
 
+use super::mistakes::{APPEARANCES, Item, QUERIES, STREAMS, in_outputs, in_pattern};
 use super::{Recipe, Words};
 use crate::ingest::refused;
 use crate::openapi::unknown;
+use crate::wire::decode::AT;
+use crate::wire::letters::ON_RESULT_ERROR;
 use crate::wire::standing::StandingSettings;
 use crate::wire::style::List;
 use crate::wire::v2::ingest::in_its_words;
@@ -33,7 +36,7 @@ const TEXTS: &[&str] = &["title", "contributor", "summary", "description", "icon
 
 /// Settings of the graph view that a recipe may replace, and where they are stored.
 const UI_BLOCKS: [(&str, List, Words); 3] = [
-    ("nodeAppearances", List::Appearances, ["node appearance", "node appearances"]),
+    (APPEARANCES, List::Appearances, ["node appearance", "node appearances"]),
     ("quickQueries", List::Quick, ["quick query", "quick queries"]),
     ("sampleQueries", List::Samples, ["sample query", "sample queries"]),
 ];
@@ -98,11 +101,7 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
     let Json::Object(mut recipe) = decode::yaml(text)? else {
         return Err(vec!["a recipe is an object with a version, a title and lists of streams and queries".to_owned()]);
     };
-    let version = match recipe.get("version").map(Json::as_i64) {
-        Some(Some(version @ 1..=2)) => version,
-        Some(Some(other)) => return Err(vec![format!("there is no version {other} of recipes; there are 1 and 2")]),
-        _ => return Err(vec!["the field 'version' with a whole number is missing; write 'version: 2'".to_owned()]),
-    };
+    let version = version(recipe.get("version")).map_err(|problem| vec![problem])?;
     let mut errors = Vec::new();
     // As the reference has it, the second version leaves room for what others put there.
     for field in recipe.keys().filter(|field| version == 1 && !FIELDS.contains(&field.as_str())) {
@@ -116,24 +115,33 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
             errors.push(format!("'{field}' is a text; write it in quotes"));
         }
     }
-    let mut ingests = list(&mut recipe, "ingestStreams", &mut errors);
-    let mut standing = list(&mut recipe, "standingQueries", &mut errors);
+    let mut ingests = list(&mut recipe, STREAMS, &mut errors);
+    let mut standing = list(&mut recipe, QUERIES, &mut errors);
     let mut filling = Filling::new(values);
     for (index, ingest) in ingests.iter_mut().enumerate() {
-        filling.place = format!("ingestStreams[{index}]");
+        filling.place = format!("{STREAMS}[{index}]");
         filling.ingest(ingest);
     }
     for (index, query) in standing.iter_mut().enumerate() {
-        filling.place = format!("standingQueries[{index}]");
+        filling.place = format!("{QUERIES}[{index}]");
         filling.standing(query);
     }
     errors.extend(filling.missing);
     let mut ui = Vec::new();
     for (field, kept, words) in UI_BLOCKS {
-        match kept.decode(&Json::Array(list(&mut recipe, field, &mut errors))) {
-            Ok(block) => ui.push((kept, words, block)),
-            Err(problems) => errors.extend(problems.iter().map(|problem| format!("{field}: {problem}"))),
+        let mut block = Vec::new();
+        for (index, given) in list(&mut recipe, field, &mut errors).into_iter().enumerate() {
+            // Each by itself: the API does not always say which one is wrong.
+            match kept.decode(&Json::Array(vec![given.clone()])) {
+                Ok(decoded) => block.extend(decoded.as_array().into_iter().flatten().cloned()),
+                Err(problems) => {
+                    let item = Item { list: field, index, version, given: &given };
+                    let of_it = |problem: &String| item.said(&problem.replacen(&format!("{AT}[0]"), AT, 1));
+                    errors.extend(problems.iter().map(of_it));
+                }
+            }
         }
+        ui.push((kept, words, Json::Array(block)));
     }
     let status_query = match recipe.get("statusQuery") {
         None | Some(Json::Null) => None,
@@ -150,55 +158,45 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
         let given = query.clone();
         match if version == 1 { standing_v1(index, &query) } else { standing_v2(index, query) } {
             Ok(named) => read.standing.push(named),
-            Err(problems) => errors.extend(problems.into_iter().map(|problem| said("standingQueries", index, &given, problem))),
+            Err(problems) => {
+                let item = Item { list: QUERIES, index, version, given: &given };
+                errors.extend(problems.iter().map(|problem| item.said(problem)));
+            }
         }
     }
     for (index, ingest) in ingests.into_iter().enumerate() {
         let given = ingest.clone();
+        let item = Item { list: STREAMS, index, version, given: &given };
         match if version == 1 { Ok((format!("INGEST-{}", index + 1), ingest)) } else { ingest_v2(index, ingest) } {
             Ok((name, definition)) => {
                 if let Err(error) = weir_connectors::parse_source_v1(&definition) {
                     let problem = if version == 1 { error.to_string() } else { in_its_words(refused(error)).to_string() };
-                    errors.push(said("ingestStreams", index, &given, problem));
+                    errors.push(item.said(&problem));
                 }
                 read.ingests.push((name, definition));
             }
-            Err(problems) => errors.extend(problems.into_iter().map(|problem| said("ingestStreams", index, &given, problem))),
+            Err(problems) => errors.extend(problems.iter().map(|problem| item.said(problem))),
         }
     }
     if errors.is_empty() { Ok(read) } else { Err(errors) }
 }
 
-/// What is wrong with one of a list, where it stands. Of a number that YAML takes for a text, which one: the API says no more
-/// than that it is no whole number, in words that its clients know.
-fn said(list: &str, index: usize, given: &Json, problem: String) -> String {
-    let place = problem.strip_suffix(": Long").or_else(|| problem.strip_suffix(": Int"));
-    let field = place.and_then(|place| place.rsplit(['.', '`']).find(|part| !part.is_empty()));
-    match field.and_then(|field| Some((field, text_of(given, field)?))) {
-        // In quotes it may stand, and be too large.
-        Some((field, text)) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
-            let is_grouped = text.bytes().all(|byte| byte == b'_' || byte.is_ascii_digit());
-            let hint = if is_grouped { "; YAML numbers have no `_`" } else { "" };
-            format!("{list}[{index}]: {field} is the text `{text}`, and should be a whole number{hint}")
+fn version(given: Option<&Json>) -> Result<i64, String> {
+    let given = given.filter(|given| !given.is_null());
+    match (given, given.and_then(Json::as_i64)) {
+        (_, Some(version @ 1..=2)) => Ok(version),
+        (_, Some(other)) => Err(format!("there is no version {other} of recipes; there are 1 and 2")),
+        (Some(Json::String(text)), _) if ["1", "2"].contains(&text.trim()) => {
+            Err(format!("'version' is the text {text:?}; write it without quotes"))
         }
-        _ => format!("{list}[{index}]: {problem}"),
-    }
-}
-
-/// The text that a field has, at whatever depth.
-fn text_of<'a>(given: &'a Json, field: &str) -> Option<&'a str> {
-    match given {
-        Json::Object(fields) => {
-            let here = fields.get(field).and_then(Json::as_str);
-            here.or_else(|| fields.values().find_map(|inside| text_of(inside, field)))
-        }
-        Json::Array(items) => items.iter().find_map(|item| text_of(item, field)),
-        _ => None,
+        (Some(_), _) => Err("'version' is no whole number; write 'version: 2'".to_owned()),
+        (None, _) => Err("the field 'version' with a whole number is missing; write 'version: 2'".to_owned()),
     }
 }
 
 fn standing_v1(index: usize, query: &Json) -> Result<(String, StandingSettings), Vec<String>> {
-    Ok((format!("STANDING-{}", index + 1), StandingSettings::decode(query)?))
+    let settings = StandingSettings::decode(query).map_err(|problems| in_outputs(query, in_pattern(query, problems)))?;
+    Ok((format!("STANDING-{}", index + 1), settings))
 }
 
 fn standing_v2(index: usize, mut query: Json) -> Result<(String, StandingSettings), Vec<String>> {
@@ -208,7 +206,8 @@ fn standing_v2(index: usize, mut query: Json) -> Result<(String, StandingSetting
     }
     let outputs = query.get("outputs").and_then(Json::as_array).into_iter().flatten();
     let names = outputs.filter_map(|output| output.get("name").and_then(Json::as_str));
-    strict("NamedStandingBody", &query, names, v2::standing::decode(&query))
+    let decoded = v2::standing::decode(&query).map_err(|problems| in_pattern(&query, problems));
+    strict("NamedStandingBody", &query, names, decoded)
 }
 
 fn ingest_v2(index: usize, mut ingest: Json) -> Result<(String, Json), Vec<String>> {
@@ -275,15 +274,20 @@ impl<'a> Filling<'a> {
         Filling { values, place: String::new(), missing: BTreeSet::new() }
     }
 
-    /// The second version has the source, and the query beside it.
+    /// The second version has the source, and the query beside it. Where failed records go stands beside them in both.
     fn ingest(&mut self, ingest: &mut Json) {
-        match ingest.get_mut("source") {
+        let besides: &[&str] = match ingest.get_mut("source") {
             Some(source) => {
                 self.fields(source, SOURCE_FIELDS);
                 self.fields(ingest, &["query"]);
+                &[]
             }
-            None => self.fields(ingest, SOURCE_FIELDS),
-        }
+            None => {
+                self.fields(ingest, SOURCE_FIELDS);
+                OUTPUT_FIELDS_V1
+            }
+        };
+        self.destinations(ingest.pointer_mut("/onRecordError/deadLetterQueueSettings"), besides);
     }
 
     fn standing(&mut self, query: &mut Json) {
@@ -294,8 +298,7 @@ impl<'a> Filling<'a> {
                     if let Some(enrichment) = workflow.get_mut("resultEnrichment") {
                         self.fields(enrichment, &["query"]);
                     }
-                    let destinations = workflow.get_mut("destinations").and_then(Json::as_array_mut);
-                    destinations.into_iter().flatten().for_each(|destination| self.output(destination, &[]));
+                    self.destinations(Some(workflow), &[]);
                 }
             }
             _ => {}
@@ -316,6 +319,13 @@ impl<'a> Filling<'a> {
         if let Some(next) = output.get_mut("andThen") {
             self.output(next, besides);
         }
+        self.destinations(output.get_mut(ON_RESULT_ERROR), besides);
+    }
+
+    /// Those of results, or of dead letters.
+    fn destinations(&mut self, of: Option<&mut Json>, besides: &[&str]) {
+        let destinations = of.and_then(|of| of.get_mut("destinations")).and_then(Json::as_array_mut);
+        destinations.into_iter().flatten().for_each(|destination| self.output(destination, besides));
     }
 
     /// `path`: where it stands in a source or an output.
@@ -417,7 +427,7 @@ statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
             "'$in_file' is missing",
             "'$out-file' is missing",
             "'quickQueries' is a list",
-            "standingQueries[0]: ",
+            "standingQueries[0].pattern: ",
             "ingestStreams[0]: ",
         ] {
             assert!(text.contains(part), "{text}");
@@ -425,6 +435,9 @@ statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
         let error = |text: &str| read(text.as_bytes(), &[]).err().expect("wrong").join("\n");
         assert!(error("title: x").contains("'version'"));
         assert!(error("version: 7").contains("no version 7"));
+        assert_eq!(error("version: '1'"), "'version' is the text \"1\"; write it without quotes");
+        assert_eq!(error("version: two"), "'version' is no whole number; write 'version: 2'");
+        assert_eq!(error("version: null"), error("title: x"));
         assert_eq!(error("version: 2"), "the field 'title' is missing");
         for version in [1, 2] {
             let texts = "title: [1]\nsummary: 5\ndescription: null\ncontributor: me";
@@ -585,6 +598,44 @@ ingestStreams:
         assert_eq!(filled(json!({"o": end("PostToEndpoint")}), "/outputs/o"), ["http://h/", "k"]);
         let workflow = json!([{"name": "o", "destinations": [end("HttpEndpoint")]}]);
         assert_eq!(filled(workflow, "/outputs/0/destinations/0"), ["http://h/", "$key"]);
+    }
+
+    #[test]
+    fn where_dead_letters_go_is_filled_in() {
+        let given = values(&[("records", "records.jsonl"), ("results", "results.jsonl"), ("key", "k")]);
+        let letters = |kind: &str, path: &str| json!([{"type": "StandardOut"}, {"type": kind, "path": path}]);
+        let refused = |kind: &str| json!({"type": "DeadLetter", "destinations": letters(kind, "$results")});
+        let query = "MATCH (n) RETURN DISTINCT id(n) AS id";
+        for version in [1, 2] {
+            let (kind, numbers) = if version == 1 { ("WriteToFile", "NumberIteratorIngest") } else { ("File", "NumberIterator") };
+            let failed = json!({"deadLetterQueueSettings": {"destinations": letters(kind, "$records")}});
+            let end = json!({"type": kind, "path": "x", "onResultError": refused(kind)});
+            let (stream, outputs) = if version == 1 {
+                let and_then = json!({"type": "CypherQuery", "query": "RETURN 1", "andThen": end});
+                (json!({"type": numbers, "onRecordError": failed}), json!({"o": and_then}))
+            } else {
+                let stream = json!({"source": {"type": numbers}, "query": "RETURN 1", "onRecordError": failed});
+                (stream, json!([{"name": "o", "destinations": [end]}]))
+            };
+            let standing = json!({"pattern": {"type": "Cypher", "query": query}, "outputs": outputs});
+            let recipe = json!({"version": version, "title": "t", "ingestStreams": [stream], "standingQueries": [standing]});
+            let read = |values: &[(String, String)]| read(recipe.to_string().as_bytes(), values);
+            let Ok(filled) = read(&given) else { panic!("should have been read") };
+            let of_records = &filled.ingests[0].1["onRecordError"]["deadLetterQueueSettings"]["destinations"][1];
+            assert_eq!(of_records["path"], "records.jsonl", "version {version}");
+            let output = filled.standing[0].1.outputs_json()["o"].take();
+            let end = output.get("andThen").unwrap_or(&output);
+            assert_eq!(end["onResultError"]["destinations"][1]["path"], "results.jsonl", "version {version}: {output}");
+            let errors = read(&[]).err().expect("values are missing").join("\n");
+            assert!(errors.contains("'$records' is missing") && errors.contains("'$results' is missing"), "{errors}");
+        }
+        let key = |mut stream: Json| {
+            stream["onRecordError"] =
+                json!({"deadLetterQueueSettings": {"destinations": [{"type": "HttpEndpoint", "headers": {"X-Key": "$key"}}]}});
+            Filling::new(&given).ingest(&mut stream);
+            stream["onRecordError"]["deadLetterQueueSettings"]["destinations"][0]["headers"]["X-Key"].take()
+        };
+        assert_eq!([key(json!({"type": "FileIngest"})), key(json!({"source": {}}))], ["k", "$key"]);
     }
 
     #[test]

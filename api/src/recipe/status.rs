@@ -32,7 +32,7 @@ pub async fn status(app: Arc<App>, query: String) {
         let (asked, text) = (app.clone(), query.clone());
         match tokio::task::spawn_blocking(move || ask(&asked, &text)).await {
             Ok(Ok(shown)) if shown != before => {
-                tell(&shown);
+                tell(told(&shown));
                 before = shown;
             }
             Ok(Ok(_)) => {}
@@ -43,6 +43,11 @@ pub async fn status(app: Arc<App>, query: String) {
             Err(_) => return,
         }
     }
+}
+
+/// What is said of an answer that is another than before.
+fn told(shown: &str) -> &str {
+    if shown.is_empty() { "The status query has no result any more" } else { shown }
 }
 
 fn ask(app: &App, query: &str) -> Result<String, ApiError> {
@@ -102,6 +107,8 @@ mod tests {
         let shown = block(1, &[("people", "12".to_owned())]);
         let expected = "---[ Status Query result 1 ]------------\npeople | 12\n-------+--------------------------------\n";
         assert_eq!(shown, expected);
+        assert_eq!(told(&shown), expected);
+        assert_eq!(told(""), "The status query has no result any more", "an empty line says nothing");
         assert!(block(1, &[("a\n\u{1b}b", "1".to_owned())]).contains("\na\\n\\u001bb | 1\n"));
     }
 }

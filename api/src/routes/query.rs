@@ -34,9 +34,10 @@ pub async fn table(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let mut asked = Asked::read(&app, &request)?;
     let (wanted, query) = wanted(&asked.body.text);
     asked.body.text = query.into_owned();
+    let (text, graph) = (&asked.body.text, &asked.common.graph);
     match wanted {
-        Wanted::Plan => Ok(Reply::Value(explanation(&app, &asked.common.graph, &asked.body)?)),
-        Wanted::Dataflow => Ok(Reply::Value(dataflow(&asked.common.graph, &asked.body)?)),
+        Wanted::Plan => Ok(Reply::Value(aside(text, || explanation(&app, graph, &asked.body))?)),
+        Wanted::Dataflow => Ok(Reply::Value(aside(text, || dataflow(graph, &asked.body))?)),
         Wanted::Profile => run(app, asked, Shape::Table, true).await,
         Wanted::Answer => run(app, asked, Shape::Table, false).await,
     }
@@ -308,14 +309,18 @@ pub fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Arc<Compi
     let given = if begins_with_call(&body.text) { names(body) } else { Vec::new() };
     let compile = || compile(&body.text, &app.procedures.options(graph, given.clone()));
     let get = || app.queries.plans.get(graph, &body.text, &given, compile);
-    // What is long is kept from the threads that serve connections.
-    let compiled = if body.text.len() > plans::TEXT_BYTES_MAX { block_in_place(get) } else { get() }?;
+    let compiled = aside(&body.text, get)?;
     let (names, given) = (&compiled.prepared.plan.parameters, by_name(body));
     let values: Option<Vec<Value>> = names.iter().map(|name| given.get(name.as_str()).copied().cloned()).collect();
     match values {
         Some(values) => Ok((compiled, values)),
         None => Err(unknown_parameters(&body.text, names.iter().filter(|name| !given.contains_key(name.as_str()))).into()),
     }
+}
+
+/// Compiling a text that is long is kept from the threads that serve connections.
+fn aside<T>(text: &str, compile: impl FnOnce() -> T) -> T {
+    if text.len() > plans::TEXT_BYTES_MAX { block_in_place(compile) } else { compile() }
 }
 
 /// The values of the parameters in the order of the plan; null for those that are not given.
@@ -362,7 +367,7 @@ pub fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Json, A
 pub fn dataflow(graph: &Graph, body: &QueryBody) -> Result<Json, ApiError> {
     let drawn = draw_standing(&standing::compiled_text(graph, &body.text)?);
     let mut shown = plan_json(&drawn);
-    shown["args"] = json!({"plan": drawn.text()});
+    shown["args"] = json!({"plan": drawn.text(), "mermaid": drawn.mermaid()});
     Ok(answer(shown))
 }
 

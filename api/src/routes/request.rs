@@ -227,8 +227,7 @@ impl Request {
         if at.is_some_and(|at| at > clock::millis(now) as i64)
             && let Some((name, given)) = self.given(names)
         {
-            // Spelt as its author has spelt the other.
-            let now = if given.parse::<i64>().is_ok() { clock::millis(now).to_string() } else { clock::instant(now) };
+            let now = clock::spelt_like(given, now);
             return Err(ApiError::bad(format!("Value {given} must be less than system time {now} for query parameter '{name}'")));
         }
         Ok(Common {

@@ -278,9 +278,11 @@ impl Protocol {
             },
             _ => fields.long("atTime", mistakes),
         };
-        let now = clock::millis(SystemTime::now()) as i64;
-        if let Some(at) = at.filter(|at| *at > now) {
-            mistakes.at(".atTime", format!("Value {at} must be less than system time {now}"));
+        let now = SystemTime::now();
+        if let Some(at) = at.filter(|at| *at > clock::millis(now) as i64) {
+            let given = fields.get("atTime").and_then(Json::as_str).map_or_else(|| at.to_string(), str::to_owned);
+            let now = clock::spelt_like(&given, now);
+            mistakes.at(".atTime", format!("Value {given} must be less than system time {now}"));
         }
         let positive = |name: &str, mistakes: &mut Mistakes| {
             let given = fields.int(name, mistakes)?;

@@ -252,7 +252,7 @@ mod tests {
 
     use crossbeam_channel::{Receiver, Sender, bounded};
     use serde_json::{Value as Json, json};
-    use weir_connectors::{ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy};
+    use weir_connectors::{ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy, Retries};
     use weir_engine::store::InMemory;
     use weir_engine::{Engine, Options as EngineOptions};
     use weir_model::Position;
@@ -302,7 +302,7 @@ mod tests {
         let (go_on, goes_on) = bounded(1);
         let slow: Arc<dyn DestinationConfig> = Arc::new(Slow { asked, goes_on });
         let named = |name: &str| {
-            let output = DestinationOutput { config: slow.clone(), refusals: Refusals::GiveUp };
+            let output = DestinationOutput { config: slow.clone(), refusals: Refusals::GiveUp, retries: Retries::default() };
             vec![(name.to_owned(), Output::Destination(output))]
         };
         let meanwhile = |then: &dyn Fn()| {

@@ -45,8 +45,9 @@ impl Query {
         // is nothing.
         self.until.store(until.0.max(HOLD + 1), Ordering::SeqCst);
         self.installed().rouse();
+        let last = endings.iter().map(|(_, by)| *by).max().unwrap_or_else(Instant::now);
         loop {
-            let all_came = !self.awaits(until);
+            let all_came = !self.awaits(until, last);
             if all_came {
                 // What waits where a thread that hands it over was not to be had.
                 self.give(|lane| lane.hand_over(&self.stop));
@@ -61,8 +62,8 @@ impl Query {
     }
 
     /// Whether results of ticks before this one may still come. Where the query has no thread, the next are taken to the outputs
-    /// here.
-    fn awaits(self: &Arc<Self>, until: Tick) -> bool {
+    /// here, as long as there is time.
+    fn awaits(self: &Arc<Self>, until: Tick, last: Instant) -> bool {
         if self.has_handed_out(until) {
             return false;
         }
@@ -76,7 +77,7 @@ impl Query {
             None => match installed.next(Duration::ZERO) {
                 Ok(Some(batch)) => {
                     if let Some((now, _later)) = self.split(batch) {
-                        self.hand_out(&now, self.settings().hash_results);
+                        self.hand_out(&now, self.settings().hash_results, || Instant::now() < last);
                     }
                 }
                 Ok(None) => {}
@@ -92,11 +93,12 @@ impl Query {
         !self.has_handed_out(until) && (finds || self.unseen() > 0)
     }
 
-    /// Results that were found and that no lane has.
+    /// Results that were found and that no lane has; of a batch that is being handed out, all of it. Whoever ends the query
+    /// while there are any cuts them off.
     pub(super) fn unseen(&self) -> usize {
         // Under the lock, what the lanes have is what the engine was told they have.
         let weighed = lock(&self.weighed);
-        self.installed().waiting().saturating_sub(*weighed)
+        self.installed().waiting().saturating_sub(*weighed) + self.in_hand.load(Ordering::SeqCst)
     }
 
     /// What nobody gets any more, told once for each output.

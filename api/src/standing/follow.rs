@@ -9,6 +9,7 @@
 //! result is known.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,10 @@ pub struct Tail {
     news: Notify,
     /// Held while the engine is told from where on results are to be found again, and while what it is told of changes.
     telling: Mutex<()>,
+    /// How often the engine was told what is to be in the log before anybody follows.
+    told: AtomicU64,
+    /// What it was told up to that time is in the log.
+    logged: AtomicU64,
 }
 
 struct State {
@@ -102,7 +107,19 @@ impl Tail {
         let kept = noted.map(|noted| Kept { logged: Some(Logged { by, since: noted.1, noted }), ..Kept::begin() });
         let gone = noted.map_or(Place::before(begins), |(_, place)| place);
         let state = State { upto: Place::default(), gone, kept, ended: false };
-        Tail { state: Mutex::new(state), news: Notify::new(), telling: Mutex::default() }
+        let (news, telling, told, logged) = (Notify::new(), Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Tail { state: Mutex::new(state), news, telling, told, logged }
+    }
+
+    /// How often the engine was told something by now, where not all of that is known to be in the log.
+    fn unlogged(&self) -> Option<u64> {
+        let told = self.told.load(Ordering::SeqCst);
+        (self.logged.load(Ordering::SeqCst) < told).then_some(told)
+    }
+
+    /// What the engine was told so often is in the log. What it was told meanwhile need not be.
+    fn note_logged(&self, told: u64) {
+        self.logged.fetch_max(told, Ordering::SeqCst);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -349,27 +366,37 @@ impl Query {
         while at_once && looks_through() && begun.elapsed() < BACKFILL_PATIENCE {
             std::thread::sleep(Duration::from_millis(2));
         }
+        self.tell_kept(at_once, looks_through);
+        // Nothing is locked meanwhile: whoever deletes the query need not wait for the log, too.
+        if at_once && let Some(told) = self.tail.unlogged() {
+            self.installed().log_noted()?;
+            self.tail.note_logged(told);
+        }
+        Ok(())
+    }
+
+    /// Unless it is to be `at_once`, nothing happens while somebody else is at it.
+    fn tell_kept(&self, at_once: bool, looks_through: impl Fn() -> bool) {
         let _one = match self.tail.telling.try_lock() {
-            Err(TryLockError::WouldBlock) if !at_once => return Ok(()),
+            Err(TryLockError::WouldBlock) if !at_once => return,
             Err(TryLockError::WouldBlock) => self.tail.hold(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Ok(one) => one,
         };
-        if !self.tail.is_kept() {
-            return Ok(());
-        }
         let installed = self.installed();
         // What is there at the beginning is not found again in the same order.
-        if looks_through() || installed.is_summed() {
-            return Ok(());
+        if !self.tail.is_kept() || looks_through() || installed.is_summed() {
+            return;
         }
         match self.tail.look(Instant::now(), installed.id()) {
             Told::Nothing => {}
             Told::Over => installed.end_followed(),
-            Told::Keep(tick, place, true) if at_once => installed.keep_followed_now(tick, encode(place))?,
-            Told::Keep(tick, place, is_news) => installed.keep_followed(tick, encode(place), is_news),
+            Told::Keep(tick, place, is_news) => {
+                installed.keep_followed(tick, encode(place), is_news);
+                // Behind that: whoever has in the log what was counted has this there.
+                self.tail.told.fetch_add(u64::from(at_once && is_news), Ordering::SeqCst);
+            }
         }
-        Ok(())
     }
 }
 
@@ -478,6 +505,21 @@ mod tests {
         assert_eq!(told(KEPT_FOR * 2, other), Some((0, Place::default(), false)));
         assert_eq!(tail.follow(at(40, 1)).err(), Some(at(50, 1)));
         assert_eq!(told(Duration::ZERO, other), None);
+    }
+
+    /// It came while what another was told was on its way to the log, and followed before its own was there.
+    #[test]
+    fn what_is_told_while_something_is_logged_is_not_taken_to_be_logged() {
+        let tail = Tail::new(Tick(5), QUERY, None);
+        assert_eq!(tail.unlogged(), None);
+        tail.told.fetch_add(1, Ordering::SeqCst);
+        assert_eq!(tail.unlogged(), Some(1));
+        tail.told.fetch_add(1, Ordering::SeqCst);
+        tail.note_logged(1);
+        assert_eq!(tail.unlogged(), Some(2));
+        tail.note_logged(2);
+        tail.note_logged(1);
+        assert_eq!(tail.unlogged(), None);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Query {
                 // After a switch that was not made another may have begun, or the query is deleted: not all of it need go out.
                 let Some((now, rest)) = self.split(batch) else { return };
                 later = rest.map(|rest| (installed.id(), rest));
-                self.hand_out(&now, hashed);
+                self.hand_out(&now, hashed, || !self.is_ending());
                 continue;
             }
             if installed.is_summed() && installed.backfill().is_none() {
@@ -69,7 +69,7 @@ impl Query {
                     let Some((now, rest)) = self.split(batch) else { return };
                     later = rest.map(|rest| (installed.id(), rest));
                     results += now.rows.len();
-                    self.hand_out(&now, hashed);
+                    self.hand_out(&now, hashed, || !self.is_ending());
                 }
                 // What an output that was changed takes over.
                 Ok(None) => self.give(|lane| lane.hand_over(&self.stop)),
@@ -113,12 +113,14 @@ impl Query {
         Some((batch, Some(rest)))
     }
 
-    pub(super) fn hand_out(self: &Arc<Self>, batch: &ResultBatch, hashed: bool) {
+    /// As many as there is time for while it `goes_on`: one batch may take minutes.
+    pub(super) fn hand_out(self: &Arc<Self>, batch: &ResultBatch, hashed: bool, goes_on: impl Fn() -> bool) {
         // A query that took the place of another begins further back. The outputs are past that, and would say of it, too, how
         // far they are: as if what the switch brings were delivered.
         if batch.rows.is_empty() && self.has_handed_out(batch.upper) {
             return;
         }
+        self.in_hand.fetch_add(batch.rows.len(), Ordering::SeqCst);
         let (mode, ids) = (self.mode(), self.graph.ids());
         let mut place = Place::default();
         let mut cause = None;
@@ -131,13 +133,16 @@ impl Query {
             let id = result_id(mode, self.id, &result.data, ids);
             Sent { place, positive: result.positive, id, data: result.data, cause: cause.clone() }
         });
-        in_pieces(results, batch.upper, |piece, upper| self.hand_out_piece(&Arc::new(piece), upper, hashed));
+        let each = |piece, upper| self.hand_out_piece(&Arc::new(piece), upper, hashed);
+        let handed_out = in_pieces(results, batch.upper, goes_on, each);
+        self.in_hand.fetch_sub(handed_out, Ordering::SeqCst);
     }
 
     fn hand_out_piece(self: &Arc<Self>, sent: &Arc<Vec<Sent>>, upper: Tick, hashed: bool) {
         self.give(|lane| lane.send(sent, upper, &self.stop));
-        self.handed_out.fetch_max(upper.0, Ordering::SeqCst);
+        // Where all are handed out another installation may take over, and what comes to the tail then counts as found by that.
         self.tail.push(sent, upper);
+        self.handed_out.fetch_max(upper.0, Ordering::SeqCst);
         if sent.is_empty() {
             return;
         }
@@ -205,40 +210,74 @@ impl Query {
     }
 }
 
-/// Cuts results between ticks. With each piece `each` is told the tick before which there are no more.
-fn in_pieces(results: impl Iterator<Item = Sent>, upper: Tick, mut each: impl FnMut(Vec<Sent>, Tick)) {
+/// Cuts results between ticks. With each piece `each` is told the tick before which there are no more. Where it does not go on,
+/// the piece that is not complete does not come, nor that there are no more, also where there are none at all: those of a batch
+/// before may not have come. Answers with how many results came.
+fn in_pieces(
+    results: impl Iterator<Item = Sent>,
+    upper: Tick,
+    goes_on: impl Fn() -> bool,
+    mut each: impl FnMut(Vec<Sent>, Tick),
+) -> usize {
     let mut piece: Vec<Sent> = Vec::new();
+    let mut came = 0;
     for result in results {
+        // Not only between pieces: all results of a tick are in one.
+        if !goes_on() {
+            return came;
+        }
         let tick = result.place.tick;
         if piece.len() >= PIECE_RESULTS && piece.last().is_some_and(|last| last.place.tick < tick) {
+            came += piece.len();
             each(std::mem::take(&mut piece), tick);
         }
         piece.push(result);
     }
-    each(piece, upper);
+    if goes_on() {
+        came += piece.len();
+        each(piece, upper);
+    }
+    came
 }
 
 #[cfg(test)]
 mod tests {
-    use weir_model::NodeId;
+    use std::cell::Cell;
+
+    use serde_json::json;
+    use weir_connectors::{FilePolicy, HostPolicy};
+    use weir_engine::store::InMemory;
+    use weir_engine::{Engine, Options, ResultRow, Row};
+    use weir_model::{NodeId, Value};
 
     use super::*;
+    use crate::procedures::Procedures;
+    use crate::standing::StandingQueries;
+    use crate::wire::standing::StandingSettings;
 
     /// How many results are in each piece, and where it ends.
     fn pieces(ticks: impl Iterator<Item = u64>, upper: u64) -> Vec<(usize, u64)> {
+        pieces_of(ticks, upper, usize::MAX)
+    }
+
+    /// As `pieces`, of so many results.
+    fn pieces_of(ticks: impl Iterator<Item = u64>, upper: u64, most: usize) -> Vec<(usize, u64)> {
+        let looked_at = Cell::new(0);
+        let goes_on = || looked_at.replace(looked_at.get() + 1) < most;
         let mut place = Place::default();
         let results = ticks.map(|tick| {
             place = place.next(Tick(tick));
             Sent { place, positive: true, id: NodeId::default(), data: Arc::default(), cause: None }
         });
         let (mut pieces, mut before) = (Vec::new(), Place::default());
-        in_pieces(results, Tick(upper), |piece, upper| {
+        let came = in_pieces(results, Tick(upper), goes_on, |piece, upper| {
             assert!(piece.is_sorted_by_key(|result| result.place));
             assert!(piece.first().is_none_or(|first| before.tick < first.place.tick), "a tick stays together");
             before = piece.last().map_or(before, |last| last.place);
             assert!(before.tick < upper);
             pieces.push((piece.len(), upper.0));
         });
+        assert_eq!(came, pieces.iter().map(|(count, _)| count).sum::<usize>());
         pieces
     }
 
@@ -250,9 +289,48 @@ mod tests {
         assert_eq!(pieces(std::iter::empty(), 7), [(0, 7)], "how far it is, is told without results, too");
     }
 
+    /// It may be hundreds of megabytes, of a query that is deleted.
+    #[test]
+    fn a_large_batch_is_cut_off_where_it_does_not_go_on() {
+        let size = PIECE_RESULTS as u64;
+        let many = || 10..10 + size * 1_000;
+        assert_eq!(pieces_of(many(), 500_000, PIECE_RESULTS * 2), [(256, 266)], "not a part of a piece, nor the end");
+        assert!(pieces_of(many(), 500_000, 0).is_empty());
+        assert!(pieces_of(std::iter::empty(), 7, 0).is_empty(), "those of the batch before may have been cut off");
+        assert!(pieces_of(std::iter::repeat_n(3, 1_000_000), 4, 1_000).is_empty(), "within a tick, too");
+    }
+
     #[test]
     fn the_results_of_a_tick_stay_together() {
         let many = std::iter::repeat_n(3, 10 * PIECE_RESULTS);
         assert_eq!(pieces([1, 2].into_iter().chain(many).chain([4, 4, 9]), 10), [(2562, 4), (3, 10)]);
+    }
+
+    /// The end of weir waits for what no output has yet, and cuts off what is left then.
+    #[test]
+    fn what_is_being_handed_out_is_waited_for() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        let engine = engine.expect("an engine in memory");
+        engine.start().expect("there is nothing to replay");
+        let graph = engine.default_graph();
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
+        let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
+        let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings");
+        let (query, _) = queries.create(&graph, "q", settings, false).expect("it is created");
+        let row = |n: u64| ResultRow { tick: Tick(n), positive: true, row: Row::from_slice(&[Value::Integer(n as i64)]) };
+        let columns = query.installed().columns().into();
+        let batch = ResultBatch { upper: Tick(9), columns, rows: vec![row(7), row(8)], found: None };
+        let seen = Cell::new(0);
+        let looks = || {
+            seen.set(query.unseen());
+            true
+        };
+        query.hand_out(&batch, false, looks);
+        assert_eq!((seen.get(), query.unseen()), (2, 0));
+        query.hand_out(&batch, false, || false);
+        assert_eq!(query.unseen(), 2, "they are cut off");
     }
 }

@@ -17,6 +17,7 @@
 //!     drain     a query is deleted, and what it has found still goes out
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -77,6 +78,8 @@ pub struct StandingQueries {
     watch: Arc<Watch>,
     /// Creating, changing and dropping, one at a time.
     changing: Mutex<()>,
+    /// Weir stops.
+    stops: AtomicBool,
     /// Where those are stored that could not be restored.
     unrestored: Mutex<BTreeSet<String>>,
     parked: Arc<Notify>,
@@ -87,8 +90,8 @@ impl StandingQueries {
     pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>, chain_max: u32) -> StandingQueries {
         let (runtime, queries) = (Handle::current(), Arc::default());
         let watch = Watch::start(live, chain_max, &queries);
-        let (changing, unrestored, parked) = Default::default();
-        StandingQueries { engine, procedures, runtime, queries, watch, changing, unrestored, parked }
+        let (changing, stops, unrestored, parked) = Default::default();
+        StandingQueries { engine, procedures, runtime, queries, watch, changing, stops, unrestored, parked }
     }
 
     /// Creates a query; matches that exist already are held back until `propagate`, or told at once where that is `asked` for
@@ -112,6 +115,7 @@ impl StandingQueries {
         let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
         graph.stays()?;
+        self.check_goes_on()?;
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
         }
@@ -132,15 +136,14 @@ impl StandingQueries {
             StartFrom::Moment(_) => Start::Summed,
         };
         let installed = self.install(graph, &definition, plan, Begin::New { start, opened, then });
-        let created = installed.and_then(|query| match self.store_installed(&query, &query.settings()) {
-            Ok(()) => Ok(query),
+        let created = installed.and_then(|query| {
+            let stored = self.check_goes_on().and_then(|()| self.store_installed(&query, &query.settings()));
+            let Err(error) = stored else { return Ok(query) };
             // It would be gone at the next start.
-            Err(error) => {
-                lock(&self.queries).remove(&(graph.name().to_owned(), name.to_owned()));
-                query.end(|_| Instant::now());
-                graph.drop_standing(id);
-                Err(error)
-            }
+            lock(&self.queries).remove(&(graph.name().to_owned(), name.to_owned()));
+            query.end(|_| Instant::now());
+            graph.drop_standing(id);
+            Err(error)
         });
         // What is wrong is why it was not created. Where this is left, the next start takes it away.
         if created.is_err()
@@ -214,6 +217,11 @@ impl StandingQueries {
         Ok(query)
     }
 
+    /// To be asked of a query that is in the list already: where weir does not stop, its end finds the query there.
+    fn check_goes_on(&self) -> Result<(), ApiError> {
+        if self.stops.load(Ordering::SeqCst) { Err(ApiError::stopping()) } else { Ok(()) }
+    }
+
     pub fn get(&self, graph: &Graph, name: &str) -> Option<Arc<Query>> {
         lock(&self.queries).get(&(graph.name().to_owned(), name.to_owned())).cloned()
     }
@@ -231,7 +239,15 @@ impl StandingQueries {
 
     /// False when somebody else was faster.
     pub fn delete(&self, query: &Arc<Query>) -> Result<bool, ApiError> {
+        // Another pattern that is about to take its place waits for its outputs for long.
+        query.set_leaving(true);
         let _one = lock(&self.changing);
+        let deleted = self.delete_one(query);
+        query.set_leaving(false);
+        deleted
+    }
+
+    fn delete_one(&self, query: &Arc<Query>) -> Result<bool, ApiError> {
         let place = (query.graph.name().to_owned(), query.name.clone());
         if lock(&self.queries).get(&place).is_none_or(|there| there.id != query.id) {
             return Ok(false);
@@ -332,6 +348,8 @@ impl StandingQueries {
 
     /// Waits until what was found has been delivered, as far as the time allows, and ends the outputs.
     pub fn shut_down(&self, deadline: Instant) {
+        // Before the list is looked at, and without a turn: somebody may have theirs for longer than there is time.
+        self.stops.store(true, Ordering::SeqCst);
         let queries: Vec<_> = lock(&self.queries).values().cloned().collect();
         let mut quiet_since = Instant::now();
         let mut counted = 0;
@@ -348,7 +366,15 @@ impl StandingQueries {
         }
         // All of them before the first is waited for.
         queries.iter().for_each(|query| query.stop());
-        queries.iter().for_each(|query| query.end(|_| deadline));
+        let mut are_late = false;
+        for query in &queries {
+            // Those that are late end together, also those of different queries.
+            if !are_late && Instant::now() >= deadline {
+                are_late = true;
+                queries.iter().flat_map(|query| query.lanes()).for_each(|late| late.give_up());
+            }
+            query.end(|_| deadline);
+        }
     }
 }
 
@@ -376,4 +402,105 @@ fn fresh_query_id(graph: &Graph) -> QueryId {
 /// Whether its results go to a file.
 fn is_file(output: &Output) -> bool {
     matches!(output.end(), Output::Destination(to) if to.config.stored()["path"].is_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::{Receiver, Sender, bounded};
+    use serde_json::{Value as Json, json};
+    use weir_connectors::destination::Written;
+    use weir_connectors::{
+        ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy, Outgoing, Retries,
+    };
+    use weir_engine::store::InMemory;
+    use weir_engine::{Options, ResultBatch, ResultRow};
+    use weir_model::{Position, Tick, Value};
+
+    use super::*;
+    use crate::wire::letters::Refusals;
+    use crate::wire::standing::DestinationOutput;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Says that it is asked, and hangs until somebody lets go.
+    #[derive(Clone)]
+    struct Hangs {
+        asked: Sender<()>,
+        goes_on: Receiver<()>,
+    }
+
+    impl DestinationConfig for Hangs {
+        fn settings(&self) -> Json {
+            json!({"type": "Hangs"})
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Destination for Hangs {
+        fn write(&mut self, _: &[Outgoing], _: u64) -> Result<Written, ConnectorError> {
+            let _ = self.asked.send(());
+            let _ = self.goes_on.recv();
+            Ok(Written::default())
+        }
+    }
+
+    /// To be called within a runtime.
+    fn queries() -> (Engine, StandingQueries) {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        let engine = engine.expect("an engine in memory");
+        engine.start().expect("there is nothing to replay");
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        (engine.clone(), StandingQueries::new(engine, Arc::default(), procedures, 10))
+    }
+
+    fn settings() -> StandingSettings {
+        let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
+        StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings")
+    }
+
+    #[test]
+    fn no_query_begins_once_weir_stops() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let graph = engine.default_graph();
+        queries.shut_down(Instant::now());
+        let created = queries.create(&graph, "late", settings(), false);
+        assert!(matches!(created.err(), Some(ApiError::Busy { .. })));
+        assert!(queries.list(&graph).is_empty());
+        assert!(engine.metadata(&key(&graph, "late")).expect("it can be read").is_none());
+    }
+
+    /// Each had a time of its own to end in.
+    #[test]
+    fn queries_whose_outputs_hang_end_together() {
+        const COUNT: u32 = 8;
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let graph = engine.default_graph();
+        let (asked, is_asked) = bounded(COUNT as usize);
+        let (go_on, goes_on) = bounded::<()>(0);
+        for number in 0..COUNT {
+            let config = Arc::new(Hangs { asked: asked.clone(), goes_on: goes_on.clone() });
+            let output = DestinationOutput { config, refusals: Refusals::GiveUp, retries: Retries::default() };
+            let outputs = vec![("hook".to_owned(), Output::Destination(output))];
+            let settings = StandingSettings { outputs, ..settings() };
+            let (query, _) = queries.create(&graph, &format!("q{number}"), settings, false).expect("it is created");
+            // Of a tick behind where any of them begins.
+            let row = ResultRow { tick: Tick(1_000_000), positive: true, row: Row::from_slice(&[Value::Integer(1)]) };
+            let columns = query.installed().columns().into();
+            let batch = ResultBatch { upper: Tick(1_000_001), columns, rows: vec![row], found: None };
+            query.hand_out(&batch, false, || true);
+            is_asked.recv_timeout(PATIENCE).expect("it is to write");
+        }
+        let begun = Instant::now();
+        queries.shut_down(begun + Duration::from_millis(200));
+        let took = begun.elapsed();
+        drop(go_on);
+        assert!(took < Duration::from_secs(6), "{took:?}");
+    }
 }

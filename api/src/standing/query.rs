@@ -1,7 +1,7 @@
 //! One standing query as it runs: what it is in the engine, its outputs, and how far it is.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Instant, SystemTime};
@@ -44,9 +44,13 @@ pub struct Query {
     pub(super) meter: Meter,
     pub(super) hash: AtomicU64,
     pub(super) cancellations: AtomicU64,
+    /// Results that were taken from the engine and are being handed out; those of which it ended before stay among them.
+    pub(super) in_hand: AtomicUsize,
     pub(super) started: SystemTime,
     pub(super) clock: Instant,
     pub(super) stop: AtomicBool,
+    /// Somebody waits for their turn to delete it.
+    leaving: AtomicBool,
     /// None while it rests.
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
     pub(super) watch: Arc<Watch>,
@@ -78,9 +82,11 @@ impl Query {
             meter: Meter::default(),
             hash: AtomicU64::new(0),
             cancellations: AtomicU64::new(0),
+            in_hand: AtomicUsize::new(0),
             started: SystemTime::now(),
             clock: Instant::now(),
             stop: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             thread: Mutex::default(),
             watch,
         }
@@ -252,6 +258,18 @@ impl Query {
 
     pub(super) fn is_ending(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Somebody waits for their turn to delete it, or does not after all: nobody waits with that for another pattern.
+    pub(super) fn set_leaving(&self, is_leaving: bool) {
+        self.leaving.store(is_leaving, Ordering::SeqCst);
+        if is_leaving && let Some(successor) = &*lock(&self.successor) {
+            successor.rouse();
+        }
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
     }
 
     /// Its thread takes no more results.

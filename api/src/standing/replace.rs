@@ -108,9 +108,7 @@ impl StandingQueries {
     fn catch_up(&self, query: &Query, successor: &Successor) -> Result<(), ApiError> {
         loop {
             successor.take(LOOK)?;
-            if query.stop.load(Ordering::Relaxed) {
-                return Err(ApiError::bad(format!("The standing query '{}' has ended", query.name)));
-            }
+            query.check_stays()?;
             if let Some(reason) = successor.failure() {
                 let message = format!(
                     "The standing query '{}' stays as it was, for what should take its place ended: {reason}",
@@ -126,9 +124,8 @@ impl StandingQueries {
 
     fn switch(&self, query: &Arc<Query>, successor: &Successor, settings: StandingSettings) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
-        if query.stop.load(Ordering::Relaxed)
-            || self.get(&query.graph, &query.name).is_none_or(|there| !Arc::ptr_eq(&there, query))
-        {
+        query.check_stays()?;
+        if self.get(&query.graph, &query.name).is_none_or(|there| !Arc::ptr_eq(&there, query)) {
             return Err(ApiError::bad(format!("The standing query '{}' has ended", query.name)));
         }
         if query.installed().paused().is_some() {
@@ -160,11 +157,12 @@ impl StandingQueries {
     /// again.
     fn settle(&self, query: &Query, successor: &Successor, first: Tick) -> Result<(), ApiError> {
         let deadline = Instant::now() + SWITCH_PATIENCE;
-        successor.installed.log_pauses()?;
-        successor.take_old(first, deadline)?;
+        successor.installed.log_noted()?;
+        successor.take_old(query, first, deadline)?;
         let outputs: Vec<Text> = query.settings().outputs.iter().map(|(name, _)| query.frontier(name)).collect();
         let behind = |output: &&Text| query.installed().delivered(output).is_none_or(|(tick, _)| tick < first);
         loop {
+            query.check_stays()?;
             let late = outputs.iter().find(behind);
             if late.is_none() && query.has_handed_out(first) {
                 break;
@@ -203,6 +201,12 @@ impl Successor {
         self.installed.failure().or_else(|| self.old.as_ref()?.failure())
     }
 
+    /// Who waits for its results looks up.
+    pub fn rouse(&self) {
+        self.installed.rouse();
+        self.old.iter().for_each(StandingQuery::rouse);
+    }
+
     /// How many nodes of the graph at rest have been looked at, and of about how many.
     pub fn backfill(&self) -> Option<(u64, u64)> {
         self.installed.backfill().or_else(|| self.old.as_ref()?.backfill())
@@ -226,9 +230,10 @@ impl Successor {
     }
 
     /// Takes the rest of what the old query told off: what comes before a tick.
-    fn take_old(&self, first: Tick, deadline: Instant) -> Result<(), ApiError> {
+    fn take_old(&self, query: &Query, first: Tick, deadline: Instant) -> Result<(), ApiError> {
         let Some(old) = &self.old else { return Ok(()) };
         loop {
+            query.check_stays()?;
             if let Some(batch) = old.next(LOOK)? {
                 let rows = batch.rows.into_iter().filter(|result| result.tick < first);
                 self.installed.take_off(rows.map(|result| (result.row, if result.positive { 1 } else { -1 })));
@@ -244,6 +249,14 @@ impl Successor {
 }
 
 impl Query {
+    /// Fails where it has ended, or somebody waits for their turn to delete it.
+    fn check_stays(&self) -> Result<(), ApiError> {
+        match self.is_ending() || self.is_leaving() {
+            true => Err(ApiError::bad(format!("The standing query '{}' has ended", self.name))),
+            false => Ok(()),
+        }
+    }
+
     /// Another installation takes over. Answers with the id of the one before.
     fn succeed(&self, installed: Arc<StandingQuery>, settings: StandingSettings) -> QueryId {
         *lock(&self.settings) = settings;

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_cypher_compiler::Words;
 use weir_engine::{Histogram, LeftOut, Paused, Stage};
-use weir_model::Tick;
+use weir_model::{Expr, Tick};
 
 use super::{Query, lock};
 use crate::clock;
@@ -15,6 +16,9 @@ use crate::wire::v2;
 
 /// A query that is behind by less is at work.
 const BEHIND_MIN: Duration = Duration::from_secs(1);
+
+/// Characters of an expression that are shown at most.
+const EXPRESSION_MAX: usize = 500;
 
 /// How late the results of a query are.
 pub struct Behind {
@@ -77,8 +81,11 @@ impl Query {
                 "by": family.duration(by), "changesWaiting": changes});
         }
         // There only where it costs more than is good.
-        if let Some(LeftOut { rows, last, .. }) = self.installed().left_out() {
+        if let Some(LeftOut { rows, last, of, .. }) = self.installed().left_out() {
             described["stats"]["local"]["leftOut"] = json!({"rows": rows, "last": last});
+            if let Some(text) = of.and_then(|of| self.text_of(&of)) {
+                described["stats"]["local"]["leftOut"]["expression"] = text.into();
+            }
         }
         if let Some(reason) = self.installed().failure() {
             described["stats"]["local"]["failed"] = reason.into();
@@ -93,6 +100,13 @@ impl Query {
             described["stats"]["local"]["latency"] = latency.into();
         }
         described
+    }
+
+    /// An expression of its plan, by the names of its text. The plan is made once more, which takes a moment: few queries leave
+    /// something out, and none of those that do not keeps what only this would be for.
+    fn text_of(&self, expr: &Expr) -> Option<String> {
+        let standing = self.compiled().ok()?;
+        Some(Words::of(&standing).expr(expr).chars().take(EXPRESSION_MAX).collect())
     }
 }
 

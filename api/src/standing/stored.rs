@@ -1,8 +1,10 @@
 //! A standing query as it is stored, and brought back after a restart.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
+use weir_connectors::fetch;
 use weir_engine::Graph;
 use weir_model::lock::lock;
 use weir_model::{IdScheme, QueryId, Text};
@@ -12,6 +14,10 @@ use super::{Begin, Query, StandingQueries};
 use crate::error::ApiError;
 use crate::wire::family::Family;
 use crate::wire::standing::StandingSettings;
+
+/// How long a start waits for web servers that have the schemas of outputs, for all of them together; then each has a moment.
+/// Where that is not enough an output is parked, and its schema is asked for while everything else goes on.
+const SCHEMAS_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// What is stored of a query.
 pub(super) struct Definition<'a> {
@@ -28,6 +34,10 @@ impl StandingQueries {
     /// Brings back the queries that were there. To be called before the engine replays its log, so that results that were
     /// not delivered before the restart are found.
     pub fn restore(&self) -> Result<(), ApiError> {
+        fetch::all_within(SCHEMAS_TIME_MAX, || self.restore_all())
+    }
+
+    fn restore_all(&self) -> Result<(), ApiError> {
         for graph in self.engine.graphs().iter().filter_map(|name| self.engine.graph(name)) {
             let prefix = key(&graph, "");
             for (key, stored) in self.engine.metadata_list(&prefix)? {

@@ -172,7 +172,7 @@ impl Query {
             return false;
         }
         match installed.next(Duration::ZERO) {
-            Ok(Some(batch)) => self.hand_out(&batch, self.settings().hash_results),
+            Ok(Some(batch)) => self.hand_out(&batch, self.settings().hash_results, || !self.is_ending()),
             Ok(None) => self.give(|lane| lane.hand_over(&self.stop)),
             // Its thread finds that out, and says so.
             Err(_) => return false,

@@ -5,7 +5,9 @@ mod cell;
 mod table;
 
 use std::io::IsTerminal;
+use std::os::fd::AsFd;
 
+use rustix::termios::tcgetwinsize;
 use weir_model::visible::steers;
 
 use crate::client::Problem;
@@ -19,6 +21,8 @@ pub struct Terminal {
     pub colours: bool,
     /// In columns; where there is no terminal, tables are as wide as they are.
     pub width: Option<usize>,
+    /// In lines.
+    pub height: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -30,14 +34,22 @@ pub enum Colour {
 }
 
 impl Terminal {
-    /// As standard output is now. A terminal may change its width at any time.
+    /// As standard output is now. A terminal may change its size at any time.
     pub fn of_output() -> Terminal {
-        Terminal { colours: coloured(&std::io::stdout()), width: width(&std::io::stdout()) }
+        Terminal::of(&std::io::stdout())
     }
 
     /// For errors.
     pub fn of_error() -> Terminal {
-        Terminal { colours: coloured(&std::io::stderr()), width: width(&std::io::stderr()) }
+        Terminal::of(&std::io::stderr())
+    }
+
+    fn of(stream: &(impl IsTerminal + AsFd)) -> Terminal {
+        let size = stream.is_terminal().then(|| tcgetwinsize(stream).ok()).flatten();
+        // Of a terminal that does not know its size both are zero.
+        let known = |count: u16| Some(usize::from(count)).filter(|count| *count > 0);
+        let (width, height) = size.map_or((None, None), |size| (known(size.ws_col), known(size.ws_row)));
+        Terminal { colours: coloured(stream), width, height }
     }
 
     pub fn paint(self, colour: Colour, text: &str) -> String {
@@ -87,14 +99,6 @@ fn coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && !refused && !dumb
 }
 
-fn width(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
-    if !stream.is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(stream).ok()?;
-    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,7 +114,7 @@ mod tests {
         let text = "CompileError at 1.8 no `x`\n\nRETURN x\n       ^\ndid you mean `y`?".to_owned();
         let problem = Problem::Refused(vec![Mistake { text: text.clone(), length: None }]);
         assert_eq!(Terminal::default().problem(&problem), text);
-        let colours = Terminal { colours: true, width: None }.problem(&problem);
+        let colours = Terminal { colours: true, ..Terminal::default() }.problem(&problem);
         assert_eq!(
             colours,
             "\x1b[31mCompileError at 1.8 no `x`\x1b[0m\n\nRETURN x\n\x1b[31m       ^\x1b[0m\n\x1b[36mdid you mean `y`?\x1b[0m"

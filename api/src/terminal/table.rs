@@ -229,7 +229,7 @@ mod tests {
     use serde_json::json;
 
     fn shown(columns: &[&str], rows: Json, width: Option<usize>) -> String {
-        drawn(columns, rows, Terminal { colours: false, width })
+        drawn(columns, rows, Terminal { width, ..Terminal::default() })
     }
 
     fn drawn(columns: &[&str], rows: Json, terminal: Terminal) -> String {
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn colours_take_no_room() {
         let plain = shown(&["a"], json!([[null]]), Some(80));
-        let coloured = drawn(&["a"], json!([[null]]), Terminal { colours: true, width: Some(80) });
+        let coloured = drawn(&["a"], json!([[null]]), Terminal { colours: true, width: Some(80), height: None });
         assert_eq!(coloured.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", ""), plain);
     }
 

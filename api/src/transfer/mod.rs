@@ -115,11 +115,14 @@ impl Transfer {
     }
 }
 
-/// How much was written or taken in.
+/// How much was exported or imported.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
+    /// How many nodes.
     pub nodes: u64,
+    /// How many edges.
     pub relationships: u64,
+    /// How many Cypher statements, if the format is `cypher`.
     pub statements: u64,
 }
 
@@ -332,7 +335,7 @@ pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPa
 }
 
 /// Deeper nesting is not read again by the parser of JSON, which takes 256 levels, two of them the line and its properties; nor
-/// by that of Cypher, which takes 200, some of them the statement. Values can be stored that are nested 400 levels deep.
+/// by that of Cypher, which takes 200, some of them the statement. Values can be stored that are nested 399 levels deep.
 const LEVELS_MAX: usize = 254;
 const LEVELS_MAX_CYPHER: usize = 190;
 

@@ -4,6 +4,7 @@ use std::future::Future;
 
 use tokio::runtime::{Builder, Runtime};
 
+use super::progress::size;
 use super::{Format, Moved, Progress};
 use crate::client::{Client, Problem};
 use crate::tools::ToolError;
@@ -23,7 +24,7 @@ pub fn export(
     client.at = at;
     let of = ("namespace", namespace.unwrap_or("default"));
     let bytes = download(&client, of, "/api/v1/admin/export", &[("format", format.name().to_owned())], write)?;
-    Ok(format!("{:.1} MB", bytes as f64 / 1e6))
+    Ok(size(bytes))
 }
 
 /// Downloads a backup; `since` are the parameters of one that goes on where another ended.

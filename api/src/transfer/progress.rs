@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::terminal::counted;
+
 const BETWEEN: Duration = Duration::from_millis(100);
 
 const BAR: usize = 30;
@@ -63,6 +65,16 @@ pub fn bar(done: u64, total: u64) -> String {
     format!("{}{} {:3.0} %", "█".repeat(full), "░".repeat(BAR - full), part * 100.0)
 }
 
+/// How large something is that was written or read.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..100 => counted(bytes, "byte", "bytes"),
+        // More of them would be shown as 1000.0.
+        100..999_950 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
 pub fn amount(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{:.1} G", n / 1e9),
@@ -83,5 +95,11 @@ mod tests {
         assert_eq!(line("bytes", 5_000_000, Some(10_000_000), second), format!("{half}  50 %  5.0 M bytes, 5.0 M a second"));
         assert_eq!(line("nodes", 20, Some(10), second), format!("{} 100 %  20 nodes, 20 a second", "█".repeat(30)));
         assert_eq!(line("bytes", 12_345, None, second), "12 k bytes, 12 k a second");
+    }
+
+    #[test]
+    fn what_is_small_has_a_size_too() {
+        let sizes = [0, 1, 99, 100, 257, 999_949, 999_950, 1_234_567_890].map(size);
+        assert_eq!(sizes, ["0 bytes", "1 byte", "99 bytes", "0.1 kB", "0.3 kB", "999.9 kB", "1.0 MB", "1234.6 MB"]);
     }
 }

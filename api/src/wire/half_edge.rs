@@ -12,18 +12,24 @@ use super::decode::{Fields, Mistakes};
 #[schemars(rename_all = "camelCase")]
 #[schemars(extend("examples" = [{"edgeType": "KNOWS", "direction": "Outgoing", "other": "00000000-0000-0000-0000-000000000001"}]))]
 pub struct HalfEdge {
+    /// The type of the edge.
     pub edge_type: String,
+    /// The direction of the edge, seen from this node.
     pub direction: EdgeDirection,
-    /// The id of the node at its other end.
+    /// The id of the node at the other end.
     #[schemars(with = "String")]
     pub other: NodeId,
 }
 
+/// The direction of an edge, seen from one of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "HalfEdgeDirection")]
 pub enum EdgeDirection {
+    /// From this node to the other.
     Outgoing,
+    /// From the other node to this one.
     Incoming,
+    /// Never answered, and refused when an edge is written: every edge has a direction.
     Undirected,
 }
 

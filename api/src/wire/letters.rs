@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::config::wrong_type;
 use weir_connectors::{
-    ConnectorError, DESTINATIONS, DestinationConfig, DestinationRow, FilePolicy, HostPolicy, LetterForm, RecordSchema,
+    ConnectorError, DESTINATIONS, DestinationConfig, DestinationRow, FilePolicy, HostPolicy, LetterForm, RecordSchema, Retries,
 };
 
 use super::decode::{Fields, Mistakes};
@@ -28,6 +28,7 @@ const ENVELOPE: &str = "withInfoEnvelope";
 pub struct LetterBox {
     output: Output,
     pub config: Arc<dyn DestinationConfig>,
+    pub retries: Retries,
     pub form: LetterForm,
 }
 
@@ -116,11 +117,11 @@ impl LetterBox {
             return None;
         }
         let output = read_destination(&Json::Object(definition), path, mistakes)?;
-        let Some(config) = output.own_destination().filter(|config| !is_none(&config.settings())) else {
+        let Some(to) = output.own_destination().filter(|to| !is_none(&to.config.settings())) else {
             mistakes.at(path, format!("the destination '{kind}' {no}"));
             return None;
         };
-        Some(LetterBox { config: config.clone(), output, form })
+        Some(LetterBox { config: to.config.clone(), retries: to.retries, output, form })
     }
 
     /// What letters are written by, fetched from where the definition says.

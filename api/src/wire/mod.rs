@@ -10,6 +10,7 @@ pub mod half_edge;
 pub mod icons;
 pub mod letters;
 pub mod query;
+pub mod retries;
 pub mod standing;
 pub mod style;
 pub mod v2;

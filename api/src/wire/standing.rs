@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, Envelope};
+use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, Envelope, Retries};
 use weir_cypher_compiler::StandingMode;
 use weir_model::Text;
 
 use super::decode::{Fields, Mistakes, refuse_elsewhere};
 use super::family::{Family, plain_word};
 use super::letters::{Notation, Refusals};
+use super::retries;
 use crate::clock;
 
 const CYPHER_QUERY: &str = "CypherQuery";
@@ -94,6 +95,7 @@ pub enum Output {
 pub struct DestinationOutput {
     pub config: Arc<dyn DestinationConfig>,
     pub refusals: Refusals,
+    pub retries: Retries,
 }
 
 #[derive(Clone)]
@@ -322,8 +324,8 @@ impl Output {
     }
 
     /// Where it is nothing but a destination: which.
-    pub fn own_destination(&self) -> Option<&Arc<dyn DestinationConfig>> {
-        if let Output::Destination(to) = self { Some(&to.config) } else { None }
+    pub fn own_destination(&self) -> Option<&DestinationOutput> {
+        if let Output::Destination(to) = self { Some(to) } else { None }
     }
 
     /// The workflow of v2 it is a part of.
@@ -334,8 +336,14 @@ impl Output {
 
 impl DestinationOutput {
     fn written(&self, mut definition: Json, notation: Notation) -> Json {
-        self.refusals.write(&mut definition, notation);
+        self.write_common(&mut definition, notation);
         definition
+    }
+
+    /// Adds what every destination takes beside the options of its own.
+    pub fn write_common(&self, definition: &mut Json, notation: Notation) {
+        retries::write(&self.retries, definition, notation);
+        self.refusals.write(definition, notation);
     }
 }
 
@@ -393,8 +401,10 @@ pub fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mist
     }
     match weir_connectors::parse_destination_v1(value) {
         Ok(config) => {
-            let refusals = Refusals::read(&fields, &*config, mistakes)?;
-            Some(Output::Destination(DestinationOutput { config: config.into(), refusals }))
+            // Both are read, so that all that is wrong is told.
+            let refusals = Refusals::read(&fields, &*config, mistakes);
+            let retries = retries::read(&fields, &*config, mistakes)?;
+            Some(Output::Destination(DestinationOutput { config: config.into(), refusals: refusals?, retries }))
         }
         Err(ConnectorError::Config { field, problem }) => {
             mistakes.at(&if field.is_empty() { field } else { format!(".{field}") }, problem);

@@ -9,146 +9,180 @@ use super::decode::{Fields, Mistakes};
 use super::family::Family;
 use super::icons::glyph;
 
-/// A query that can be chosen from a list.
+/// A query that the explorer offers to run.
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("examples" = [{"name": "Recent nodes", "query": "CALL recentNodes(10)"}]))]
 pub struct SampleQuery {
-    /// What the list says.
+    /// The name that is shown.
     pub name: String,
-    /// Cypher.
+    /// The Cypher query.
     pub query: String,
 }
 
-/// Which nodes something is for: all of it must hold, and without any of it every node fits.
+/// Which nodes a rule applies to. All conditions have to hold; without any, every node fits.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Predicate {
-    /// Properties that must be there.
+    /// Properties that the node must have, with any value.
     pub property_keys: Vec<String>,
-    /// Properties that must have these values.
+    /// Properties that the node must have with these values.
     pub known_values: JsonMap<String, Json>,
-    /// A label that must be there.
+    /// A label that the node must have. None is needed when not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub db_label: Option<String>,
 }
 
-/// An entry in the menu of a node.
+/// An entry of the menu that the explorer shows for a node.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuickQueryEntry {
+    /// Which nodes have this entry.
     pub predicate: Predicate,
+    /// What the entry does.
     pub quick_query: QuickQuery,
 }
 
+/// A query about a node that a user has clicked on.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuickQuery {
-    /// What the menu says.
+    /// The name that the menu shows.
     pub name: String,
-    /// What follows `MATCH (n) WHERE id(n) = …`.
+    /// The rest of a query that begins with `MATCH (n) WHERE id(n) = …`, for example `MATCH (n)--(m) RETURN DISTINCT m`.
     pub query_suffix: String,
+    /// The language of `querySuffix`.
     #[serde(default)]
     #[schemars(extend("x-only-v1" = true))]
     pub query_language: QueryLanguage,
+    /// How the answer is shown.
     pub sort: QuerySort,
-    /// Draws an edge with this label from the node to each result.
+    /// If given, a dashed edge with this label is drawn from the node to each result. Such edges are not in the graph.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edge_label: Option<String>,
 }
 
+/// The language of a quick query.
 #[derive(Clone, Copy, Default, Serialize, JsonSchema)]
 pub enum QueryLanguage {
+    /// Cypher.
     #[default]
     Cypher,
+    /// Gremlin. It is stored, and the explorer does not run it.
     Gremlin,
 }
 
-/// What results are shown as.
+/// How the answer of a quick query is shown.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[schemars(extend("x-words" = true, "x-tagged" = true))]
 pub enum QuerySort {
+    /// As nodes on the canvas.
     Node,
+    /// As a table.
     Text,
 }
 
-/// How the nodes that fit are drawn; the first that fits counts.
+/// How the explorer draws nodes. The first rule that fits a node counts.
 #[derive(Serialize, JsonSchema)]
 #[schemars(extend("examples" = [{"predicate": {"propertyKeys": ["name"], "knownValues": {}, "dbLabel": "Person"}, "size": 30.0, "icon": "ion-person", "color": "#d11"}]))]
 pub struct NodeAppearance {
+    /// Which nodes the rule is for.
     pub predicate: Predicate,
-    /// In pixels.
+    /// The size of the node, in pixels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<f64>,
-    /// A name of the sheet Ionicons 2, or a character of it.
+    /// The name of an Ionicons 2 icon, such as `ion-person`, or any character.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub icon: Option<String>,
-    /// Such as `#ff0000`.
+    /// A CSS color, such as `#ff0000`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub color: Option<String>,
+    /// The text below the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<NodeLabel>,
 }
 
-/// What stands below a node.
+/// The text below a node.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum NodeLabel {
-    /// The same for all.
-    Constant { value: String },
-    /// A property.
+    /// The same text for all nodes.
+    Constant {
+        /// The text.
+        value: String,
+    },
+    /// The value of a property.
     Property {
+        /// The name of the property.
         key: String,
+        /// A text to put before the value.
         #[serde(skip_serializing_if = "Option::is_none")]
         prefix: Option<String>,
     },
 }
 
-/// A query that runs for each result of a standing query while somebody watches.
+/// A query for each result of a standing query that somebody watches. Tap queries are stored and listed; weir does not run them.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("examples" = [{"name": "who", "standingQueryName": "adults", "query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n"}]))]
 pub struct TapQuery {
+    /// The name of the tap query.
     pub name: String,
+    /// A description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// The standing query whose results are watched.
     pub standing_query_name: String,
-    /// Of which output the results are taken; without it as they are found.
+    /// The output whose results are watched. Without it, the results of the standing query itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_name: Option<String>,
+    /// Whether results are taken before the enrichment of the output. False when not given.
     #[serde(default)]
     pub pre_enrichment: bool,
-    /// Cypher that only reads.
+    /// A Cypher query that only reads. The result is `$that`.
     pub query: String,
+    /// Edges to draw that are not in the graph. None when not given.
     #[serde(default)]
     pub synthetic_edges: Vec<SyntheticEdge>,
 }
 
-/// An edge that is drawn and is in no graph.
+/// An edge that is drawn and is not in the graph.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SyntheticEdge {
+    /// Where a client finds the id of the node that the edge begins at. weir stores the text as it is.
     pub from_node: String,
+    /// Where a client finds the id of the node that the edge leads to. weir stores the text as it is.
     pub to_node: String,
+    /// The text at the edge.
     pub label: String,
+    /// How the edge is drawn.
     pub direction: EdgeDirection,
+    /// Where `fromNode` and `toNode` are looked up. In the watched result when not given.
     #[serde(default)]
     pub node_ids_from: NodeIdsFrom,
 }
 
+/// The direction in which an edge is drawn.
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schemars(rename = "SyntheticEdgeDirection")]
 pub enum EdgeDirection {
+    /// From `fromNode` to `toNode`.
     Out,
+    /// From `toNode` to `fromNode`.
     In,
+    /// Without a direction.
     Undirected,
 }
 
+/// Where the nodes of a drawn edge are looked up.
 #[derive(Clone, Copy, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum NodeIdsFrom {
+    /// In the result that is watched.
     #[default]
     WiretapMessage,
+    /// In the answer of the query.
     QueryResult,
 }
 

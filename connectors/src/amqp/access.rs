@@ -15,14 +15,14 @@ use crate::secret;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AmqpAccess {
-    /// The server and the virtual host, as `amqp://host:5672/name`, or with `amqps` for TLS. Without a name it is the one that is
-    /// called `/`.
+    /// The server and its virtual host, such as `amqp://host:5672/name`; `amqps` uses TLS. Without a name it is the virtual host
+    /// `/`.
     #[serde(serialize_with = "secret::address")]
     pub url: String,
-    /// Who logs in; `guest` when not given.
+    /// The user to log in as. `guest` when not given.
     #[serde(default = "guest")]
     pub username: String,
-    /// `guest` when not given.
+    /// The password of the user. `guest` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     #[serde(flatten)]

@@ -26,28 +26,32 @@ use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 /// The server says it twice in that time, or it is not there.
 const SILENCE_MAX: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 * 2);
 
-/// Reads the messages of a queue of AMQP 0.9.1, as RabbitMQ has them.
+/// Reads messages from a queue of an AMQP 0.9.1 server, such as RabbitMQ.
+///
+/// A message is acknowledged when its effect is durable. Each message has its effect at least once; it may come again after a
+/// failure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AmqpIngest {
-    /// What a message holds, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a message is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
     #[serde(flatten)]
     pub access: AmqpAccess,
-    /// The queue, which has to be there.
+    /// The name of the queue. While it does not exist, the stream waits for it.
     pub queue: String,
-    /// Messages that may be unacknowledged, 1000 when not given; 65535 at most.
+    /// The most messages that may be unacknowledged at a time, from 1 to 65535. 1000 when not given.
     #[serde(default = "prefetch", deserialize_with = "config::positive")]
     #[schemars(range(min = 1, max = 65535))]
     pub prefetch: u32,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Messages a second, at most; all that come when not given.
+    /// The most messages to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a message before it is read, in this order; nothing when not given.
+    /// Decodings and decompressions to apply to each message before `format` reads it, in this order. None when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }

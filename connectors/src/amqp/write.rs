@@ -21,21 +21,24 @@ use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
-/// Publishes each result to an exchange of AMQP 0.9.1, as RabbitMQ has them.
+/// Publishes each result to an exchange of an AMQP 0.9.1 server, such as RabbitMQ.
+///
+/// Each result arrives at least once, in order, each confirmed by the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToAmqp {
     #[serde(flatten)]
     pub access: AmqpAccess,
-    /// The exchange, which has to be there. Without one messages go to the queue that `routingKey` names.
+    /// The exchange to publish to, which must exist. Without it messages go directly to the queue that `routingKey` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exchange: Option<String>,
-    /// By which the exchange chooses queues. A result that leads to none waits until there is one.
+    /// The routing key of every message. A result that the server can route to no queue is tried again until there is one; the
+    /// results after it wait.
     pub routing_key: String,
-    /// What a result is.
+    /// How a result is written: as JSON, or by a Protobuf or Avro schema. JSON when not given.
     #[serde(default)]
     pub format: OutputFormat,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }

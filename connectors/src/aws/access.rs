@@ -37,16 +37,15 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Services that tell where what is asked for really is, and where to ask first.
 const USUAL_REGIONS: [(&str, &str); 1] = [("s3", "us-east-1")];
 
-/// A key of Amazon's. Without one, weir looks where every program of Amazon's does: the environment, the profile, the role of
-/// the container or machine.
+/// An AWS access key.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AwsCredentials {
-    /// Which key it is.
+    /// The id of the access key.
     pub access_key_id: Secret,
-    /// What only its owner knows.
+    /// The secret that belongs to the access key.
     pub secret_access_key: Secret,
-    /// Of a key that is valid for a while.
+    /// The session token of a temporary access key. Not needed for permanent keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_token: Option<Secret>,
 }
@@ -76,9 +75,10 @@ impl JsonSchema for AwsRegion {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let name = json!({"type": "string", "pattern": "^[A-Za-z0-9-]{1,64}$"});
+        let about = "The name of the region, such as `eu-west-1`.";
+        let name = json!({"type": "string", "pattern": "^[A-Za-z0-9-]{1,64}$", "description": about});
         json_schema!({
-            "description": "A region of Amazon's: its name, or an object with it.",
+            "description": "An AWS region: its name, or an object with the name in `region`.",
             "anyOf": [{"type": "object", "properties": {"region": name}, "required": ["region"]}, name],
         })
     }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use crate::config;
 use crate::error::ConnectorError;
 
-/// Where the reading of a shard begins that the stream has not read before.
+/// Where to begin in a shard that this stream has not read before. Later, and after a restart, reading goes on where it stopped.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum IteratorType {
@@ -17,21 +17,31 @@ pub enum IteratorType {
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum IteratorWord {
-    /// Records that come from now on.
+    /// Only records that are written after the stream or, with KinesisKCL, the lease of the shard was created.
     Latest,
-    /// The oldest record that is there.
+    /// From the oldest record that is still available.
     TrimHorizon,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum IteratorAt {
-    /// The record with this number. For one shard.
-    AtSequenceNumber { sequence_number: String },
-    /// The record behind the one with this number. For one shard.
-    AfterSequenceNumber { sequence_number: String },
-    /// The first record that came at this time, in milliseconds since 1970, or later.
-    AtTimestamp { millis_since_epoch: u64 },
+    /// From the record with this sequence number. Needs exactly one shard in `shardIds`.
+    AtSequenceNumber {
+        /// The sequence number of the record.
+        sequence_number: String,
+    },
+    /// From the record after the one with this sequence number. Needs exactly one shard in `shardIds`.
+    AfterSequenceNumber {
+        /// The sequence number of the record before the first one to read.
+        sequence_number: String,
+    },
+    /// From the first record that arrived at this time or later: milliseconds since 1970 or, in current v2, an instant such as
+    /// `2026-01-02T03:04:05Z`.
+    AtTimestamp {
+        /// The time. In v1 and the preview of v2 it is in milliseconds since 1970.
+        millis_since_epoch: u64,
+    },
 }
 
 impl Default for IteratorType {

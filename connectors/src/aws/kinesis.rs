@@ -21,42 +21,50 @@ use crate::recoding::RecordDecoder;
 use crate::secret;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// Reads the data of records from the shards of a stream of Kinesis.
+/// Reads the records of a Kinesis stream.
+///
+/// Each record has its effect once, and the records of a partition key stay in order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KinesisIngest {
-    /// What a record holds, and the query that runs on each.
+    /// How a record is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// The stream.
+    /// The name of the Kinesis stream.
     pub stream_name: String,
-    /// These shards and no others; all, also those that come later, when not given or empty.
+    /// The ids of the shards to read; the stream is complete when they have ended. All shards, also those that are added later,
+    /// when not given or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_ids: Option<BTreeSet<String>>,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Who asks; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the stream is; found in the same way when not given.
+    /// The AWS region of the stream. When not given it is found as the AWS tools find it: in environment variables, a profile or
+    /// the settings of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// The address of another server that speaks the protocol, instead of Amazon's.
+    /// The URL of another server that speaks the same protocol, to be used instead of Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
-    /// Where the reading begins.
+    /// Where to begin in a shard that this stream has not read before. `Latest`, which is the moment the stream was created, when
+    /// not given.
     #[serde(default)]
     pub iterator_type: IteratorType,
-    /// How often a request is made again before the stream says that something is wrong. It goes on trying.
+    /// How many times in a row a request may fail before the `message` of the stream says what is wrong. With 0 it says so at the
+    /// first failure. The stream keeps trying in any case.
     #[serde(default = "retries", deserialize_with = "config::times")]
     pub num_retries: u32,
-    /// Records a second, at most.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a record before it is read, in this order.
+    /// Decodings and decompressions to apply to each record before `format` reads it, in this order. None when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }

@@ -28,49 +28,54 @@ use crate::secret;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
-/// Reads records from an object of S3, once to its end.
+/// Reads one S3 object to its end.
+///
+/// Each record has its effect once; an object that is replaced meanwhile fails the stream.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct S3Ingest {
-    /// What the object holds, and the query that runs on each record. Lines, each a node of its own, when not given.
+    /// How the object is divided into records, and the query that runs on each. When not given, each line becomes a node with the
+    /// text in `content`.
     #[serde(default = "store_line")]
     pub format: FileFormat,
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: String,
-    /// The name of the object in it.
+    /// The key of the object in the bucket.
     pub key: String,
-    /// Its character set.
+    /// The character set, by a name that browsers know, such as `UTF-8`, `ISO-8859-1` or `UTF-16`.
     #[serde(default = "config::utf_8")]
     pub encoding: String,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Who asks; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the bucket is; found in the same way when not given, or told by S3.
+    /// The AWS region of the bucket. When not given it is found as the AWS tools find it, or asked of S3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// The address of another server that speaks the protocol, instead of Amazon's.
+    /// The URL of another server that speaks the same protocol, to be used instead of Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
-    /// Bytes of the longest record; a longer one ends the stream.
+    /// The most bytes that one record may have. The stream fails at a longer one. 134217728 (128 MiB) in v1 and 1000000 in v2
+    /// when not given.
     #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]
     #[schemars(range(min = 1))]
     pub line_bytes_max: u32,
-    /// Records skipped at the start; the header row of CSV is one.
+    /// How many records to skip at the start. A header row of CSV counts as one.
     #[serde(default, deserialize_with = "config::count")]
     pub start_at_offset: u64,
-    /// Records taken after those.
+    /// How many records to read after the skipped ones; then the stream is complete. All when not given.
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     pub ingest_limit: Option<u64>,
-    /// Records a second, at most.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to the whole object before it is read, in this order: `Gzip`, `Zlib`, `Base64`, `Zstd`, `Lz4`, `Snappy`
-    /// (the last two in frames); nothing when not given.
+    /// Decodings and decompressions to apply to the whole object before it is read, in this order. Lz4 and Snappy data must be in
+    /// frames. None when not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub record_decoders: Vec<RecordDecoder>,
 }

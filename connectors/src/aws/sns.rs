@@ -26,26 +26,29 @@ static SNS: Service = Service { name: "sns", target: "", content_type: "applicat
 /// The version of the protocol.
 const VERSION: &str = "2010-03-31";
 
-/// Publishes each result to a topic of SNS.
+/// Publishes each result to an SNS topic.
+///
+/// Each result arrives at least once, in order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "WriteToSNS")]
 pub struct WriteToSns {
-    /// Who writes; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the topic is; what its ARN says when not given.
+    /// The AWS region of the topic. The one in its ARN when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// The address of another server that speaks the protocol, instead of Amazon's.
+    /// The URL of another server that speaks the same protocol, to be used instead of Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
-    /// The ARN of the topic.
+    /// The ARN of the topic, such as `arn:aws:sns:eu-west-1:123456789012:alerts`.
     pub topic: String,
-    /// The group of all messages, for a FIFO topic.
+    /// The message group of all messages. Used for FIFO topics only. `weir` when not given.
     #[serde(default = "group")]
     pub message_group_id: String,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }

@@ -35,38 +35,42 @@ const WAIT_SECONDS: u32 = 20;
 /// Messages of one answer. The most that SQS knows.
 const ANSWER_MESSAGES_MAX: u32 = 10;
 
-/// Reads the bodies of messages from a queue of SQS.
+/// Reads messages from an SQS queue.
+///
+/// Each message has its effect at least once: it is deleted when its effect is durable, and may come again when that fails.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "SQSIngest")]
 pub struct SqsIngest {
-    /// What a message holds, and the query that runs on each.
+    /// How a message is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// The address of the queue.
+    /// The URL of the queue.
     pub queue_url: String,
-    /// Requests for messages at a time; 1 keeps the order of a FIFO queue as far as the graph.
+    /// How many requests for messages run at a time, from 1 to 100. 1, the default, keeps the order of a FIFO queue.
     #[serde(default = "read_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1, max = 100))]
     pub read_parallelism: u32,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive", alias = "parallelism")]
     #[schemars(range(min = 1))]
     pub write_parallelism: u32,
-    /// Who asks; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the queue is; what its address says, or found in the same way, when not given.
+    /// The AWS region of the queue. When not given, the one in `queueUrl`, or else as the AWS tools find it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// Whether messages are deleted when what they changed is durable. Those that are not come again.
+    /// Whether messages are deleted when their effect is durable. When false they come again after their visibility timeout.
     #[serde(default = "delete_read_messages")]
     pub delete_read_messages: bool,
-    /// Messages a second, at most.
+    /// The most messages to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a message before it is read, in this order.
+    /// Decodings and decompressions to apply to each message before `format` reads it, in this order. None when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }

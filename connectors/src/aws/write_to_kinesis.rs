@@ -40,41 +40,45 @@ const BYTES_MAX: usize = 5 << 20;
 /// Every record has one, and where it goes is said by another number.
 const PARTITION_KEY: &str = "undefined";
 
-/// Writes each result to a stream of Kinesis.
+/// Writes each result to a Kinesis stream, each to a shard chosen at random, so in no order.
+///
+/// Each result arrives at least once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToKinesis {
-    /// Who writes; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the stream is; found in the same way when not given.
+    /// The AWS region of the stream. When not given it is found as the AWS tools find it: in environment variables, a profile or
+    /// the settings of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// The address of another server that speaks the protocol, instead of Amazon's.
+    /// The URL of another server that speaks the same protocol, to be used instead of Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
-    /// The stream.
+    /// The name of the Kinesis stream.
     pub stream_name: String,
-    /// What a record's data is.
+    /// How a result is written: as JSON, or by a Protobuf or Avro schema. JSON when not given.
     #[serde(default)]
     pub format: OutputFormat,
-    /// Requests at a time; one when not given.
+    /// How many requests run at a time. 1 when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub kinesis_parallelism: Option<u32>,
-    /// Records of one request; 500, the most that Kinesis takes, when not given.
+    /// The most records in one request, from 1 to 500. 500 when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 500))]
     pub kinesis_max_batch_size: Option<u32>,
-    /// Records a second, at most. What Kinesis itself holds back comes again in any case.
+    /// The most records to write per second. No limit when not given. What Kinesis itself throttles is sent again in any case.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub kinesis_max_records_per_second: Option<u32>,
-    /// Bytes a second, at most.
+    /// The most bytes to write per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub kinesis_max_bytes_per_second: Option<u32>,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }

@@ -22,51 +22,58 @@ use super::bucket::Bucket;
 use super::object;
 use crate::compression::Compression;
 use crate::config;
-use crate::delivery::{Outgoing, unheard, unless_stopped};
+use crate::delivery::{Outgoing, Retries, RetryPolicy, unheard, unless_stopped};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::{moment, secret};
 
-/// Between two tries to store what is due while nothing comes.
-const AGAIN_MIN: Duration = Duration::from_millis(200);
-const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// Between two tries to store what is due while nothing comes, where the output says nothing of it.
+const AGAIN: RetryPolicy =
+    RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(200), backoff_max: Duration::from_secs(10) };
 
-/// Writes results to objects of S3, each of many lines of JSON.
+/// Writes results to S3 objects of JSON lines.
+///
+/// An object is stored when it has enough results or bytes, or its first result has waited long enough. Each result is in one
+/// object.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToS3 {
-    /// The bucket.
+    /// The name of the bucket.
     pub bucket: String,
-    /// What names of objects begin with, as `results/`: letters, digits, and `- _ . = /`.
+    /// What the keys of all objects begin with, such as `results/`. Allowed are letters, digits and `- _ . = /`. Empty when not
+    /// given.
     #[serde(default)]
     pub prefix: String,
-    /// How objects are compressed; not when not given.
+    /// How objects are compressed. Not at all when not given.
     #[serde(default)]
     pub compression: Compression,
-    /// So many results make an object; 100,000 when not given. Those that come together stay together.
+    /// An object is stored when it has this many results. 100,000 when not given. Results of the same moment stay together, so it
+    /// may have somewhat more.
     #[serde(default = "object_results_max", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub object_results_max: u32,
-    /// So many bytes do, before they are compressed; 16 MiB when not given. They are held in memory.
+    /// An object is stored when it has this many bytes, before compression. 16777216 (16 MiB) when not given. They are held in
+    /// memory.
     #[serde(default = "object_bytes_max", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub object_bytes_max: u32,
-    /// After this a result waits no longer for more of them; a minute when not given.
+    /// An object is stored at the latest this long after its first result. One minute when not given.
     #[serde(default = "interval_seconds", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub interval_seconds: u32,
-    /// Who asks; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the bucket is; found in the same way when not given, or told by S3.
+    /// The AWS region of the bucket. When not given it is found as the AWS tools find it, or asked of S3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// The address of another server that speaks the protocol, instead of Amazon's.
+    /// The URL of another server that speaks the same protocol, to be used instead of Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }
@@ -108,6 +115,10 @@ impl DestinationConfig for WriteToS3 {
         self.structure
     }
 
+    fn why_kept(&self) -> Option<&'static str> {
+        Some("each result is in one object, and those that were given up would be in none")
+    }
+
     fn check(&self) -> Result<(), ConnectorError> {
         let legal = |c: char| c.is_ascii_alphanumeric() || "-_.=/".contains(c);
         if self.prefix.len() > 512 || !self.prefix.chars().all(legal) {
@@ -142,6 +153,7 @@ impl DestinationConfig for WriteToS3 {
             stored: stored.unwrap_or_default(),
             held: Held::default(),
             again: None,
+            policy: AGAIN,
             stop: Arc::default(),
         }))
     }
@@ -162,6 +174,8 @@ struct Objects {
     held: Held,
     /// What could not be stored.
     again: Option<Again>,
+    /// How that is tried again.
+    policy: RetryPolicy,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
 }
@@ -278,13 +292,18 @@ impl Destination for Objects {
         self.stop = stop.clone();
     }
 
+    fn tries_by_itself(&mut self, retries: Retries) {
+        self.policy = retries.over(AGAIN);
+    }
+
     fn idle(&mut self) -> Result<(), ConnectorError> {
         if !self.is_due() || self.again.is_some_and(|again| Instant::now() < again.at) {
             return Ok(());
         }
         let stored = self.store();
         self.again = stored.is_err().then(|| {
-            let (pause, tries) = self.again.map_or((AGAIN_MIN, 0), |again| ((again.pause * 2).min(AGAIN_MAX), again.tries));
+            let RetryPolicy { backoff_min, backoff_max, .. } = self.policy;
+            let (pause, tries) = self.again.map_or((backoff_min, 0), |again| ((again.pause * 2).min(backoff_max), again.tries));
             Again { at: Instant::now() + pause, pause, tries: tries + 1 }
         });
         stored
@@ -367,6 +386,22 @@ mod tests {
         let asked = server.asked();
         assert_eq!(asked.len(), 2);
         assert_eq!(asked[0].query("start-after"), Some(begins("r/", mark)));
+    }
+
+    /// It would be stored after 0.2 s again.
+    #[test]
+    fn what_could_not_be_stored_is_tried_again_as_the_output_says() {
+        let server = StandIn::start(|_| (500, String::new()));
+        let given = json!({"bucket": "lake", "objectResultsMax": 1, "endpoint": server.url, "region": "us-east-1",
+            "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}});
+        let (given, runtime) = (config::from_json::<WriteToS3>(&given).unwrap(), conformance::runtime());
+        let mut objects = given.open(&conformance::output(&runtime), None).unwrap();
+        objects.tries_by_itself(Retries { min_backoff_millis: Some(600_000), ..Retries::default() });
+        objects.write(&conformance::bodies(&["1"]), 1).unwrap();
+        assert!(objects.idle().is_err());
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(objects.idle().is_ok(), "it is asked again");
+        assert_eq!((objects.tries(), objects.held()), (1, 1));
     }
 
     #[test]

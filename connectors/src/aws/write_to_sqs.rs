@@ -29,23 +29,26 @@ use crate::http;
 /// What SQS and SNS take in one request.
 pub const BOUNDS: Bounds = Bounds { results_max: 10, bytes_max: 256 << 10, bytes_each: 0 };
 
-/// Sends each result to a queue of SQS, as the body of a message.
+/// Sends each result to an SQS queue, as the body of a message.
+///
+/// Each result arrives at least once, in order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "WriteToSQS")]
 pub struct WriteToSqs {
-    /// Who writes; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the queue is; what its address says, or found in the same way, when not given.
+    /// The AWS region of the queue. When not given, the one in `queueUrl`, or else as the AWS tools find it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// The address of the queue.
+    /// The URL of the queue.
     pub queue_url: String,
-    /// The group of all messages, for a FIFO queue.
+    /// The message group of all messages. Used for FIFO queues only. `weir` when not given.
     #[serde(default = "group")]
     pub message_group_id: String,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }

@@ -3,12 +3,13 @@
 //!
 //!     send ─> queue ─> batch ─ write, again after a while if that may help ─> delivered(mark, position)
 //!
-//! It does not know what a mark means: the caller gives one with each batch and is told when everything before it is out.
+//! It does not know what a mark means: the caller gives one with each batch and is told when everything before it is out. How
+//! often and how soon something is tried again says `retries`.
 
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,6 +20,9 @@ use weir_model::{NodeId, Position};
 use crate::destination::{Destination, Written};
 use crate::error::ConnectorError;
 use crate::on_call::{Care, LOOK, OnCall, Refusal, Work};
+
+mod retries;
+pub use retries::{Retries, RetryPolicy};
 
 /// Batches that wait for the destination; then whoever sends has to wait too.
 const QUEUE_BATCHES_MAX: usize = 64;
@@ -42,21 +46,6 @@ pub struct Outgoing {
     pub id: Option<NodeId>,
 }
 
-/// What to do about failures that may pass.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RetryPolicy {
-    /// Tries altogether. None: until it works.
-    pub tries_max: Option<u32>,
-    pub backoff_min: Duration,
-    pub backoff_max: Duration,
-}
-
-impl Default for RetryPolicy {
-    fn default() -> RetryPolicy {
-        RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(10) }
-    }
-}
-
 /// What becomes of a result that the other side refuses for good, or that was tried too often.
 pub enum OnRefused {
     /// It is counted and told of, and the next one comes.
@@ -70,7 +59,7 @@ pub enum OnRefused {
 }
 
 impl OnRefused {
-    /// What is left of the policy of a destination.
+    /// What is left of the policy of an output.
     fn in_force(&self, policy: RetryPolicy) -> RetryPolicy {
         match self {
             OnRefused::GiveUp | OnRefused::Letters(_) => policy,
@@ -181,6 +170,8 @@ struct Shared {
     taken: AtomicU64,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
+    /// Since when.
+    stopped: OnceLock<Instant>,
     /// Why the output has ended.
     failure: Mutex<Option<String>>,
 }
@@ -190,8 +181,14 @@ pub type Delivered = Box<dyn FnMut(u64, Position) + Send>;
 
 impl Delivery {
     /// The caller has stored `destination.position()` before: results written and not known of after a crash are written
-    /// again otherwise. `output` is what it is called where it is told of.
-    pub fn start(output: &str, mut destination: Box<dyn Destination>, on_refused: OnRefused, delivered: Delivered) -> Delivery {
+    /// again otherwise. `output` is what it is called where it is told of, `retries` what it says over what its destination has.
+    pub fn start(
+        output: &str,
+        mut destination: Box<dyn Destination>,
+        on_refused: OnRefused,
+        retries: Retries,
+        delivered: Delivered,
+    ) -> Delivery {
         let lossy = destination.lossy();
         let shared = Arc::new(Shared {
             output: output.to_owned(),
@@ -199,16 +196,18 @@ impl Delivery {
             dropped_up_to: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             stop: Arc::default(),
+            stopped: OnceLock::new(),
             failure: Mutex::new(None),
         });
         destination.ends_by(&shared.stop);
+        destination.tries_by_itself(retries);
         if matches!(on_refused, OnRefused::End | OnRefused::Retry) {
             destination.stops_at_refused();
         }
         let at = destination.position();
-        shared.counters.lock().policy = on_refused.in_force(destination.retry());
-        let worker =
-            Worker { shared: shared.clone(), destination, delivered, on_refused, held: 0, tries: 0, upper: 0, told: 0, at };
+        let (held, tries, upper, told) = (0, 0, 0, 0);
+        let worker = Worker { shared: shared.clone(), destination, delivered, on_refused, retries, held, tries, upper, told, at };
+        shared.counters.lock().policy = worker.policy();
         Delivery { worker: OnCall::new(QUEUE_BATCHES_MAX, worker), lossy, shared, ended: false }
     }
 
@@ -287,10 +286,11 @@ impl Delivery {
         if !std::mem::replace(&mut self.ended, true) {
             self.worker.hang_up();
             if !self.worker.has_ended_within(patience) {
-                self.shared.stop.store(true, Ordering::Relaxed);
+                let stopped = self.shared.stop();
+                // A request that hangs is not waited for: the thread ends with it, or with the process. Outputs that were stopped
+                // at the same time have their grace at the same time.
+                self.worker.has_ended_within(STOP_GRACE.saturating_sub(stopped.elapsed()));
             }
-            // A request that hangs is not waited for: the thread ends with it, or with the process.
-            self.worker.has_ended_within(STOP_GRACE);
         }
         self.shared.counters.waiting.load(Ordering::Relaxed) == 0
     }
@@ -301,7 +301,7 @@ pub struct Stopper(Arc<Shared>);
 
 impl Stopper {
     pub fn stop(&self) {
-        self.0.stop.store(true, Ordering::Relaxed);
+        self.0.stop();
     }
 
     /// As `Delivery::taken`.
@@ -322,6 +322,13 @@ impl Drop for Delivery {
 }
 
 impl Shared {
+    /// Answers with when it was stopped first.
+    fn stop(&self) -> Instant {
+        let stopped = *self.stopped.get_or_init(Instant::now);
+        self.stop.store(true, Ordering::Relaxed);
+        stopped
+    }
+
     fn ended(&self) -> ConnectorError {
         let failure = lock(&self.failure).clone();
         ConnectorError::World {
@@ -345,6 +352,8 @@ struct Worker {
     destination: Box<dyn Destination>,
     delivered: Delivered,
     on_refused: OnRefused,
+    /// What the output says over what its destination has.
+    retries: Retries,
     /// Results that the destination has taken and that do not count as written yet.
     held: u64,
     /// Tries that the destination makes by itself.
@@ -479,9 +488,14 @@ impl Worker {
         self.shared.counters.waiting.fetch_sub(delivered, Ordering::Relaxed);
     }
 
+    /// How what fails now is tried again. One that is not opened yet may have another then.
+    fn policy(&self) -> RetryPolicy {
+        self.on_refused.in_force(self.retries.over(self.destination.retry()))
+    }
+
     /// Writes all of the results or does with those that cannot be what is chosen for them. False: stopped before.
     fn write(&mut self, mut results: Vec<Outgoing>, upper: u64) -> Result<bool, ConnectorError> {
-        let policy = self.on_refused.in_force(self.destination.retry());
+        let policy = self.policy();
         self.shared.counters.lock().policy = policy;
         let mut backoff = policy.backoff_min;
         // Of each of the results. Counted for all of them together, one that fails used up the tries of those behind it.
@@ -588,7 +602,9 @@ impl Worker {
         policy: RetryPolicy,
         reason: &str,
     ) -> Result<bool, ConnectorError> {
-        let Some(max) = policy.tries_max else { return Ok(true) };
+        let Some(max) = policy.tries_max.filter(|max| tries.iter().any(|tries| tries >= max)) else { return Ok(true) };
+        let comes_again: Vec<bool> = tries.iter().map(|tries| *tries < max).collect();
+        self.destination.gave_up(&comes_again);
         let all = std::mem::take(results).into_iter().zip(std::mem::take(tries));
         let (over, left): (Vec<_>, Vec<_>) = all.partition(|(_, tries)| *tries >= max);
         (*results, *tries) = left.into_iter().unzip();

@@ -88,7 +88,7 @@ fn rig(steps: Vec<Step>, tries_max: Option<u32>, lossy: bool) -> Rig {
     let calls = Arc::default();
     let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::clone(&calls), tries_max, lossy });
     let delivered = Box::new(move |mark, position: Position| told.lock().unwrap().push((mark, position.0[0])));
-    Rig { delivery: Delivery::start("out", destination, OnRefused::GiveUp, delivered), log, calls, marks }
+    Rig { delivery: Delivery::start("out", destination, OnRefused::GiveUp, Retries::default(), delivered), log, calls, marks }
 }
 
 fn results(names: &str) -> Vec<Outgoing> {
@@ -180,7 +180,8 @@ fn an_output_of_all_gives_nothing_up_and_ends_with_what_is_refused() {
     let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
     let (told, calls) = (marks.clone(), Arc::default());
     let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), calls, tries_max: Some(2), lossy: false });
-    let delivery = Delivery::start("out", destination, OnRefused::End, Box::new(move |mark, _| told.lock().unwrap().push(mark)));
+    let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
+    let delivery = Delivery::start("out", destination, OnRefused::End, Retries::default(), delivered);
     delivery.send(results("ab"), 1).unwrap();
     wait_until(|| *marks.lock().unwrap() == [1]);
     // It may have ended by the time this returns.
@@ -202,7 +203,8 @@ fn ended(
     let told = marks.clone();
     let destination =
         Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::default(), tries_max: None, lossy: false });
-    let delivery = Delivery::start("out", destination, on_refused, Box::new(move |mark, _| told.lock().unwrap().push(mark)));
+    let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
+    let delivery = Delivery::start("out", destination, on_refused, Retries::default(), delivered);
     // It may have ended by the time this returns.
     let _ = delivery.send_all(results, unfit, upper);
     wait_until(|| delivery.failure().is_some());
@@ -274,7 +276,7 @@ fn what_a_destination_has_is_taken_before_it_counts_as_written() {
     let told = Arc::new(AtomicU64::new(0));
     let delivered = told.clone();
     let delivered = Box::new(move |mark, _| delivered.store(mark, Ordering::Relaxed));
-    let holds = Delivery::start("out", Box::new(Holds), OnRefused::GiveUp, delivered);
+    let holds = Delivery::start("out", Box::new(Holds), OnRefused::GiveUp, Retries::default(), delivered);
     holds.send(results("a"), 9).unwrap();
     wait_until(|| holds.taken() == 9);
     assert_eq!(count(&told), 0);
@@ -305,7 +307,7 @@ impl Destination for Broken {
 /// Whoever waits for what it was sent sends nothing more.
 #[test]
 fn an_output_that_panics_has_ended_before_anything_more_is_sent() {
-    let delivery = Delivery::start("out", Box::new(Broken), OnRefused::GiveUp, Box::new(|_, _| ()));
+    let delivery = Delivery::start("out", Box::new(Broken), OnRefused::GiveUp, Retries::default(), Box::new(|_, _| ()));
     let stopper = delivery.stopper();
     // It may have ended before this returns.
     let _ = delivery.send(results("a"), 1);
@@ -381,6 +383,34 @@ fn an_output_that_hangs_is_waited_for_once() {
 }
 
 #[test]
+fn outputs_that_hang_and_are_stopped_together_are_waited_for_together() {
+    const COUNT: u32 = 6;
+    takes_less_than(STOP_GRACE * COUNT / 2, "the end of all", || {
+        let hanging: Vec<_> = (0..COUNT)
+            .map(|_| {
+                let (go, signal) = crossbeam_channel::bounded(0);
+                let rig = rig(vec![Step::Wait(signal)], None, false);
+                rig.delivery.send(results("a"), 1).unwrap();
+                go.send(()).unwrap();
+                (go, rig)
+            })
+            .collect();
+        let begun = Instant::now();
+        hanging.iter().for_each(|(_, rig)| rig.delivery.stopper().stop());
+        let signals: Vec<_> = hanging
+            .into_iter()
+            .map(|(go, rig)| {
+                assert!(!rig.delivery.close(Duration::ZERO));
+                go
+            })
+            .collect();
+        let took = begun.elapsed();
+        signals.iter().for_each(|go| go.send(()).unwrap());
+        took
+    });
+}
+
+#[test]
 fn an_output_that_rests_has_no_thread_and_still_says_how_far_it_is() {
     let rig = rig(vec![], None, false);
     rig.delivery.send(vec![], 1).unwrap();
@@ -422,7 +452,8 @@ fn letters_rig(steps: Vec<Step>, tries_max: Option<u32>, stops: bool) -> (Delive
         Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::default(), tries_max, lossy: false });
     let (told, kept) = (marks.clone(), Kept { letters: letters.clone(), stops });
     let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
-    (Delivery::start("out", destination, OnRefused::Letters(Box::new(kept)), delivered), log, letters, marks)
+    let on_refused = OnRefused::Letters(Box::new(kept));
+    (Delivery::start("out", destination, on_refused, Retries::default(), delivered), log, letters, marks)
 }
 
 #[test]
@@ -449,6 +480,72 @@ fn nothing_counts_as_delivered_before_the_dead_letters_are() {
     wait_until(|| !letters.lock().unwrap().is_empty());
     assert!(!delivery.close(PATIENCE));
     assert!(marks.lock().unwrap().is_empty());
+}
+
+/// Fails as often as it is told, and notes what it is told of what it was to be given again.
+struct Failing {
+    fails: usize,
+    log: Log,
+    gave_up: Arc<Mutex<Vec<Vec<bool>>>>,
+    by_itself: Arc<Mutex<Retries>>,
+}
+
+impl Destination for Failing {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        if self.fails > 0 {
+            self.fails -= 1;
+            // The first is tried alone.
+            let untried = (1..results.len()).collect();
+            return Ok(Written { left: (0..results.len()).collect(), untried, ..Written::default() });
+        }
+        self.log.lock().unwrap().extend(results.iter().map(|result| String::from_utf8(result.body.clone()).unwrap()));
+        Ok(Written::default())
+    }
+
+    fn tries_by_itself(&mut self, retries: Retries) {
+        *self.by_itself.lock().unwrap() = retries;
+    }
+
+    fn gave_up(&mut self, comes_again: &[bool]) {
+        self.gave_up.lock().unwrap().push(comes_again.to_vec());
+    }
+}
+
+/// The destination itself would try until it works.
+#[test]
+fn what_an_output_says_of_its_tries_goes_over_what_its_destination_has() {
+    let pauses = Retries { max_tries: None, min_backoff_millis: Some(10), max_backoff_millis: Some(20) };
+    let twice = Retries { max_tries: Some(2), ..pauses };
+    let of_letters = |letters: &Log| OnRefused::Letters(Box::new(Kept { letters: letters.clone(), stops: false }));
+    let letters = Log::default();
+    for (on_refused, retries, tries_max, given_up, dead) in [
+        (OnRefused::GiveUp, pauses, None, 0, 0),
+        // Two tries of the first, two of the second, one of the third that fails and one that does not.
+        (OnRefused::GiveUp, twice, Some(2), 2, 0),
+        (of_letters(&letters), twice, Some(2), 0, 2),
+        // None is given up there.
+        (OnRefused::Retry, twice, None, 0, 0),
+        (OnRefused::End, twice, None, 0, 0),
+    ] {
+        let (log, gave_up, by_itself) = (Log::default(), Arc::<Mutex<Vec<Vec<bool>>>>::default(), Arc::default());
+        let destination = Failing { fails: 5, log: log.clone(), gave_up: gave_up.clone(), by_itself: Arc::clone(&by_itself) };
+        let delivery = Delivery::start("out", Box::new(destination), on_refused, retries, Box::new(|_, _| ()));
+        assert_eq!(*by_itself.lock().unwrap(), retries);
+        let policy = RetryPolicy { tries_max, backoff_min: Duration::from_millis(10), backoff_max: Duration::from_millis(20) };
+        assert_eq!(delivery.counters().state().policy, policy, "before anything is written");
+        delivery.send(results("abc"), 1).unwrap();
+        wait_until(|| count(&delivery.counters().waiting) == 0);
+        let counters = delivery.counters();
+        assert_eq!((count(&counters.failed), count(&counters.dead_letters)), (given_up, dead));
+        assert_eq!((count(&counters.delivered), count(&counters.retries)), (3 - given_up - dead, 5));
+        assert_eq!(counters.state().policy, policy);
+        assert_eq!(log.lock().unwrap().concat(), if tries_max.is_some() { "c" } else { "abc" });
+        // Of three the first, of two the first.
+        let masks = if tries_max.is_some() { vec![vec![false, true, true], vec![false, true]] } else { vec![] };
+        assert_eq!(*gave_up.lock().unwrap(), masks);
+        assert!(delivery.close(PATIENCE));
+    }
+    assert_eq!(*letters.lock().unwrap(), ["a:not written", "b:not written", "closed:true"]);
 }
 
 /// Sends `at_once` results at once, one after another, and refuses those that are named, each as often as it is named.
@@ -503,7 +600,7 @@ fn what_is_refused_is_tried_again_where_that_is_chosen_and_what_comes_behind_it_
         let told = marks.clone();
         let destination = Box::new(Picky { log: log.clone(), refused, at_once, stops_at_refused: false });
         let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
-        let delivery = Delivery::start("out", destination, OnRefused::Retry, delivered);
+        let delivery = Delivery::start("out", destination, OnRefused::Retry, Retries::default(), delivered);
         delivery.send(results("abcd"), 1).unwrap();
         delivery.send(results("ef"), 2).unwrap();
         wait_until(|| marks.lock().unwrap().last() == Some(&2));

@@ -8,7 +8,7 @@ use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::error::ConnectorError;
 
-/// Forgets results.
+/// Discards results. They count as delivered.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Drop {}
 

@@ -36,49 +36,53 @@ const REASON_CHARACTERS_MAX: usize = 300;
 /// Documents are named by what they are in a request, and only this of the answer is asked for.
 const FILTER: &str = "filter_path=items.*._id,items.*.status,items.*.error.type,items.*.error.reason";
 
-/// Writes each result as a document into an index of Elasticsearch or OpenSearch.
+/// Writes each result as a document to an index of Elasticsearch or OpenSearch, many in one request.
+///
+/// Each result arrives at least once; a document that is sent again replaces itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToElasticsearch {
-    /// The servers of a cluster, with http or https; asked in turn when one does not answer.
+    /// The `http` or `https` URLs of the servers of one cluster. When one does not answer, the next is asked.
     #[serde(serialize_with = "secret::address")]
     pub urls: Vec<String>,
-    /// The index. `{yyyy}`, `{MM}`, `{dd}` and `{HH}` are the year, month, day and hour at which the result came to be, in UTC:
-    /// `results-{yyyy}.{MM}`.
+    /// The name of the index. `{yyyy}`, `{MM}`, `{dd}` and `{HH}` in it stand for the year, month, day and hour, in UTC, at which
+    /// the result was found: `results-{yyyy}.{MM}`.
     pub index: String,
-    /// Who logs in, with `password`.
+    /// The user to log in as, with `password`. Not together with `apiKey`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
+    /// The password of `username`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// In their place: a key as the server gives it out, encoded.
+    /// An encoded API key, as the server issues it, instead of `username` and `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
     #[serde(flatten)]
     pub certificates: Certificates,
-    /// What becomes of cancellations; a document of their own when not given.
+    /// What a cancellation does. It becomes a document of its own when not given.
     #[serde(default)]
     pub cancellations: Cancellations,
-    /// Documents in a request, at most; 1000 when not given.
+    /// The most documents in one request. 1000 when not given.
     #[serde(default = "batch_documents_max", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub batch_documents_max: u32,
-    /// Bytes of a request, about, at most; 5 MiB when not given. One document may be longer.
+    /// The approximate limit of bytes in one request. 5242880 (5 MiB) when not given. A single document may be longer.
     #[serde(default = "batch_bytes_max", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub batch_bytes_max: u32,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }
 
-/// What a cancellation does.
+/// What a cancellation does to the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Cancellations {
-    /// It is a document like any result: the index tells what has come and gone.
+    /// It is written as a document of its own, so the index has everything that has come and gone.
     #[default]
     Document,
-    /// It deletes the document of its match: the index has what matches now.
+    /// It deletes the document of the match that it cancels, so the index has what matches now. The index then needs a fixed
+    /// name.
     Delete,
 }
 
@@ -449,6 +453,10 @@ impl Destination for Bulk {
     fn stops_at_refused(&mut self) {
         self.stops_at_refused = true;
         self.ids.refused_comes_again();
+    }
+
+    fn gave_up(&mut self, comes_again: &[bool]) {
+        self.ids.gave_up(comes_again);
     }
 }
 

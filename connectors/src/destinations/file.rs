@@ -34,14 +34,17 @@ use crate::file_policy::FilePolicy;
 const UNOPENED: &str = "cannot open the file for writing";
 
 /// Appends each result to a file, as a line of JSON.
+///
+/// Each result is written once, also across a crash of weir.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WriteToFile {
-    /// The file; it is made when it is not there.
+    /// The path of the file. It is created if it does not exist. Where `file-output.allowed-directories` is set it must be in one
+    /// of those.
     pub path: PathBuf,
-    /// When the file is put aside for a new one, and what becomes of it then. It grows without an end when not given.
+    /// When the file is set aside and a new one is begun. When not given, the file grows without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotation: Option<Rotation>,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }
@@ -53,6 +56,10 @@ impl DestinationConfig for WriteToFile {
 
     fn envelope(&self, _generation: Generation) -> Envelope {
         self.structure
+    }
+
+    fn why_kept(&self) -> Option<&'static str> {
+        Some("a file has each result once, and those that were given up would be missing from it")
     }
 
     fn check(&self) -> Result<(), ConnectorError> {

@@ -3,8 +3,8 @@
 //! At least once, as far as the tries reach: an answer that is lost on the way makes the request come again. What the
 //! server refuses (4xx but 408 and 429) is not tried again; what it cannot take now is, a few times with growing pauses
 //! (longer ones where the server asks for them), and then given up and counted: a broken hook must not hold the graph for
-//! ever. How often and how soon can be said. With a parallelism of 1 results arrive in order. An output that ends makes no
-//! further request, and waits for no answer.
+//! ever. With a parallelism of 1 results arrive in order. An output that ends makes no further request, and waits for no
+//! answer.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -31,93 +31,31 @@ use crate::http;
 /// Bytes taken in of an answer that nobody reads, at most.
 const DRAINED_BYTES_MAX: usize = 64 << 10;
 
-/// Between two tries, where nothing else is said.
-const BACKOFF_MAX_MILLIS: u32 = 2000;
+/// About three seconds for each result where the server does not ask for longer pauses.
+const RETRY: RetryPolicy =
+    RetryPolicy { tries_max: Some(6), backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(2) };
 
-/// Shorter pauses are refused: each try that fails is logged.
-const BACKOFF_LEAST_MILLIS: u32 = 10;
-
-/// Posts each result to a URL, as JSON.
+/// Sends each result to an HTTP endpoint, as JSON in the body of a POST request.
+///
+/// What the server cannot take at the moment (no connection, 408, 429, 5xx) is tried again as `retryPolicy` says.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostToEndpoint {
-    /// Where to post, with http or https.
+    /// The `http` or `https` URL to post to.
     pub url: String,
-    /// Requests at a time; 1 keeps the order of the results.
+    /// How many requests run at a time. 8 when not given. With more than 1 the results may arrive in another order.
     #[serde(default = "parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Sends the data alone. Cancellations are sent too.
+    /// Whether the body is the data of the result alone, without `meta`. Cancellations are sent too.
     #[serde(default)]
     pub only_positive_match_data: bool,
-    /// Sent with each request. The values are secret.
+    /// Headers to send with each request, by name. Their values are secret: they are never shown.
     #[serde(default)]
     pub headers: BTreeMap<String, Secret>,
-    /// How what the server cannot take at the moment is tried again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_policy: Option<Retries>,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
-}
-
-/// How what a server cannot take at the moment is tried again, each result for itself.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "HttpRetries")]
-pub struct Retries {
-    /// So many tries altogether; 0: until it works. What was tried so often is given up, unless `onResultError` says otherwise:
-    /// with its types `Fail` and `Retry` there is no most.
-    #[serde(default = "tries_max", deserialize_with = "config::count")]
-    pub max_tries: u64,
-    /// The pause before the second try, about; twice as long before each further one.
-    #[serde(default = "backoff_min_millis", deserialize_with = "config::positive")]
-    #[schemars(range(min = BACKOFF_LEAST_MILLIS))]
-    pub min_backoff_millis: u32,
-    /// No pause is longer, unless the server asks for that; 2 seconds when not given, or as long as the first pause.
-    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub max_backoff_millis: Option<u32>,
-}
-
-/// About three seconds for each result where the server does not ask for longer pauses.
-fn tries_max() -> u64 {
-    6
-}
-
-fn backoff_min_millis() -> u32 {
-    100
-}
-
-impl Default for Retries {
-    fn default() -> Retries {
-        Retries { max_tries: tries_max(), min_backoff_millis: backoff_min_millis(), max_backoff_millis: None }
-    }
-}
-
-impl Retries {
-    fn check(&self) -> Result<(), ConnectorError> {
-        match self.max_backoff_millis {
-            _ if self.min_backoff_millis < BACKOFF_LEAST_MILLIS => {
-                let problem = format!("the first pause must be at least {BACKOFF_LEAST_MILLIS} ms");
-                Err(ConnectorError::config("retryPolicy.minBackoffMillis", problem))
-            }
-            Some(longest) if longest < self.min_backoff_millis => {
-                let problem = "the longest pause is shorter than the first one; give a longer one, or leave it out";
-                Err(ConnectorError::config("retryPolicy.maxBackoffMillis", problem))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn policy(&self) -> RetryPolicy {
-        let longest = self.max_backoff_millis.unwrap_or(BACKOFF_MAX_MILLIS).max(self.min_backoff_millis);
-        RetryPolicy {
-            tries_max: (self.max_tries > 0).then(|| u32::try_from(self.max_tries).unwrap_or(u32::MAX)),
-            backoff_min: Duration::from_millis(self.min_backoff_millis.into()),
-            backoff_max: Duration::from_millis(longest.into()),
-        }
-    }
 }
 
 fn parallelism() -> u32 {
@@ -140,7 +78,6 @@ impl DestinationConfig for PostToEndpoint {
 
     fn check(&self) -> Result<(), ConnectorError> {
         http::url("url", &self.url)?;
-        self.retry_policy.iter().try_for_each(Retries::check)?;
         http::headers(&self.headers, true).map(|_| ())
     }
 
@@ -153,7 +90,6 @@ impl DestinationConfig for PostToEndpoint {
             url,
             headers: self.headers.clone(),
             parallelism: self.parallelism as usize,
-            policy: self.retry_policy.clone().unwrap_or_default().policy(),
             stop: Arc::default(),
             stops_at_refused: false,
             alone: false,
@@ -167,7 +103,6 @@ struct Poster {
     url: Url,
     headers: BTreeMap<String, Secret>,
     parallelism: usize,
-    policy: RetryPolicy,
     stop: Arc<AtomicBool>,
     /// Nothing is sent behind what is refused or fails, but for what is under way with it.
     stops_at_refused: bool,
@@ -273,6 +208,6 @@ impl Destination for Poster {
     }
 
     fn retry(&self) -> RetryPolicy {
-        self.policy
+        RETRY
     }
 }

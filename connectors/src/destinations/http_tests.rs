@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::{Delivery, DestinationContext, FilePolicy, Generation, HostPolicy, Outgoing, parse_destination_v1};
+use crate::{
+    Delivery, DestinationContext, FilePolicy, Generation, HostPolicy, OnRefused, Outgoing, Retries, parse_destination_v1,
+};
 
 /// One request: the head in lower case, and the body.
 pub type Request = (String, String);
@@ -93,10 +95,10 @@ impl Server {
 
     /// Posts the results and returns (delivered, failed) when there is nothing left to do.
     fn deliver(&self, more: serde_json::Value, count: usize) -> (u64, u64) {
-        self.deliver_or(crate::OnRefused::GiveUp, more, count)
+        self.deliver_or(OnRefused::GiveUp, Retries::default(), more, count)
     }
 
-    fn deliver_or(&self, on_refused: crate::OnRefused, more: serde_json::Value, count: usize) -> (u64, u64) {
+    fn deliver_or(&self, on_refused: OnRefused, retries: Retries, more: serde_json::Value, count: usize) -> (u64, u64) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut definition = json!({"type": "PostToEndpoint", "url": format!("http://127.0.0.1:{}/hook?a=1", self.port)});
         definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -109,7 +111,7 @@ impl Server {
             files: FilePolicy::default(),
         };
         let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
-        let delivery = Delivery::start("out", destination, on_refused, Box::new(|_, _| {}));
+        let delivery = Delivery::start("out", destination, on_refused, retries, Box::new(|_, _| {}));
         let results =
             (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: 0, id: None }).collect();
         delivery.send(results, 1).unwrap();
@@ -175,18 +177,20 @@ fn each_result_has_tries_of_its_own() {
 
 #[test]
 fn how_often_and_how_soon_it_is_tried_can_be_said() {
-    let with = |policy: serde_json::Value| json!({"parallelism": 1, "retryPolicy": policy});
+    let deliver = |server: &Server, policy: serde_json::Value, count: usize| {
+        let retries = crate::config::from_json(&policy).unwrap();
+        server.deliver_or(OnRefused::GiveUp, retries, json!({"parallelism": 1}), count)
+    };
     let server = Server::start(&[500, 500, 200]);
-    assert_eq!(server.deliver(with(json!({"maxTries": 2, "minBackoffMillis": 10})), 2), (1, 1));
+    assert_eq!(deliver(&server, json!({"maxTries": 2, "minBackoffMillis": 10}), 2), (1, 1));
     assert_eq!(server.bodies(), ["0", "0", "1"]);
     // More often than it is tried where nothing is said.
     let server = Server::start(&[500, 500, 500, 500, 500, 500, 500, 500, 200]);
-    let patient = with(json!({"maxTries": 0, "minBackoffMillis": 10, "maxBackoffMillis": 10}));
-    assert_eq!(server.deliver(patient, 2), (2, 0));
+    assert_eq!(deliver(&server, json!({"maxTries": 0, "minBackoffMillis": 10, "maxBackoffMillis": 10}), 2), (2, 0));
     assert_eq!(server.bodies().len(), 10);
     let server = Server::start(&[500, 200]);
     let begun = Instant::now();
-    assert_eq!(server.deliver(with(json!({"minBackoffMillis": 4000})), 1), (1, 0));
+    assert_eq!(deliver(&server, json!({"minBackoffMillis": 4000}), 1), (1, 0));
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
@@ -201,12 +205,12 @@ fn what_the_server_refuses_is_counted_and_not_repeated() {
 fn what_is_refused_and_tried_again_is_not_overtaken() {
     let server = Server::start(&[200]);
     *server.refused.lock().unwrap() = vec!["1", "1", "3"];
-    assert_eq!(server.deliver_or(crate::OnRefused::Retry, json!({"parallelism": 1}), 5), (5, 0));
+    assert_eq!(server.deliver_or(OnRefused::Retry, Retries::default(), json!({"parallelism": 1}), 5), (5, 0));
     assert_eq!(server.bodies(), ["0", "1", "1", "1", "2", "3", "3", "4"]);
     // Side by side: what was under way with it may be there before, and no other.
     let server = Server::start(&[200]);
     *server.refused.lock().unwrap() = vec!["0"; 3];
-    assert_eq!(server.deliver_or(crate::OnRefused::Retry, json!({"parallelism": 2}), 40), (40, 0));
+    assert_eq!(server.deliver_or(OnRefused::Retry, Retries::default(), json!({"parallelism": 2}), 40), (40, 0));
     let bodies = server.bodies();
     assert_eq!(bodies.len(), 43);
     let last = bodies.iter().rposition(|body| body == "0").unwrap();
@@ -224,7 +228,7 @@ fn what_stands_behind_a_refusal_that_ends_the_output_is_not_sent() {
     let marks = Arc::new(Mutex::new(Vec::new()));
     let told = marks.clone();
     let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
-    let delivery = Delivery::start("out", destination, crate::OnRefused::End, delivered);
+    let delivery = Delivery::start("out", destination, OnRefused::End, Retries::default(), delivered);
     let results = (0..5).map(|n: u64| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: n, id: None }).collect();
     // It may have ended by the time this returns.
     let _ = delivery.send(results, 5);

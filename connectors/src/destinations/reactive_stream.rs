@@ -3,6 +3,7 @@
 //! At most once: what a client has not read when it goes, and what comes while there is none, is gone. The slowest client
 //! holds back the others, and in the end the graph.
 
+use std::io::{Error, ErrorKind};
 use std::net::{TcpListener as StdListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -39,17 +40,19 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(1);
 /// For clients to take what waits for them when the output ends.
 const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// Serves each result to all who are connected.
+/// Opens a TCP port and sends each result to every client that is connected.
+///
+/// Each result arrives at most once: a client gets the results from its connection on. The slowest client holds back the others.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReactiveStream {
-    /// Where to listen, `localhost` when not given.
+    /// The address to listen on. `localhost` when not given.
     #[serde(default = "localhost")]
     pub address: String,
-    /// The port to listen on.
+    /// The TCP port to listen on.
     #[serde(deserialize_with = "config::port")]
     pub port: u16,
-    /// What a record holds; `JSON` when not given.
+    /// How a result is written: as JSON, or by a Protobuf or Avro schema. JSON when not given.
     #[serde(default)]
     pub format: OutputFormat,
 }
@@ -98,7 +101,7 @@ impl ReactiveStream {
         loop {
             match StdListener::bind(addresses.as_slice()).and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
                 Ok(listener) => return Ok(listener),
-                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
                     thread::sleep(Duration::from_millis(10));
                 }
                 Err(error) => {
@@ -169,13 +172,12 @@ async fn write(mut stream: TcpStream, mut frames: Receiver<Frame>) -> std::io::R
         }
         writer.shutdown().await
     };
-    // Clients say nothing; the end of what they say is their end.
+    // Clients say nothing; the end of what they say is their end. Nothing else would tell, as long as no result comes.
     let mut nowhere = tokio::io::sink();
     let gone = tokio::io::copy(&mut reader, &mut nowhere);
-    tokio::pin!(sent, gone);
     tokio::select! {
-        sent = &mut sent => sent,
-        Err(error) = &mut gone => Err(error),
+        sent = sent => sent,
+        gone = gone => Err(gone.err().unwrap_or_else(|| Error::new(ErrorKind::UnexpectedEof, "it has closed the connection"))),
     }
 }
 
@@ -218,7 +220,8 @@ impl Destination for Server {
                 Some(room)
             });
             let Some(room) = room else {
-                written.left = (index..results.len()).collect();
+                written.left.push(index);
+                written.leave_untried(index + 1..results.len());
                 written.left_reason = Some(format!("{}: a client takes nothing", self.place));
                 break;
             };
@@ -376,6 +379,8 @@ mod tests {
         let begun = Instant::now();
         let written = destination.write(&many, 1).unwrap();
         assert!(!written.left.is_empty() && written.left_reason.is_some());
+        // Those behind it have tries of their own.
+        assert_eq!(written.untried, written.left[1..]);
         // Were it waited for, that would be for ever.
         assert!(begun.elapsed() < Duration::from_secs(30));
         drop(slow);
@@ -385,6 +390,26 @@ mod tests {
             assert!(dropped.elapsed() < Duration::from_secs(30), "they do not pass");
             thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    #[test]
+    fn clients_that_went_leave_their_place_to_others() {
+        let (runtime, port) = (runtime(), free_port());
+        let definition = json!({"address": "127.0.0.1", "port": port});
+        let mut server = config::from_json::<ReactiveStream>(&definition).unwrap().serve(&output(&runtime)).unwrap();
+        let is_known = |server: &Server| lock(&server.clients).iter().any(|client| !client.is_closed());
+        let begun = Instant::now();
+        // As who looks whether it is alive. No result comes that would find out.
+        for _ in 0..CLIENTS_MAX + 44 {
+            drop(StdStream::connect(("127.0.0.1", port)).unwrap());
+            while is_known(&server) {
+                assert!(begun.elapsed() < Duration::from_secs(30), "clients that are gone are kept");
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let mut client = connect(port, &mut server);
+        server.write(&bodies(&["1"]), 1).unwrap();
+        up_to(&mut client, &[0, 0, 0, 2, b'1', b'\n']);
     }
 
     #[test]

@@ -38,27 +38,29 @@ const AGE_LOOK_MAX: Duration = Duration::from_secs(60);
 /// How soon whoever waits for the thread sees that it has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// When a file of results is put aside for a new one, and what becomes of it then.
+/// When a file of results is set aside under a name with its time, and how long such files are kept. `bytesMax` or the interval
+/// has to be given.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "FileRotation")]
 pub struct Rotation {
-    /// A file that would become longer than so many bytes is put aside before. Results that come together stay together.
+    /// The file is set aside before it would have more than this many bytes. Results of the same moment stay together, so one
+    /// such group may make a longer file.
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub bytes_max: Option<u64>,
-    /// So long after its first result a file is put aside, also when nothing comes.
+    /// The file is set aside this long after its first result, also when no more results come.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub interval_seconds: Option<u32>,
-    /// How files that were put aside are compressed; not when not given.
+    /// How files that were set aside are compressed. Not at all when not given.
     #[serde(default)]
     pub compression: Compression,
-    /// So many files that were put aside are kept, and the oldest are deleted; all when not given.
+    /// How many files that were set aside are kept; the oldest are deleted. All when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub keep_max: Option<u32>,
-    /// So long after it was put aside a file is deleted, but for the newest; never when not given.
+    /// How long a file is kept after it was set aside. The newest is kept in any case. For ever when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub keep_seconds: Option<u32>,

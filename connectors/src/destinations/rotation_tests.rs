@@ -11,7 +11,7 @@ use weir_model::Position;
 
 use crate::conformance::{output, runtime};
 use crate::decode::tests::Random;
-use crate::{Delivery, Destination, DestinationConfig, OnRefused, Outgoing, parse_destination_v1};
+use crate::{Delivery, Destination, DestinationConfig, OnRefused, Outgoing, Retries, parse_destination_v1};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -200,7 +200,8 @@ fn a_file_is_put_aside_in_time_also_when_nothing_comes_and_that_is_told() {
     let told = Arc::new(Mutex::new(Vec::<(u64, Position)>::new()));
     let telling = told.clone();
     let delivered = Box::new(move |mark, position| telling.lock().unwrap().push((mark, position)));
-    let delivery = Delivery::start("out", config.open(&output(&runtime), None).unwrap(), OnRefused::GiveUp, delivered);
+    let destination = config.open(&output(&runtime), None).unwrap();
+    let delivery = Delivery::start("out", destination, OnRefused::GiveUp, Retries::default(), delivered);
     delivery.send(vec![result(1)], 2).unwrap();
     wait_until("it is written", || !told.lock().unwrap().is_empty());
     let (_, before) = told.lock().unwrap()[0].clone();

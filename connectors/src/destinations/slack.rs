@@ -22,16 +22,19 @@ use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::http;
 
-/// Sends results to a Slack channel.
+/// Posts to a Slack channel: at most one message per interval, with the number of results since the last one and the newest of
+/// them.
+///
+/// A message that Slack does not take is not sent again; the next one is about later results.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostToSlack {
-    /// The address of the webhook, as Slack gives it.
+    /// The webhook URL, as Slack gives it.
     pub hook_url: Secret,
-    /// Leaves cancellations out.
+    /// Whether cancellations are left out.
     #[serde(default)]
     pub only_positive_match_data: bool,
-    /// Seconds between two messages, at least 1.
+    /// The shortest time between two messages. 20 s when not given, 1 s at least.
     #[serde(default = "interval", deserialize_with = "config::integer")]
     pub interval_seconds: i64,
 }

@@ -15,21 +15,22 @@ use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::status_lines;
 
-/// Prints each result to the standard output of the service.
+/// Prints each result to the standard output of weir, one per line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrintToStandardOut {
-    /// `Trace` is not shown.
+    /// Results are printed with any level but `Trace`, which prints nothing.
     #[serde(default)]
     pub log_level: LogLevel,
-    /// Whether results may be left out when they come faster than they can be printed.
+    /// Whether results may be left out when they come faster than they can be printed. All are printed when not given.
     #[serde(default)]
     pub log_mode: LogMode,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }
 
+/// The level that results are printed with. With `Trace` nothing is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum LogLevel {
     Trace,
@@ -40,12 +41,13 @@ pub enum LogLevel {
     Error,
 }
 
+/// What happens when results come faster than they can be printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum LogMode {
-    /// All of them; a slow terminal holds the results back.
+    /// All are printed. A slow terminal holds the results back.
     #[default]
     Complete,
-    /// As many as go.
+    /// Some are left out.
     FastSampling,
 }
 

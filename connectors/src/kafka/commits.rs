@@ -18,23 +18,23 @@ use super::member::Member;
 use super::offsets::Offsets;
 use crate::config;
 
-/// Commits what is durable.
+/// Offsets are committed to the broker when the effect of their records is durable, and when the stream ends.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplicitCommit {
-    /// Records after which offsets are committed.
+    /// Offsets are committed after this many records. 1000 when not given.
     #[serde(default = "max_batch", deserialize_with = "config::positive_count")]
     #[schemars(range(min = 1))]
     pub max_batch: u64,
-    /// Time after which they are, when there were fewer records.
+    /// Offsets are committed after this time at the latest. 10 s when not given.
     #[serde(default = "max_interval_millis", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub max_interval_millis: u32,
-    /// Taken for the sake of definitions that have it: commits of a stream go over one connection, one behind the other.
+    /// Accepted for compatibility, without effect: the commits of a stream go over one connection.
     #[serde(default = "parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Whether the broker's answer comes before the next commit, and a commit that failed is made again.
+    /// Whether the next commit waits for the answer to the one before, and a failed commit is made again. True when not given.
     #[serde(default = "wait_for_commit_confirmation")]
     pub wait_for_commit_confirmation: bool,
 }

@@ -21,61 +21,70 @@ use crate::origin;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// Reads the values of records from topics of Kafka.
+/// Reads the values of records from Kafka topics.
+///
+/// Each record has its effect once: weir keeps the offsets together with the graph.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KafkaIngest {
-    /// What a record holds, and the query that runs on each.
+    /// How a record is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// Topics that the members of the group share; a name that begins with `^` is a regular expression. Or an object, topic to
-    /// list of partitions: those and no others.
+    /// The topics to read: a list of names, whose partitions the members of the consumer group share; a name that begins with `^`
+    /// is a regular expression. Or an object from topic to a list of partitions, which are read independently of the group.
     pub topics: Topics,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Where to find the brokers: `host:port`, several with commas between.
+    /// The brokers to connect to first, as `host:port`, several separated by commas.
     pub bootstrap_servers: String,
-    /// The consumer group; the name of the stream when not given.
+    /// The consumer group. The name of the stream when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_id: Option<String>,
-    /// How the broker is spoken to.
+    /// Whether the connection is encrypted, and whether weir logs in. `PLAINTEXT` when not given.
     #[serde(default)]
     pub security_protocol: SecurityProtocol,
-    /// Whether and when offsets are committed to the broker. The stream itself does not need it.
+    /// When offsets are committed to the broker. Never when not given: weir does not need it to go on after a restart, but other
+    /// members of the group do, and other tools see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset_committing: Option<OffsetCommitting>,
-    /// Where a partition begins that neither the stream nor its group has read.
+    /// Where to begin in a partition of which neither the stream nor its group has an offset, or whose records at that offset are
+    /// gone. `latest` when not given.
     #[serde(default)]
     pub auto_offset_reset: OffsetReset,
-    /// More settings of the client.
+    /// Further settings of the Kafka client, by the names of the Java client or of librdkafka. Settings that an option here
+    /// decides, and unknown ones, are refused.
     #[serde(default)]
     pub kafka_properties: KafkaProperties,
-    /// The last offset to be read in each partition. The stream is complete when all have reached it.
+    /// The last offset to read in each partition. The stream is complete when all partitions have reached it. No end when not
+    /// given.
     #[serde(default, deserialize_with = "ending_offset", skip_serializing_if = "Option::is_none")]
     pub ending_offset: Option<i64>,
-    /// Records a second, at most.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a record before it is read, in this order.
+    /// Decodings and decompressions to apply to the value of each record before `format` reads it, in this order. None when not
+    /// given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
-    /// For the client's own key store.
+    /// The password of the client's key store (PKCS#12).
     #[serde(default)]
     pub ssl_keystore_password: Option<Secret>,
-    /// Taken for the sake of definitions written for Java clients: PEM, which is read here, has no password.
+    /// Accepted for compatibility, without effect: certificates to trust are PEM, which has no password.
     #[serde(default)]
     pub ssl_truststore_password: Option<Secret>,
-    /// For the client's private key.
+    /// The password of the client's private key.
     #[serde(default)]
     pub ssl_key_password: Option<Secret>,
-    /// Who logs in.
+    /// The login at the broker, for `SASL_SSL` and `SASL_PLAINTEXT`.
     #[serde(default)]
     pub sasl_jaas_config: Option<SaslLogin>,
 }
 
+/// Names of topics, or an object from topic to the partitions to read.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Topics {
@@ -83,19 +92,24 @@ pub enum Topics {
     Assigned(BTreeMap<String, Vec<i32>>),
 }
 
+/// Where to begin in a partition without a valid offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OffsetReset {
+    /// With records that come from now on.
     #[default]
     Latest,
+    /// With the oldest record that is still there.
     Earliest,
     /// The stream fails.
     None,
 }
 
+/// When offsets are committed to the broker.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum OffsetCommitting {
+    /// Committed by weir, when the effect of the records is durable.
     ExplicitCommit(ExplicitCommit),
 }
 

@@ -21,33 +21,40 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 const TOKEN_URL: &str = "saslJaasConfig.tokenEndpointUrl";
 
-/// A login at the broker.
+/// The login at the Kafka broker.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 #[expect(clippy::enum_variant_names, reason = "definitions name them so")]
 pub enum SaslLogin {
-    /// User and password; mechanism PLAIN.
+    /// User and password by the mechanism `PLAIN`.
     PlainLogin(Login),
-    /// User and password, which does not go over the wire. `sasl.mechanism` says SCRAM-SHA-256 or SCRAM-SHA-512.
+    /// User and password by SCRAM. Needs `sasl.mechanism` among the properties: `SCRAM-SHA-256` or `SCRAM-SHA-512`.
     ScramLogin(Login),
-    /// A token from an authorization server, by client credentials.
+    /// A token that is fetched from an authorization server with client credentials (`OAUTHBEARER`).
     OAuthBearerLogin(OAuthBearer),
 }
 
+/// A user and a password.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Login {
+    /// The name of the user.
     pub username: String,
+    /// The password of the user.
     pub password: Secret,
 }
 
+/// Client credentials for an authorization server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthBearer {
+    /// The id of the client.
     pub client_id: String,
+    /// The secret of the client.
     pub client_secret: Secret,
+    /// The scope to ask for. None when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Where the token comes from.
+    /// The `http` or `https` URL that issues tokens. Required.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub token_endpoint_url: Option<String>,
 }

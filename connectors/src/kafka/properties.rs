@@ -29,17 +29,22 @@ use crate::secret::Open;
 
 const FIELD: &str = "kafkaProperties";
 
-/// Settings for the client, by name. A value may be kept elsewhere.
+/// Settings of the Kafka client, from name to value. A value may be a reference to a secret.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct KafkaProperties(BTreeMap<String, Open>);
 
+/// How the connection to the brokers is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SecurityProtocol {
+    /// Not encrypted, no login.
     #[default]
     Plaintext,
+    /// Encrypted with TLS, no SASL login.
     Ssl,
+    /// Encrypted with TLS, with a SASL login.
     SaslSsl,
+    /// Not encrypted, with a SASL login.
     SaslPlaintext,
 }
 

@@ -9,6 +9,8 @@
 //! known what became of a transaction, a new producer ends what the old one left, reads the frontier, and leaves out the
 //! results before it. (Decision 13.)
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -48,6 +50,8 @@ pub struct Transactions {
     frontier: Frontier,
     /// What is refused ends the output: it must not be left behind by the others.
     stops_at_refused: bool,
+    /// Records are not waited for any more.
+    stop: Arc<AtomicBool>,
 }
 
 /// What this process knows of the frontier.
@@ -85,6 +89,7 @@ struct Session {
     refused: Vec<(usize, String)>,
     /// The open transaction has shown what the next one has to leave out, or how little the topic takes at once.
     learned: bool,
+    stop: Arc<AtomicBool>,
 }
 
 /// How far the records of a transaction are.
@@ -110,8 +115,8 @@ enum Remedy {
 
 impl Transactions {
     pub fn open(place: String, topic: String, id: String, settings: Settings) -> Result<Transactions, ConnectorError> {
-        let (frontier, stops_at_refused) = (Frontier::default(), false);
-        let mut transactions = Transactions { place, topic, id, settings, session: None, frontier, stops_at_refused };
+        let (frontier, stops_at_refused, stop) = (Frontier::default(), false, Arc::default());
+        let mut transactions = Transactions { place, topic, id, settings, session: None, frontier, stops_at_refused, stop };
         // Made here so that properties that cannot work are told to whoever defines the output.
         transactions.session = Some(transactions.session()?);
         Ok(transactions)
@@ -131,8 +136,8 @@ impl Transactions {
             _ => failed(&self.place, "the client cannot be made with these properties", false),
         })?;
         let (delivered, committing, refused, learned) = (None, None, Vec::new(), false);
-        let (initialized, open, under_way) = (false, false, None);
-        Ok(Session { producer, asker, initialized, delivered, committing, open, under_way, refused, learned })
+        let (initialized, open, under_way, stop) = (false, false, None, self.stop.clone());
+        Ok(Session { producer, asker, initialized, delivered, committing, open, under_way, refused, learned, stop })
     }
 
     fn begin_anew(&mut self, session: Session, remedy: Remedy) -> ConnectorError {
@@ -214,11 +219,31 @@ impl Session {
             self.producer.client().init_transactions(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
             self.initialized = true;
         }
+        if self.open {
+            self.abort()?;
+        }
         let list = Offsets::list([(topic, 0, 0)]);
         let _ = self.asker.poll(Duration::ZERO);
-        let told = committed(&self.asker, &list, place, REQUEST_TIME_MAX, |_, _, _| true);
-        let told = told.map_err(|error| Remedy::Again(error.to_string()))?;
-        Ok(told.get(topic, 0).map(|offset| offset as u64))
+        match committed(&self.asker, &list, place, REQUEST_TIME_MAX, |_, _, _| true) {
+            Ok(told) => Ok(told.get(topic, 0).map(|offset| offset as u64)),
+            Err(error) => match self.end_pending(topic) {
+                Err(remedy @ Remedy::Anew(_)) => Err(remedy),
+                _ => Err(Remedy::Again(error.to_string())),
+            },
+        }
+    }
+
+    /// As long as an offset is neither committed nor aborted, the broker does not tell the group's offsets. One that an earlier
+    /// producer sent while it was killed can be so for ever: the broker took it in after the end of its transaction. The end of
+    /// another transaction with an offset of the same group ends it too. Whatever offset: it is never committed.
+    fn end_pending(&mut self, topic: &str) -> Result<(), Remedy> {
+        let Some(group) = self.asker.group_metadata() else { return Ok(()) };
+        self.producer.client().begin_transaction().map_err(|error| self.remedy(error))?;
+        self.open = true;
+        let any = Offsets::list([(topic, 0, 0)]);
+        let sent = self.producer.client().send_offsets_to_transaction(&any, &group, REQUEST_TIME_MAX);
+        sent.map_err(|error| self.remedy(error))?;
+        self.abort()
     }
 
     /// Writes the results from the mark `delivered` on. True: the frontier is at `upper` now. False: all of them were delivered
@@ -318,7 +343,7 @@ impl Session {
                 let reason = self.producer.trouble();
                 return Err(Remedy::Abort(reason.unwrap_or_else(|| "the broker does not acknowledge the records".to_owned())));
             }
-            if Instant::now() >= tell_at {
+            if Instant::now() >= tell_at || self.stop.load(Ordering::Relaxed) {
                 self.under_way = Some(UnderWay { next, all_told: false, deadline });
                 let reason = self.producer.trouble();
                 return Err(Remedy::Again(
@@ -332,7 +357,11 @@ impl Session {
         // Reports of what is thrown away have to be heard, or the abort waits for them.
         self.producer.client().purge(PurgeConfig::default().queue().inflight());
         let deadline = Instant::now() + WRITE_TIME_MAX;
-        while !self.producer.wait() && Instant::now() < deadline {}
+        while !self.producer.wait() && Instant::now() < deadline {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Remedy::Abort("the output ends".to_owned()));
+            }
+        }
         self.producer.client().abort_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
         self.producer.failures();
         self.open = false;
@@ -400,6 +429,13 @@ impl Destination for Transactions {
             written.left = new.collect();
         }
         Ok(written)
+    }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
+        if let Some(session) = &mut self.session {
+            session.stop = stop.clone();
+        }
     }
 
     fn stops_at_refused(&mut self) {

@@ -30,39 +30,44 @@ use crate::output_format::OutputFormat;
 /// How long one call waits for the broker before it says that it does.
 pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Writes each result to a topic of Kafka, as the value of a record without a key.
+/// Writes each result to a Kafka topic, as the value of a record without a key.
+///
+/// Each result arrives at least once, or exactly once with `exactlyOnce`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToKafka {
-    /// The topic.
+    /// The name of the topic.
     pub topic: String,
-    /// Where to find the brokers: `host:port`, several with commas between.
+    /// The brokers to connect to first, as `host:port`, several separated by commas.
     pub bootstrap_servers: String,
-    /// Whether the brokers are reached encrypted, and with a login. Without it `security.protocol` of the properties says so.
+    /// Whether the connection is encrypted, and whether weir logs in. When not given, `security.protocol` among the properties
+    /// says so, or else `PLAINTEXT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_protocol: Option<SecurityProtocol>,
-    /// What a record's value is.
+    /// How a result is written: as JSON, or by a Protobuf or Avro schema. JSON when not given.
     #[serde(default)]
     pub format: OutputFormat,
-    /// More settings of the client.
+    /// Further settings of the Kafka client, by the names of the Java client or of librdkafka. Settings that an option here
+    /// decides, and unknown ones, are refused.
     #[serde(default)]
     pub kafka_properties: KafkaProperties,
-    /// For the client's own key store.
+    /// The password of the client's key store (PKCS#12).
     #[serde(default)]
     pub ssl_keystore_password: Option<Secret>,
-    /// Taken for the sake of definitions written for Java clients: PEM, which is read here, has no password.
+    /// Accepted for compatibility, without effect: certificates to trust are PEM, which has no password.
     #[serde(default)]
     pub ssl_truststore_password: Option<Secret>,
-    /// For the client's private key.
+    /// The password of the client's private key.
     #[serde(default)]
     pub ssl_key_password: Option<Secret>,
-    /// Who logs in.
+    /// The login at the broker, for `SASL_SSL` and `SASL_PLAINTEXT`.
     #[serde(default)]
     pub sasl_jaas_config: Option<SaslLogin>,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
-    /// Writes in transactions, so that whoever reads with `isolation.level=read_committed` finds each result once.
+    /// Whether results are written in transactions. Consumers with `isolation.level=read_committed` then see each result exactly
+    /// once, some milliseconds later. False when not given.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exactly_once: bool,
 }
@@ -139,6 +144,12 @@ impl DestinationConfig for WriteToKafka {
         self.exactly_once
     }
 
+    fn why_kept(&self) -> Option<&'static str> {
+        let why = "with exactlyOnce the results of a transaction would be given up together, and whether they are in the topic \
+                   may not be known";
+        self.exactly_once.then_some(why)
+    }
+
     fn check(&self) -> Result<(), ConnectorError> {
         super::ingest::check_topic("topic", &self.topic)?;
         match self.client(self.exactly_once.then_some("weir")) {
@@ -187,7 +198,7 @@ struct Acknowledged {
     settings: Settings,
     /// None after an error it cannot recover from; made anew by the next call.
     producer: Option<TopicProducer>,
-    /// What an earlier call began: the same results come again.
+    /// What an earlier call began: the same results come again, until some are given up.
     sending: Sending,
     /// Nothing more is handed over behind what was refused, either.
     stops_at_refused: bool,
@@ -283,6 +294,14 @@ impl Destination for Acknowledged {
         Ok(written)
     }
 
+    fn gave_up(&mut self, _comes_again: &[bool]) {
+        // What was handed over is known by its place among the results, which is another one from now on. What of it is not in
+        // the topic yet goes with the producer.
+        if std::mem::take(&mut self.sending).handed > 0 {
+            self.producer = None;
+        }
+    }
+
     fn results_max(&self) -> usize {
         RECORDS_MAX
     }
@@ -307,6 +326,8 @@ impl Destination for Acknowledged {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
     use rdkafka::ClientConfig;
@@ -323,6 +344,7 @@ mod tests {
     use crate::destination::tests::{nothing_overtakes_what_is_refused, write, write_up_to};
     use crate::file_policy::FilePolicy;
     use crate::kafka::producer::{BYTES_MAX, RECORDS_MAX};
+    use crate::kafka::write::WRITE_TIME_MAX;
 
     const TOPIC: &str = "results";
 
@@ -360,6 +382,25 @@ mod tests {
         nothing_overtakes_what_is_refused(open, &results, 2, || taken(&servers));
     }
 
+    /// They were taken for those before them, and not handed over.
+    #[test]
+    fn what_comes_behind_results_that_were_given_up_is_written() {
+        let (runtime, broker) = (runtime(), MockCluster::new(1).unwrap());
+        broker.create_topic(TOPIC, 1, 1).unwrap();
+        let servers = broker.bootstrap_servers();
+        let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": servers});
+        let mut destination = crate::parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+        write(&mut *destination, &bodies(&["1"]));
+        broker.broker_down(1).unwrap();
+        assert!(destination.write(&bodies(&["2", "3"]), 0).unwrap_err().retryable());
+        destination.gave_up(&[false, true]);
+        broker.broker_up(1).unwrap();
+        let written = write(&mut *destination, &bodies(&["3", "4", "5"]));
+        assert!(written.left.is_empty() && written.refused.is_empty(), "{written:?}");
+        let taken = taken(&servers);
+        assert_eq!((&taken[0], &taken[taken.len() - 3..]), (&"1".to_owned(), &["3", "4", "5"].map(str::to_owned)[..]));
+    }
+
     #[test]
     fn a_transaction_waits_for_a_broker_that_is_gone_says_so_soon_and_goes_on() {
         let (runtime, broker) = (runtime(), MockCluster::new(1).unwrap());
@@ -387,6 +428,25 @@ mod tests {
         broker.broker_up(1).unwrap();
         write_up_to(&mut *destination, &results, upper);
         assert_eq!(taken(&servers), ["1", "2", "3", "4"]);
+    }
+
+    #[test]
+    fn a_transaction_waits_for_no_records_once_its_output_ends() {
+        let (runtime, broker) = (runtime(), MockCluster::new(1).unwrap());
+        broker.create_topic(TOPIC, 1, 1).unwrap();
+        let servers = broker.bootstrap_servers();
+        let definition = json!({"type": "WriteToKafka", "topic": TOPIC, "bootstrapServers": servers, "exactlyOnce": true});
+        let mut destination = crate::parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+        let stop = Arc::<AtomicBool>::default();
+        destination.ends_by(&stop);
+        write_up_to(&mut *destination, &bodies(&["1"]), 1);
+        broker.broker_down(1).unwrap();
+        let results: Vec<_> = bodies(&["2"]).into_iter().map(|result| Outgoing { mark: 1, ..result }).collect();
+        stop.store(true, Ordering::Relaxed);
+        let since = Instant::now();
+        let error = destination.write(&results, 2).unwrap_err();
+        assert!(error.retryable(), "{error}");
+        assert!(since.elapsed() < WRITE_TIME_MAX / 2, "it took {:?}", since.elapsed());
     }
 
     /// It said that it had waited for too long, for the first seconds.

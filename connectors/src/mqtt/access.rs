@@ -20,11 +20,13 @@ pub const ALIVE_SECONDS: u16 = 30;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MqttAccess {
-    /// The broker, as `mqtt://host:1883`, or with `mqtts` for TLS.
+    /// The broker, such as `mqtt://host:1883`; `mqtts` uses TLS.
     #[serde(serialize_with = "secret::address")]
     pub url: String,
+    /// The user to log in as. No login when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
+    /// The password of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     #[serde(flatten)]

@@ -29,30 +29,34 @@ const SILENCE_MAX: Duration = Duration::from_secs(ALIVE_SECONDS as u64);
 /// What the broker says of a topic that is not for us.
 const NOT_SUBSCRIBED: u8 = 0x80;
 
-/// Reads the messages of topics of MQTT.
+/// Subscribes to topics of an MQTT 3.1.1 broker, with quality of service 1.
+///
+/// Each message has its effect at least once: it is acknowledged when its effect is durable.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MqttIngest {
-    /// What a message holds, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a message is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
     #[serde(flatten)]
     pub access: MqttAccess,
-    /// What the broker keeps the session by. No other client may have it.
+    /// The client id, by which the broker keeps the session. No other client may use it.
     pub client_id: String,
-    /// The topics; `+` and `#` may be in them.
+    /// The topics to subscribe to. The wildcards `+` and `#` are allowed.
     pub topic_filters: Vec<String>,
-    /// Whether the record is an object in JSON of `topic`, `payload` (what its JSON says, or a text) and `retained`; the payload
-    /// alone when not, and where it is no text: such a record fails.
+    /// Whether the record is an object of `topic`, `payload` (parsed as JSON if it is, else a string) and `retained`. When false,
+    /// the default, the record is the payload alone. With true a payload that is not UTF-8 fails.
     #[serde(default)]
     pub with_topic: bool,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Messages a second, at most; all that come when not given.
+    /// The most messages to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a payload before it is read, in this order; nothing when not given. Not with `withTopic`.
+    /// Decodings and decompressions to apply to each payload before `format` reads it, in this order. None when not given. Not
+    /// together with `withTopic`.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }

@@ -23,24 +23,26 @@ use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 /// Messages sent before the first answer is waited for: brokers let a client have as many.
 const MESSAGES_MAX: usize = 100;
 
-/// Publishes each result to a topic of MQTT.
+/// Publishes each result to a topic of an MQTT 3.1.1 broker.
+///
+/// Each result arrives at least once, in order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToMqtt {
     #[serde(flatten)]
     pub access: MqttAccess,
-    /// The topic.
+    /// The topic to publish to.
     pub topic: String,
-    /// How the broker knows weir. No other client may have it; made of the output when not given.
+    /// The client id at the broker. No other client may use it. When not given, one is made from the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
-    /// Whether the broker keeps the last result for those who subscribe later.
+    /// Whether the broker keeps the last result for those who subscribe later. False when not given.
     #[serde(default)]
     pub retained: bool,
-    /// What a result is.
+    /// How a result is written: as JSON, or by a Protobuf or Avro schema. JSON when not given.
     #[serde(default)]
     pub format: OutputFormat,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }

@@ -15,23 +15,25 @@ use crate::secret;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NatsAccess {
-    /// The servers, tried in this order: `nats://host:4222`, or with `tls` for TLS.
+    /// The servers, such as `nats://host:4222`; `tls` uses TLS. They are tried in this order, and the first that accepts the
+    /// connection is used.
     #[serde(serialize_with = "secret::address")]
     pub servers: Vec<String>,
-    /// Who logs in with a password.
+    /// The user to log in as, with `password`. At most one of user, `token` and `credentials` may be given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
+    /// The password of `username`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// In the place of a name and a password.
+    /// A token to log in with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
-    /// In their place: what a file of credentials holds, as `nsc` writes it, or the seed of a user.
+    /// The content of a credentials file as `nsc` writes it, or the seed of a user key, to log in with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Secret>,
     #[serde(flatten)]
     pub certificates: Certificates,
-    /// The domain of JetStream, where the servers have several.
+    /// The JetStream domain, if the servers have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 }

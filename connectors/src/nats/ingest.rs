@@ -47,42 +47,49 @@ const CONSUMER_SECONDS: u64 = 300;
 /// A consumer that weir makes waits for this many acknowledgements.
 const UNACKNOWLEDGED_MAX: u64 = 2_000;
 
-/// Reads the messages of a stream of JetStream.
+/// Reads the messages of a NATS JetStream stream.
+///
+/// Each message has its effect once; with a `consumer`, at least once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NatsIngest {
-    /// What a message holds, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a message is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
     #[serde(flatten)]
     pub access: NatsAccess,
-    /// The stream.
+    /// The name of the JetStream stream. While it does not exist, weir waits for it.
     pub stream: String,
-    /// Only messages of these subjects, which may have stars; all when not given.
+    /// Only messages of these subjects are read; wildcards are allowed. All when not given.
     #[serde(default)]
     pub subjects: Vec<String>,
-    /// A durable consumer of the stream that keeps what is done, made where there is none; one that is gone later is made anew,
-    /// with all that is there. Without it weir keeps that itself, exactly.
+    /// A durable consumer at the server that keeps track of what was read, so that several streams can share the messages. It is
+    /// created if it does not exist; one that is deleted is created anew and then gives all messages again. Without it weir keeps
+    /// track itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
-    /// Where the stream begins: with what comes from now on, or with the oldest message that is there.
+    /// Where the stream begins. `Latest` when not given.
     #[serde(default)]
     pub start_from: NatsStart,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Messages a second, at most; all that come when not given.
+    /// The most messages to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a message before it is read, in this order; nothing when not given.
+    /// Decodings and decompressions to apply to each message before `format` reads it, in this order. None when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }
 
+/// Where the reading of a JetStream stream begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum NatsStart {
+    /// With messages that come from now on.
     #[default]
     Latest,
+    /// With the oldest message that is still there.
     Earliest,
 }
 

@@ -22,18 +22,20 @@ use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
-/// Publishes each result to a stream of JetStream.
+/// Publishes each result to NATS JetStream.
+///
+/// Each result arrives at least once, in order; the server drops repetitions within its duplicate window.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToNats {
     #[serde(flatten)]
     pub access: NatsAccess,
-    /// The subject, which a stream has to take.
+    /// The subject to publish to. A JetStream stream has to capture it.
     pub subject: String,
-    /// What a result is.
+    /// How a result is written: as JSON, or by a Protobuf or Avro schema. JSON when not given.
     #[serde(default)]
     pub format: OutputFormat,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }

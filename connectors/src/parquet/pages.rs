@@ -168,7 +168,7 @@ impl Pages {
                 bytes
             }
         };
-        let page = header.page(bytes);
+        let page = header.page(bytes)?;
         values::check(&page, &self.column).ok_or("it says that it has more values than it can have")?;
         Ok(page)
     }
@@ -303,9 +303,9 @@ impl Header {
         PageMetadata { num_rows, num_levels, is_dict: matches!(self.kind, Kind::Dictionary { .. }) }
     }
 
-    fn page(&self, bytes: Vec<u8>) -> Page {
+    fn page(&self, bytes: Vec<u8>) -> Result<Page, String> {
         let buf = bytes.into();
-        match self.kind {
+        Ok(match self.kind {
             Kind::Dictionary { values, encoding, sorted } => {
                 Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: sorted }
             }
@@ -328,8 +328,9 @@ impl Header {
                 is_compressed: compressed,
                 statistics: None,
             },
-            Kind::Index => unreachable!("such pages are passed over when their header is read"),
-        }
+            // They are passed over when their header is read.
+            Kind::Index => return Err("it is an index, which has no values".to_owned()),
+        })
     }
 }
 
@@ -440,6 +441,26 @@ mod tests {
                 assert_eq!(buf, bytes);
             }
         }
+    }
+
+    #[test]
+    fn an_index_is_passed_over_wherever_it_is_and_has_no_values() {
+        let index = [0x15, 2, 0x15, 6, 0x15, 6, 0x3c, 0, 0, 9, 9, 9];
+        let bytes: Vec<u8> = [5i32, 6, 7].iter().flat_map(|n| n.to_le_bytes()).collect();
+        let data = [&header(12, 12, 3, &[])[..], &bytes].concat();
+        let file = [&index[..], &index, &data, &index, &data, &index].concat();
+        for codec in [CompressionCodec::UNCOMPRESSED, CompressionCodec::SNAPPY] {
+            let mut pages = pages(&file, codec, 0);
+            for _ in 0..2 {
+                assert!(pages.peek_next_page().unwrap().is_some_and(|page| page.num_levels == Some(3)));
+                pages.skip_next_page().unwrap();
+            }
+            assert!(pages.peek_next_page().unwrap().is_none());
+            pages.skip_next_page().unwrap();
+            assert!(pages.get_next_page().unwrap().is_none());
+        }
+        let (header, _) = Header::read(&index).unwrap_or_else(|_| panic!("a header"));
+        assert!(header.page(vec![9; 3]).is_err());
     }
 
     /// Some bytes a page were as many items as there are gigabytes.

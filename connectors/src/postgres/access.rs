@@ -14,16 +14,16 @@ use crate::secret;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostgresAccess {
-    /// The server and the database, as `postgres://host:5432/database`. Without a database it is the one that is called like the
+    /// The server and the database, such as `postgres://host:5432/database`. Without a database it is the one named like the
     /// user.
     #[serde(serialize_with = "secret::address")]
     pub url: String,
-    /// Who logs in.
+    /// The user to log in as.
     pub username: String,
-    /// Needed unless the server lets the user in without one.
+    /// The password of the user. Not needed if the server accepts the user without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Whether the connection is encrypted, and the server's certificate verified.
+    /// Whether the connection is encrypted with TLS and the certificate of the server is verified. False when not given.
     #[serde(default)]
     pub tls: bool,
     #[serde(flatten)]

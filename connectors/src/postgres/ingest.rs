@@ -52,30 +52,34 @@ const TABLES: &str = "SELECT to_jsonb(t) || jsonb_build_object('relkind', c.relk
     JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname \
     JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename";
 
-/// Reads what changes in tables of PostgreSQL.
+/// Reads changes of PostgreSQL tables by logical replication.
+///
+/// Each change has its effect once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostgresIngest {
-    /// What a change is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a change is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
     #[serde(flatten)]
     pub access: PostgresAccess,
-    /// The publication, which says which tables and which kinds of changes are meant. It has to be there.
+    /// The publication that selects tables and kinds of changes. It must exist.
     pub publication: String,
-    /// The replication slot, by which the server knows what weir has not read yet. No two streams may have the same.
+    /// The replication slot, by which the server keeps what was not read yet. Each stream needs its own. Drop the slot when you
+    /// delete the stream for good: otherwise the server keeps its log for ever.
     pub slot: String,
-    /// Whether the slot is made where there is none.
+    /// Whether the replication slot is created if it does not exist. True when not given.
     #[serde(default = "yes")]
     pub create_slot: bool,
-    /// Whether the stream begins with all rows that the tables have then. Otherwise it begins with the first change after the
-    /// slot was made.
+    /// Whether the stream begins with all rows that the tables have. When false, the default, it begins with the first change
+    /// after the slot was created.
     #[serde(default)]
     pub snapshot: bool,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "one", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Changes a second, at most; all that come when not given.
+    /// The most changes to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
 }

@@ -33,25 +33,27 @@ const OF_THE_RESULT: [&str; 6] = ["21", "22", "23", "44", "54", "P0"];
 /// What it says of a statement that is none, whatever is in the database.
 const OF_THE_STATEMENT: [&str; 3] = ["42601", "42P02", "42P18"];
 
-/// Writes each result to a table of PostgreSQL.
+/// Writes each result to a PostgreSQL table, or runs a statement for it.
+///
+/// Results come in order; with `table`, each result is there once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToPostgres {
     #[serde(flatten)]
     pub access: PostgresAccess,
-    /// The table, as `table` or `schema.table`. Either this or `statement`.
+    /// The table to write to, as `table` or `schema.table`. Give either this or `statement`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// What the rows of `table` are.
+    /// What the rows of `table` are. `Changes` when not given.
     #[serde(default)]
     pub rows: PostgresRows,
-    /// Whether `table` is made where there is none.
+    /// Whether `table` is created if it does not exist. True when not given.
     #[serde(default = "yes")]
     pub create_table: bool,
-    /// What each match runs, in the place of writing to `table`.
+    /// The SQL statement to run for each match, instead of writing to `table`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statement: Option<PostgresStatement>,
-    /// What each cancellation runs then; when not given, cancellations are left out.
+    /// The SQL statement to run for each cancellation, with `statement`. Cancellations are left out when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<PostgresStatement>,
 }
@@ -63,20 +65,20 @@ fn yes() -> bool {
 /// What the rows of a table are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum PostgresRows {
-    /// Each match and each cancellation is a row, once: `id`, `tick`, `positive`, `result_id`, `data`.
+    /// Each match and each cancellation is a row, with the columns `id`, `tick`, `positive`, `result_id` and `data`.
     #[default]
     Changes,
-    /// The matches that hold are the rows: `result_id`, `tick`, `data`. A cancellation deletes its row.
+    /// Each current match is a row, with the columns `result_id`, `tick` and `data`. A cancellation deletes its row.
     Matches,
 }
 
-/// A statement of SQL with parameters.
+/// An SQL statement and its parameters.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PostgresStatement {
-    /// One statement, with `$1`, `$2` and so on for its parameters.
+    /// One SQL statement, with `$1`, `$2` and so on for its parameters.
     pub sql: String,
-    /// Each parameter: a JSON pointer into the result, as `/data/name`, or `id` (the same whenever the same result is sent
-    /// again), or `tick`.
+    /// The values of `$1`, `$2` and so on. Each is a JSON pointer into the result, such as `/data/name`; or `id`, which is the
+    /// same whenever the same result is sent again; or `tick`.
     #[serde(default)]
     pub parameters: Vec<String>,
 }

@@ -13,12 +13,13 @@ use crate::secret;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedisAccess {
-    /// The server, as `redis://host:6379/0`, or with `rediss` for TLS. The number is that of the database, 0 when not given.
+    /// The server and the number of the database, such as `redis://host:6379/0`; `rediss` uses TLS. Database 0 when not given.
     #[serde(serialize_with = "secret::address")]
     pub url: String,
-    /// Who logs in; with a password alone, the user that Redis calls `default`.
+    /// The user to log in as. With a password alone it is the user `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
+    /// The password of the user. No login when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
     #[serde(flatten)]

@@ -42,43 +42,48 @@ const PAUSE_MIN: Duration = Duration::from_millis(200);
 /// The pause between two tries to connect, at most.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
-/// Reads the entries of a stream of Redis.
+/// Reads the entries of a Redis stream.
+///
+/// Each entry has its effect once; with a `group`, at least once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RedisIngest {
-    /// What an entry holds, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How an entry is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
     #[serde(flatten)]
     pub access: RedisAccess,
-    /// The key of the stream.
+    /// The key of the Redis stream.
     pub key: String,
-    /// The field of an entry that is the record. Without one the record is an object in JSON of all fields, with texts.
+    /// The field of an entry that is the record; entries without it are skipped. When not given, the record is an object of all
+    /// fields, with strings as values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Where the stream begins, or the group that it makes: with what comes from now on, or with the oldest entry that is there.
+    /// Where the stream begins, or where a new group begins. `Latest` when not given.
     #[serde(default)]
     pub start_from: RedisStart,
-    /// A group of the server's that several share the stream by; the server keeps what each has been given. Made where there is
-    /// none. Without it weir reads all of the stream, and keeps itself where it stands, exactly.
+    /// A consumer group at the server, so that several readers can share the entries. It is created if it does not exist. Without
+    /// it weir reads all entries and keeps track itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Who this stream is within the group, and nobody else. Without it a name that nobody has, the same for the life of the
-    /// stream.
+    /// The name of this stream within the group. It must be unique. When not given, one is generated that stays the same for the
+    /// life of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
-    /// Entries that another one of the group has been given and has not acknowledged for so long are taken over from it; a minute
-    /// when not given. 0: none are, and then `consumer` has to be given.
+    /// Entries that another consumer of the group has not acknowledged for this long are taken over: whole seconds, at most one
+    /// day (86400 s). One minute when not given. With 0 none are, and `consumer` has to be given.
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 86400))]
     pub claim_after_seconds: Option<u64>,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Entries a second, at most; all that come when not given.
+    /// The most entries to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a record before it is read, in this order; nothing when not given. With `field` only.
+    /// Decodings and decompressions to apply to each record before `format` reads it, in this order. None when not given. Only
+    /// together with `field`.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }
@@ -106,10 +111,13 @@ impl RedisIngest {
     }
 }
 
+/// Where the reading of a Redis stream begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum RedisStart {
+    /// With entries that are added from now on.
     #[default]
     Latest,
+    /// With the oldest entry that is still there.
     Earliest,
 }
 

@@ -18,24 +18,26 @@ use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
-/// Adds each result to a stream of Redis.
+/// Adds each result to a Redis stream, as an entry of one field.
+///
+/// Each result arrives at least once, in order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToRedis {
     #[serde(flatten)]
     pub access: RedisAccess,
-    /// The key of the stream.
+    /// The key of the Redis stream.
     pub key: String,
-    /// The field of an entry that holds the result; `value` when not given.
+    /// The field that holds the result. `value` when not given.
     #[serde(default = "value")]
     pub field: String,
-    /// Entries that the stream keeps, about; the oldest are removed then. All when not given.
+    /// About how many entries the Redis stream keeps; older ones are removed. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     pub length_max: Option<u64>,
-    /// What a result is.
+    /// How a result is written: as JSON, or by a Protobuf or Avro schema. JSON when not given.
     #[serde(default)]
     pub format: OutputFormat,
-    /// What is around the data of a result.
+    /// What a result is written with: its `data` alone, or also its `meta`. `WithMetadata` when not given.
     #[serde(default)]
     pub structure: Envelope,
 }

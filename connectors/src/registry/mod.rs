@@ -43,18 +43,19 @@ const ABSENT: RangeInclusive<u64> = 40_401..=40_403;
 /// The first byte of a record.
 pub const MAGIC: u8 = 0;
 
-/// A registry of schemas.
+/// A schema registry with the interface of Confluent's.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SchemaRegistry {
-    /// Where it is, with http or https: what stands before `/subjects` and `/schemas`.
+    /// The `http` or `https` URL of the registry, without `/subjects` and `/schemas`.
     #[serde(serialize_with = "secret::address")]
     pub url: String,
-    /// Who asks, with `password`.
+    /// The user for basic authentication, with `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub username: Option<String>,
+    /// The password of `username`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// A token in the place of a name and password.
+    /// A bearer token, instead of a user and a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Secret>,
 }

@@ -41,51 +41,57 @@ const PUT_ASIDE: Duration = Duration::from_secs(1);
 /// What a mark of bytes in UTF-8 takes, behind which no line ends.
 const MARK_BYTES: u64 = 3;
 
-/// Reads records from a file or a named pipe on this machine.
+/// Reads records from files or a named pipe on the machine of weir.
+///
+/// Each record of a file has its effect once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileIngest {
-    /// What the file holds, and the query that runs on each record.
+    /// How the file is divided into records, and the query that runs on each. `CypherJson` (JSON lines) with the query `CREATE
+    /// ($that)` when not given.
     #[serde(default = "FileFormat::create_nodes")]
     pub format: FileFormat,
-    /// The file, relative to the working directory of the service or absolute. With `*`, `?`, `[…]` or `**` in it all files that
-    /// match, in the order of their names.
+    /// The path of the file, absolute or relative to the working directory of weir, in one of `file-ingest.allowed-directories`.
+    /// With `*`, `?`, `[…]` or `**` in it all files that match are read, in the order of their names.
     pub path: PathBuf,
-    /// Its character set.
+    /// The character set, by a name that browsers know, such as `UTF-8`, `ISO-8859-1` or `UTF-16`.
     #[serde(default = "config::utf_8")]
     pub encoding: String,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Bytes of the longest record; a longer one ends the stream.
+    /// The most bytes that one record may have. The stream fails at a longer one. 134217728 (128 MiB) in v1 and 1000000 in v2
+    /// when not given.
     #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]
     #[schemars(range(min = 1))]
     pub line_bytes_max: u32,
-    /// Records skipped at the start; the header row of CSV is one.
+    /// How many records to skip at the start. A header row of CSV counts as one.
     #[serde(default, deserialize_with = "config::count")]
     pub start_at_offset: u64,
-    /// Records taken after those.
+    /// How many records to read after the skipped ones; then the stream is complete. All when not given.
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     pub ingest_limit: Option<u64>,
-    /// Records a second, at most.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to the whole file before it is read, in this order: `Gzip`, `Zlib`, `Base64`, `Zstd`,
-    /// `Lz4`, `Snappy` (the last two in frames); nothing when not given.
+    /// Decodings and decompressions to apply to the whole file before it is read, in this order. Lz4 and Snappy data must be in
+    /// frames. None when not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub record_decoders: Vec<RecordDecoder>,
-    /// Whether the file ends, or more is waited for. Found out when not given.
+    /// Whether the stream ends with the file or waits for more. When not given, it ends with a regular file and waits at a named
+    /// pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_ingest_mode: Option<FileIngestMode>,
 }
 
+/// What happens at the end of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum FileIngestMode {
     /// The stream is complete at the end of the file.
     Regular,
-    /// At the end of what is there, more is waited for, also when the file is cut off or replaced, and of a pattern more files.
+    /// The stream waits for more: for what is appended, for the next file after a rotation, and with a pattern for more files.
     NamedPipe,
 }
 

@@ -36,43 +36,45 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
 /// A longer answer is refused.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
 
-/// Asks a web server for records, every so often.
+/// Requests records from a web server at regular intervals.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpPollIngest {
-    /// What a record is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a record is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// What is asked for, with http or https.
+    /// The `http` or `https` URL to request.
     pub url: String,
-    /// Between two requests; a minute when not given.
+    /// The pause between two requests. One minute when not given.
     #[serde(default = "interval_seconds", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub interval_seconds: u32,
-    /// Sent with each request. The values are secret.
+    /// Headers to send with each request, by name. Their values are secret: they are never shown. With headers, redirects are not
+    /// followed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, Secret>,
-    /// Where in an answer of JSON the records are, as a JSON Pointer (`/items`). Without it a list is its elements, and anything
-    /// else one record; an answer of JSON lines is cut into these.
+    /// A JSON Pointer to the records within a JSON answer, such as `/data/items`. When not given, each element of a list is a
+    /// record, any other JSON is one record, and an answer of JSON lines is one record per line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records_at: Option<String>,
-    /// Where in an answer of JSON the cursor is that the next request is made with, as a JSON Pointer (`/next`). An answer with
-    /// records and another cursor is followed by the next request at once.
+    /// A JSON Pointer to the cursor within a JSON answer, such as `/next`, to be sent with the next request. An answer with
+    /// records and a new cursor is followed by the next request at once. No cursor when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor_at: Option<String>,
-    /// The parameter of the query that carries the cursor; `cursor` when not given.
+    /// The parameter of the URL that carries the cursor. `cursor` when not given.
     #[serde(default = "cursor_parameter")]
     pub cursor_parameter: String,
-    /// The cursor of the first request; none when not given.
+    /// The cursor to send with the first request. None when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor_start: Option<String>,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Records a second, at most; all that come when not given.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a record before it is read, in this order; nothing when not given.
+    /// Decodings and decompressions to apply to each record before `format` reads it, in this order. None when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }

@@ -15,24 +15,27 @@ use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 /// Keys that may be remembered: with more of them, what is stored beside each batch would outweigh it.
 const KEYS_MAX: u64 = 10_000;
 
-/// Takes records that clients post to the stream.
+/// Takes records that clients send to the `records` path of the stream.
+///
+/// A request with an `Idempotency-Key` has its effect once, however often it is sent.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpPushIngest {
-    /// What a record is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a record is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// Requests whose `Idempotency-Key` is remembered, the newest; one that comes again has no effect. 1000 when not given, 10000
-    /// at most.
+    /// How many of the newest `Idempotency-Key`s are remembered, at most 10000. A request whose key is remembered has no further
+    /// effect. 1000 when not given.
     #[serde(default = "keys_remembered", deserialize_with = "config::count")]
     pub keys_remembered: u64,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Records a second, at most; all that come when not given.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a record before it is read, in this order; nothing when not given.
+    /// Decodings and decompressions to apply to each record before `format` reads it, in this order. None when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
     #[serde(skip)]

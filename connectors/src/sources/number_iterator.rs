@@ -15,20 +15,22 @@ use crate::frames::{Frames, Limits, Progress};
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
-/// Counts upwards from a number; past the largest it goes on with the smallest.
+/// Generates ascending integers, for tests and measurements.
+///
+/// Needs nothing outside weir.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NumberIteratorIngest {
-    /// `CypherLine` gives each number as text, `CypherJson` as an integer; and the query that runs on each.
+    /// How a number is passed to the query, and the query: `CypherLine` gives it as a string, `CypherJson` as an integer.
     #[serde(default = "store_number")]
     pub format: FileFormat,
-    /// The first number.
+    /// The first number. 0 when not given.
     #[serde(default, deserialize_with = "config::integer", alias = "startAt")]
     pub start_at_offset: i64,
-    /// How many numbers; without it the stream never ends.
+    /// How many numbers to generate; then the stream is complete. Without it the stream never ends.
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     pub ingest_limit: Option<u64>,
-    /// Numbers a second, at most.
+    /// The most numbers to generate per second. No limit when not given.
     #[serde(
         default,
         deserialize_with = "config::optional_positive",
@@ -37,7 +39,7 @@ pub struct NumberIteratorIngest {
     )]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,

@@ -23,25 +23,28 @@ use crate::tcp;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Reads records from a server of a reactive stream.
+/// Reads length-prefixed records over TCP, as the destination `ReactiveStream` of another weir sends them.
+///
+/// Records may be lost when the connection breaks.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReactiveStream {
-    /// What a record is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a record is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// The name or address of the server.
+    /// The host name or address of the server.
     pub url: String,
-    /// Its port.
+    /// The TCP port of the server.
     #[serde(deserialize_with = "config::port")]
     pub port: u16,
-    /// The other side closing is not the end: it is connected to anew. Of weir's own.
+    /// Whether weir connects again when the server closes the connection. When false, the default, the stream is complete then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reconnect: bool,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Records a second, at most; all that come when not given.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
 }

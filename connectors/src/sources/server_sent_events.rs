@@ -28,22 +28,26 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Reads the data of events that a web server sends.
+/// Reads server-sent events from a web server; the data of an event is the record.
+///
+/// After a lost connection it goes on after the last event, if the server gives events ids.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerSentEventsIngest {
-    /// What the data of an event is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How the data of an event is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)`
+    /// when not given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// Where the events come from, with http or https.
+    /// The `http` or `https` URL of the events.
     pub url: String,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Events a second, at most; all that come when not given.
+    /// The most events to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to the data of an event before it is read, in this order; nothing when not given.
+    /// Decodings and decompressions to apply to the data of each event before `format` reads it, in this order. None when not
+    /// given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
 }

@@ -21,25 +21,27 @@ use crate::framing::{ByteStream, Chunk};
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
-/// Reads records from the standard input of the service.
+/// Reads records from the standard input of weir until it is closed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StandardInputIngest {
-    /// What comes in, and the query that runs on each record.
+    /// How the input is divided into records, and the query that runs on each. `CypherJson` (JSON lines) with the query `CREATE
+    /// ($that)` when not given.
     #[serde(default = "FileFormat::create_nodes")]
     pub format: FileFormat,
-    /// Its character set.
+    /// The character set, by a name that browsers know, such as `UTF-8`, `ISO-8859-1` or `UTF-16`.
     #[serde(default = "config::utf_8")]
     pub encoding: String,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Bytes of the longest record; a longer one ends the stream.
+    /// The most bytes that one record may have. The stream fails at a longer one. 134217728 (128 MiB) in v1 and 1000000 in v2
+    /// when not given.
     #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]
     #[schemars(range(min = 1))]
     pub line_bytes_max: u32,
-    /// Records a second, at most.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,

@@ -13,17 +13,20 @@ use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 use crate::upload::Upload;
 
-/// Reads a file that a client uploads.
+/// Reads a file that a client uploads over a web socket, at the path that the stream has in v2.
+///
+/// One upload per stream.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebSocketFileUpload {
-    /// What the file holds, and the query that runs on each record. `CypherJson` with `CREATE ($that)` when not given.
+    /// How the file is divided into records, and the query that runs on each. `CypherJson` (JSON lines) with the query `CREATE
+    /// ($that)` when not given.
     #[serde(default = "FileFormat::create_nodes")]
     pub format: FileFormat,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// Records a second, at most; all that come when not given.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
     #[serde(skip)]

@@ -46,28 +46,32 @@ const PINGS_UNANSWERED_MAX: u32 = 3;
 const MOMENTS: u32 = 5;
 static FIRST: OnceLock<Instant> = OnceLock::new();
 
-/// Reads messages from a web socket.
+/// Connects to a web socket and reads its messages.
+///
+/// Messages that are sent while the connection is lost are missed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebsocketSimpleStartupIngest {
-    /// What a message is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    /// How a message is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// The web socket, with ws or wss.
+    /// The `ws` or `wss` URL of the web socket.
     pub url: String,
-    /// Sent as texts, in order, whenever a connection begins; none when not given. They are secret: logins are among them.
+    /// Text messages to send, in this order, each time a connection begins. They are secret: they are never shown. None when not
+    /// given.
     #[serde(default)]
     pub init_messages: Vec<Secret>,
-    /// What is sent now and then so that the connection stays; a ping every 5 seconds when not given.
+    /// How the connection is kept alive. A ping every 5 s when not given.
     #[serde(default)]
     pub keep_alive: KeepAlive,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
-    /// The character set of binary messages, UTF-8 when not given. Texts are in UTF-8 always.
+    /// The character set of binary messages. Text messages are always UTF-8.
     #[serde(default = "config::utf_8")]
     pub encoding: String,
-    /// Messages a second, at most; all that come when not given.
+    /// The most messages to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     pub maximum_per_second: Option<u32>,
 }
@@ -75,32 +79,34 @@ pub struct WebsocketSimpleStartupIngest {
 /// Bytes read at once; each connection has this much room, also where nothing comes.
 const READ_BYTES: usize = 16 << 10;
 
-/// What keeps a connection from being taken for dead.
+/// How a web socket connection is kept alive.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum KeepAlive {
-    /// Pings. Without an answer to three of them there is a new connection.
+    /// A ping at each interval. After three pings without an answer weir connects again.
     PingPongInterval(PingPongInterval),
-    /// A text of one's own.
+    /// A text message at each interval.
     SendMessageInterval(SendMessageInterval),
-    /// Nothing.
+    /// Nothing is sent.
     NoKeepalive,
 }
 
+/// Sends pings.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PingPongInterval {
-    /// Milliseconds between two pings, 5000 when not given.
+    /// The time between two pings. 5 s when not given.
     #[serde(default = "interval", deserialize_with = "config::positive")]
     pub interval_millis: u32,
 }
 
+/// Sends a text message again and again.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SendMessageInterval {
-    /// The text.
+    /// The text to send.
     pub message: String,
-    /// Milliseconds between two of them, 5000 when not given.
+    /// The time between two messages. 5 s when not given.
     #[serde(default = "interval", deserialize_with = "config::positive")]
     pub interval_millis: u32,
 }

@@ -158,13 +158,13 @@ impl Binder<'_> {
         }
     }
 
-    /// The parameters of the same names; an optional one that was not given is its default.
+    /// The parameters of the same names; an optional one that was not given is its default, and left out where it has none.
     fn implicit_arguments(&mut self, procedure: &Procedure) -> Vec<Expr> {
-        let of = |input: &Field| match &input.default {
-            Some(default) if !self.options.parameters.contains(&input.name) => Expr::Literal(default.clone()),
-            _ => Expr::Parameter(self.draft.parameter(&input.name)),
+        let of = |input: &Field| match input.optional && !self.options.parameters.contains(&input.name) {
+            true => input.default.clone().map(Expr::Literal),
+            false => Some(Expr::Parameter(self.draft.parameter(&input.name))),
         };
-        procedure.inputs.iter().map(of).collect()
+        procedure.inputs.iter().filter_map(of).collect()
     }
 
     /// The call itself, and its columns as they are seen from here on.

@@ -247,17 +247,22 @@ impl Binder<'_> {
         walk::children_mut(expr).into_iter().filter_map(|child| self.over_keys(child, keys, projected)).next_back()
     }
 
-    /// The number after SKIP or LIMIT: no variables, and not negative where that can be seen.
+    /// The number after SKIP or LIMIT: no variables but its own, and not negative where that can be seen.
     fn row_count(&mut self, word: &str, expression: &Expression) -> Expr {
-        if expression.any(&|e| e.as_variable().is_some()) {
-            self.error(
-                expression.span,
-                Code::NonConstantExpression,
-                format!("It is not allowed to refer to variables in {word}"),
-            );
-            return Expr::Literal(Value::Null);
+        let refused = |binder: &mut Self| {
+            let message = format!("It is not allowed to refer to variables in {word}");
+            binder.error(expression.span, Code::NonConstantExpression, message);
+            Expr::Literal(Value::Null)
+        };
+        if expression.has_free_variable() {
+            return refused(self);
         }
         let count = self.expression(expression);
+        // What a pattern or a subquery in it goes on from.
+        let mentioned = walk::slots(&count);
+        if !mentioned.is_empty() && self.scope.all().iter().any(|(_, slot)| mentioned.contains(slot)) {
+            return refused(self);
+        }
         let code = match &count {
             Expr::Literal(Value::Integer(n)) if *n < 0 => Some(Code::NegativeIntegerArgument),
             Expr::Literal(Value::Integer(_)) => None,

@@ -30,9 +30,11 @@ pub(super) static FUNCTIONS: &[Function] = &[
 
 /// Longer strings are no test data.
 const SIZE_MAX: i64 = 1_000_000;
+/// Nor are nodes of more properties; the values of a node are longer the more it has.
+const PROPERTIES_MAX: i64 = 1_000;
 
 fn string(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    let size = size("gen.string.from", arguments, 8)?;
+    let size = size("gen.string.from", arguments, 8, SIZE_MAX)?;
     Ok(Value::Text(Random::of(context, &arguments[0]).text(size)))
 }
 
@@ -61,7 +63,7 @@ fn boolean(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure>
 }
 
 fn bytes(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    let size = size("gen.bytes.from", arguments, 12)?;
+    let size = size("gen.bytes.from", arguments, 12, SIZE_MAX)?;
     let mut random = Random::of(context, &arguments[0]);
     let mut bytes = Vec::with_capacity(size + 4);
     while bytes.len() < size {
@@ -73,21 +75,21 @@ fn bytes(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 
 /// A node that is nowhere stored: the id of `idFrom`, properties `0`, `1` and so on.
 fn node(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    let size = size("gen.node.from", arguments, 4)?.min(1000);
+    let size = size("gen.node.from", arguments, 4, PROPERTIES_MAX)?;
     let mut random = Random::of(context, &arguments[0]);
     let properties: Map = (0..size).map(|i| (Text::from(i.to_string()), Value::Text(random.text(2 * size)))).collect();
     let id = id_of_digests(&digest(&arguments[0], context.ids()), context.ids());
     Ok(Value::FullNode(Arc::new(FullNode { id, labels: Vec::new(), properties })))
 }
 
-fn size(name: &str, arguments: &[Value], default: usize) -> Result<usize, Failure> {
+fn size(name: &str, arguments: &[Value], default: usize, most: i64) -> Result<usize, Failure> {
     match arguments.get(1) {
         None => Ok(default),
-        Some(Value::Integer(size @ 0..=SIZE_MAX)) => Ok(*size as usize),
+        Some(Value::Integer(size)) if (0..=most).contains(size) => Ok(*size as usize),
         // Text and nodes of a negative size are empty.
         Some(Value::Integer(..0)) if name != "gen.bytes.from" => Ok(0),
         Some(Value::Integer(_)) => {
-            Err(Failure::new(FailureKind::InvalidArgument, format!("{name}: the size must lie between 0 and {SIZE_MAX}")))
+            Err(Failure::new(FailureKind::InvalidArgument, format!("{name}: the size must lie between 0 and {most}")))
         }
         Some(_) => Err(wrong_signature(&format!("{name}(value :: ANY, size :: INTEGER)"), arguments)),
     }
@@ -168,5 +170,16 @@ mod tests {
         assert_eq!(node.id.to_string(), "ed76605d-e294-3322-871e-d8466a8281df");
         assert_eq!(node.properties.get("0"), Some(&Value::text("Ua0l4Ns4")));
         assert_eq!(node.properties.get("3"), Some(&Value::text("HwUICPDC")));
+    }
+
+    #[test]
+    fn a_size_is_had_or_refused() {
+        let made = |name: &str, size: i64| call(name, &[Value::text("a"), Value::Integer(size)]);
+        let Ok(Value::FullNode(node)) = made("gen.node.from", PROPERTIES_MAX) else { panic!("a node") };
+        assert_eq!(node.properties.len() as i64, PROPERTIES_MAX);
+        for (name, most) in [("gen.node.from", PROPERTIES_MAX), ("gen.string.from", SIZE_MAX), ("gen.bytes.from", SIZE_MAX)] {
+            let failure = made(name, most + 1).expect_err(name);
+            assert_eq!(failure.message, format!("{name}: the size must lie between 0 and {most}"));
+        }
     }
 }

@@ -151,7 +151,10 @@ fn rounded(x: f64, precision: i64, mode: &str) -> Result<f64, Failure> {
     let exponent: i64 = exponent.parse().unwrap_or(0);
     // The digits before the place to round to; it may lie before the first or behind the last.
     let kept = exponent.saturating_add(1).saturating_add(precision);
-    if kept >= digits.len() as i64 || x == 0.0 {
+    if x == 0.0 {
+        return Ok(0.0);
+    }
+    if kept >= digits.len() as i64 {
         return Ok(x);
     }
     let kept_count = kept.max(0) as usize;
@@ -177,7 +180,8 @@ fn rounded(x: f64, precision: i64, mode: &str) -> Result<f64, Failure> {
     let mut number: u128 = head.iter().fold(0, |n, digit| n * 10 + u128::from(*digit));
     number += u128::from(up);
     let size = format!("{number}e{}", -precision.clamp(-400, 400)).parse::<f64>().unwrap_or(0.0);
-    Ok(size.copysign(x))
+    // A decimal has one zero, without a sign.
+    Ok(if size == 0.0 { 0.0 } else { size.copysign(x) })
 }
 
 /// In [0, 1). Good enough for sampling, not for secrets.
@@ -254,6 +258,11 @@ mod tests {
             assert_eq!(failure.kind, FailureKind::ConstraintViolation, "{x}");
         }
         assert!(call("round", &[Value::Float(f64::NAN)]).is_err());
+        for (x, precision) in [(-0.0, 0), (-0.0, 3), (-0.4, 0), (-0.04, 1), (-4.0, -1), (-1e-300, 5)] {
+            let rounded = call("round", &[Value::Float(x), Value::Integer(precision)]);
+            assert!(matches!(rounded, Ok(Value::Float(zero)) if zero.to_bits() == 0), "{x} {precision}: {rounded:?}");
+        }
+        assert!(matches!(call("ceil", &[Value::Float(-0.5)]), Ok(Value::Float(zero)) if zero.to_bits() == (-0.0f64).to_bits()));
         assert_eq!(call("round", &[Value::Integer(7)]), Ok(Value::Float(7.0)));
     }
 

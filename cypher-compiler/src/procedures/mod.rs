@@ -93,7 +93,7 @@ static TABLE: &[Row] = &[
     Row { signature: "purgeNode(node :: NODE!) :: ()", effect: Writes, idempotent: true,
         description: "Removes everything a node has, labels, properties and edges, and everything that is known of its past",
         example: "CALL purgeNode(idFrom(1))", does: Does::Graph },
-    Row { signature: "reify.time(timestamp :: ANY = null, periods :: ANY = null) :: (node :: NODE)", effect: Writes, idempotent: true,
+    Row { signature: "reify.time(timestamp :: ANY = none, periods :: ANY = none) :: (node :: NODE)", effect: Writes, idempotent: true,
         description: "Makes the nodes of the year, month, ... second that a moment (now, if none is given) lies in, joins each with \
                       the one before and after and with its parent, and gives the one of the finest period asked for",
         example: "CALL reify.time(datetime('2023-01-01T10:20:30Z'), ['year', 'hour']) YIELD node RETURN node", does: Does::Query(reify_time::choose) },
@@ -113,7 +113,8 @@ static TABLE: &[Row] = &[
         description: "Runs a query that only reads on the graph as it was at the end of a millisecond since 1970, or at the moment this query reads if that is earlier",
         example: "CALL history.queryAt('MATCH (n) RETURN count(n) AS n', timestamp()) YIELD value RETURN value.n", does: Does::Query(query::at) },
     Row { signature: "history.nodeAt(node :: NODE!, atTime :: INTEGER) :: (node :: NODE, edges :: LIST)", effect: Reads, idempotent: true,
-        description: "What a node was at the end of a millisecond since 1970, with its edges as `debug.node` shows them",
+        description: "What a node was at the end of a millisecond since 1970, with its edges as `debug.node` shows them. A pattern that goes \
+                      on from it follows the edges of the moment this query reads",
         example: "CALL history.nodeAt(idFrom(1), timestamp()) YIELD node, edges RETURN labels(node), size(edges)", does: Does::Graph },
     Row { signature: "history.nodeChanges(node :: NODE!, options :: MAP = {}) :: (kind :: STRING, detail :: MAP, changeTime :: INTEGER)", effect: Reads, idempotent: true,
         description: "Everything that happened to a node, in order: kinds `property`, `label`, `edge` and `edgeProperty`. Options are `from` \
@@ -189,7 +190,7 @@ static TABLE: &[Row] = &[
     Row { signature: "util.sleep(duration :: INTEGER) :: ()", effect: Reads, idempotent: true,
         description: "Waits so many milliseconds",
         example: "CALL util.sleep(1)", does: Does::Graph },
-    Row { signature: "log(level :: ANY, value :: ANY = null) :: (log :: STRING)", effect: Reads, idempotent: true,
+    Row { signature: "log(level :: ANY, value :: ANY = none) :: (log :: STRING)", effect: Reads, idempotent: true,
         description: "Writes a value to the log of weir and gives what was written; log(value) logs a warning, log(level, value) at \
                       error, warn, info, debug or trace",
         example: "CALL log('info', {x: 1}) YIELD log RETURN log", does: Does::Graph },

@@ -16,11 +16,13 @@ const PERIODS: [&str; 6] = ["year", "month", "day", "hour", "minute", "second"];
 
 pub fn choose(queries: &Queries, caller: &dyn Caller, arguments: &[Value]) -> Result<Option<Chosen>, Failure> {
     let (moment, periods) = match arguments {
-        [Value::Null, periods @ (Value::Null | Value::List(_))] => (None, periods),
-        [Value::DateTime(at), periods @ (Value::Null | Value::List(_))] => (Some(DateTime::clone(at)), periods),
-        [periods @ (Value::List(_) | Value::Text(_)), Value::Null] => (None, periods),
+        [] => (None, None),
+        [periods @ (Value::List(_) | Value::Text(_))] => (None, Some(periods)),
+        [Value::DateTime(at)] => (Some(DateTime::clone(at)), None),
+        [Value::DateTime(at), periods @ Value::List(_)] => (Some(DateTime::clone(at)), Some(periods)),
+        // A moment that is null is none, and not now: the record would be filed where it does not belong.
         _ => {
-            let shown: Vec<String> = arguments.iter().filter(|v| !v.is_null()).map(weir_model::arithmetic::shortened).collect();
+            let shown: Vec<String> = arguments.iter().map(weir_model::arithmetic::shortened).collect();
             let signature = "reify.time(timestamp :: DATETIME, periods :: LIST OF STRING) :: (node :: NODE)";
             let message = format!("Expected signature `{signature}` but got arguments {}", shown.join(", "));
             return Err(Failure::new(FailureKind::WrongSignature, message));
@@ -28,7 +30,7 @@ pub fn choose(queries: &Queries, caller: &dyn Caller, arguments: &[Value]) -> Re
     };
     let now = caller.now_millis();
     let moment = moment.unwrap_or_else(|| DateTime::utc(now.div_euclid(1000), 0));
-    let periods = requested(periods)?;
+    let periods = periods.map_or(Ok((0..PERIODS.len()).collect()), requested)?;
     let mut parameters: Vec<(Text, Value)> = Vec::new();
     for period in &periods {
         let begins = begins(&moment, *period)
@@ -75,7 +77,6 @@ fn text(periods: &[usize]) -> String {
 /// Indices into `PERIODS`, coarse before fine.
 fn requested(value: &Value) -> Result<Vec<usize>, Failure> {
     let names: &[Value] = match value {
-        Value::Null => return Ok((0..PERIODS.len()).collect()),
         Value::List(names) => names,
         one => std::slice::from_ref(one),
     };

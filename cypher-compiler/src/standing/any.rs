@@ -109,10 +109,8 @@ impl Maintain<'_> {
                 let input = self.convert(*input);
                 let ordered = aggregates.iter().any(|(_, aggregate)| aggregate.kind == AggregateKind::Collect);
                 let arguments = aggregates.iter_mut().flat_map(|(_, aggregate)| &mut aggregate.arguments);
-                let mut input = self.compute_first(input, keys.iter_mut().map(|(_, key)| key).chain(arguments).collect());
-                if ordered && let Some(keys) = self.order_below(&mut input) {
-                    input = Sort { input: Box::new(input), keys, limit: None };
-                }
+                let input = self.compute_first(input, keys.iter_mut().map(|(_, key)| key).chain(arguments).collect());
+                let input = if ordered { self.in_order(input) } else { input };
                 Aggregate { input: Box::new(input), keys, aggregates }
             }
             Distinct { input, slots } => Distinct { input: Box::new(self.convert(*input)), slots },
@@ -121,8 +119,16 @@ impl Maintain<'_> {
                 let input = self.compute_first(input, keys.iter_mut().map(|key| &mut key.expr).collect());
                 Sort { input: Box::new(input), keys, limit }
             }
-            Skip { input, count } => Skip { input: Box::new(self.convert(*input)), count },
-            Limit { input, count } => Limit { input: Box::new(self.convert(*input)), count },
+            Skip { input, count } => {
+                let input = self.convert(*input);
+                Skip { input: Box::new(self.in_order(input)), count }
+            }
+            Limit { input, count } => {
+                let input = self.convert(*input);
+                // SKIP and LIMIT of one clause show one window, whose order stands below SKIP.
+                let input = if matches!(input, Skip { .. }) { input } else { self.in_order(input) };
+                Limit { input: Box::new(input), count }
+            }
             Unwind { input, mut list, into } => {
                 let mut input = self.convert(*input);
                 self.copy_reads(&mut input, &mut list);
@@ -194,7 +200,20 @@ impl Maintain<'_> {
         }
     }
 
-    /// `collect` puts its list in the order of an ORDER BY below it: its keys are carried up to there.
+    /// What `collect`, SKIP and LIMIT look at is still in the order of an ORDER BY of an earlier clause, which then stands right
+    /// below them, too.
+    fn in_order(&mut self, mut input: Operator) -> Operator {
+        if matches!(input, Operator::Sort { .. }) {
+            return input;
+        }
+        match self.order_below(&mut input) {
+            Some(keys) => Operator::Sort { input: Box::new(input), keys, limit: None },
+            None => input,
+        }
+    }
+
+    /// The keys of an ORDER BY further below, as slots that are filled there and go with each row. What makes rows of each row
+    /// keeps their order; those of DISTINCT, an aggregate and UNION have none.
     fn order_below(&mut self, operator: &mut Operator) -> Option<Vec<SortKey>> {
         match operator {
             Operator::Sort { input, keys, .. } => {
@@ -207,16 +226,35 @@ impl Maintain<'_> {
                 **input = Operator::Project { input: Box::new(below), items };
                 Some(keys.clone())
             }
-            Operator::Filter { .. }
-            | Operator::Project { .. }
-            | Operator::Unwind { .. }
-            | Operator::Skip { .. }
-            | Operator::Limit { .. }
-            | Operator::Subquery { .. } => self.order_below(input_mut(operator)?),
-            // Each row of the left with all of the right: an order of these holds among those of one row alone.
-            Operator::Join { left, .. } => self.order_below(left),
+            Operator::Match { input, .. }
+            | Operator::Filter { input, .. }
+            | Operator::Project { input, .. }
+            | Operator::Skip { input, .. }
+            | Operator::Limit { input, .. }
+            | Operator::Unwind { input, .. }
+            | Operator::Call { input, .. }
+            | Operator::Recurse { input, .. }
+            | Operator::Subquery { input, unit: true, .. }
+            | Operator::Join { left: input, nulls: Some(_), .. } => self.order_below(input),
+            Operator::Join { left, right, nulls: None, .. } => self.order_of_each(left, right),
+            // Where nothing is found inside, the keys of there are null already. They do not join `nulls`: a node that is found
+            // inside may be one of the row around.
+            Operator::Subquery { input, inner, unit: false } | Operator::Optional { input, inner, .. } => {
+                self.order_of_each(input, inner)
+            }
             _ => None,
         }
+    }
+
+    /// Of rows that are made for each of others, by a query of their own: these come in their order, and what is made for one of
+    /// them in the order of that query. Of these that are equal, or have no order, what is made for one still comes together.
+    fn order_of_each(&mut self, outer: &mut Operator, inner: &mut Operator) -> Option<Vec<SortKey>> {
+        let (of_outer, of_inner) = (self.order_below(outer), self.order_below(inner));
+        let Some(of_inner) = of_inner else { return of_outer };
+        let mut keys = of_outer.unwrap_or_default();
+        keys.extend(told_apart_by(outer).into_iter().map(|slot| SortKey { expr: Expr::Slot(slot), descending: false }));
+        keys.extend(of_inner);
+        Some(keys)
     }
 
     /// The conditions, those that look at rows alone first.
@@ -403,6 +441,40 @@ impl Maintain<'_> {
         let slot = self.draft.new_slot("", Holds::Plain);
         reads.push((key, slot));
         slot
+    }
+}
+
+/// The slots by which rows are told apart, those of a row around them aside. What is read of a node or an edge, and what is
+/// worked out of a row, follows from these.
+fn told_apart_by(operator: &Operator) -> BTreeSet<Slot> {
+    use Operator::*;
+    let and = |input: &Operator, own: Vec<Slot>| &told_apart_by(input) | &own.into_iter().collect();
+    match operator {
+        Unit | Argument | Schema(_) => BTreeSet::new(),
+        Match { input, pattern } => {
+            let nodes = pattern.nodes.iter().filter(|node| !node.bound).map(|node| node.slot);
+            let edges = pattern.edges.iter().filter(|edge| !edge.bound).filter_map(|edge| edge.slot);
+            and(input, nodes.chain(edges).chain(pattern.paths.iter().map(|path| path.slot)).collect())
+        }
+        Aggregate { .. } => operator.fills().into_iter().collect(),
+        Distinct { slots, .. } | Union { distinct: Some(slots), .. } => slots.iter().copied().collect(),
+        Union { left, right, distinct: None } => &left.filled() & &right.filled(),
+        Join { left, right, nulls: None, .. } | Subquery { input: left, inner: right, unit: false } => {
+            &told_apart_by(left) | &told_apart_by(right)
+        }
+        Join { left: input, .. }
+        | Optional { input, .. }
+        | Unwind { input, .. }
+        | Merge { input, .. }
+        | Call { input, .. }
+        | Recurse { input, .. } => and(input, operator.fills()),
+        Filter { input, .. }
+        | Project { input, .. }
+        | Sort { input, .. }
+        | Skip { input, .. }
+        | Limit { input, .. }
+        | Write { input, .. }
+        | Subquery { input, .. } => told_apart_by(input),
     }
 }
 

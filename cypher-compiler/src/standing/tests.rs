@@ -534,9 +534,9 @@ fn any_query_is_taken_apart() {
     }
 }
 
-/// `collect` lists in the order of an ORDER BY before it, which is carried up over what stands between.
+/// `collect`, SKIP and LIMIT go by the order of an ORDER BY before them, which is carried up over what stands between.
 #[test]
-fn an_order_is_carried_over_a_join() {
+fn an_order_is_carried_up() {
     for (text, expected) in [
         (
             "MATCH (a:A) WITH a ORDER BY a.t DESC MATCH (b:B) RETURN b.k AS k, collect(a.x) AS xs",
@@ -546,17 +546,73 @@ fn an_order_is_carried_over_a_join() {
             "MATCH (a:A) WITH a ORDER BY a.t MATCH (b:B) WHERE b.x = a.x RETURN b.k AS k, collect(id(a)) AS ids",
             vec!["Aggregate", "Sort", "Join", "Sort"],
         ),
-        // That is the order of what comes of one `b`, not of all of them.
+        // Each `b` has them in this order.
         (
             "MATCH (b:B) CALL { MATCH (a:A) RETURN a ORDER BY a.t } RETURN b.k AS k, collect(id(a)) AS ids",
-            vec!["Aggregate", "Join", "Sort"],
+            vec!["Aggregate", "Sort", "Join", "Sort"],
         ),
+        ("MATCH (n) WITH n ORDER BY n.x RETURN collect(id(n)) AS ids", vec!["Aggregate", "Sort"]),
+        ("MATCH (n) WITH n ORDER BY n.x DESC RETURN n.y AS y LIMIT 3", vec!["Limit", "Sort", "Sort"]),
+        ("MATCH (n) WITH n ORDER BY n.x LIMIT 5 RETURN id(n) AS n SKIP 2", vec!["Skip", "Sort", "Limit", "Sort"]),
+        ("MATCH (n) WITH n ORDER BY n.x SKIP 1 RETURN id(n) AS n SKIP 2 LIMIT 3", vec!["Limit", "Skip", "Sort", "Skip", "Sort"]),
+        (
+            "MATCH (n) WITH n ORDER BY n.x WITH n, n.z AS z LIMIT 3 MATCH (n)-->(m) RETURN z, id(m) AS m",
+            vec!["Limit", "Sort", "Sort"],
+        ),
+        ("MATCH (n) WITH n ORDER BY n.x OPTIONAL MATCH (n)-->(m) RETURN id(m) AS m LIMIT 3", vec!["Limit", "Sort", "Sort"]),
+        ("MATCH (n) WITH n ORDER BY n.x UNWIND n.l AS v RETURN v LIMIT 3", vec!["Limit", "Sort", "Sort"]),
+        ("CALL { MATCH (n:A) RETURN n ORDER BY n.x DESC } RETURN id(n) AS n LIMIT 2", vec!["Limit", "Sort", "Sort"]),
+        ("MATCH (b:B) CALL { MATCH (a:A) RETURN a ORDER BY a.t } RETURN a.x AS x LIMIT 2", vec!["Limit", "Sort", "Join", "Sort"]),
+        (
+            "MATCH (a:A) CALL { WITH a MATCH (a)-->(b) RETURN b ORDER BY b.x DESC } RETURN id(b) AS b LIMIT 2",
+            vec!["Limit", "Sort", "Sort"],
+        ),
+        (
+            "MATCH (a:A) OPTIONAL CALL (a) { MATCH (a)-->(b) RETURN b ORDER BY b.x DESC } RETURN id(b) AS b LIMIT 2",
+            vec!["Limit", "Sort", "Sort"],
+        ),
+        // The order that stands right below is the only one.
+        ("MATCH (n) RETURN n.x AS x ORDER BY x SKIP 1 LIMIT 3", vec!["Limit", "Skip", "Sort"]),
+        ("MATCH (n) WITH n ORDER BY n.x RETURN n.y AS y ORDER BY y LIMIT 3", vec!["Limit", "Sort", "Sort"]),
+        // What is made of many rows has no order.
+        ("MATCH (n) WITH n ORDER BY n.x RETURN DISTINCT n.y AS y LIMIT 3", vec!["Limit", "Distinct", "Sort"]),
+        ("MATCH (n) WITH n ORDER BY n.x RETURN n.y AS y, count(*) AS c LIMIT 3", vec!["Limit", "Aggregate", "Sort"]),
+        ("MATCH (n) RETURN n.x AS x LIMIT 3", vec!["Limit"]),
     ] {
         let plan = compiled(AnyQuery, text);
         let words = plan.lines().filter_map(|line| line.split_whitespace().next());
-        let found: Vec<&str> = words.filter(|word| ["Aggregate", "Sort", "Join"].contains(word)).collect();
+        let counted = ["Aggregate", "Distinct", "Limit", "Skip", "Sort", "Join"];
+        let found: Vec<&str> = words.filter(|word| counted.contains(word)).collect();
         assert_eq!(found, expected, "{text}\n{plan}");
     }
+}
+
+/// The keys of an order go with the rows in slots of their own, whatever the clauses between leave of what they are made of. What
+/// is made for each of some rows without an order comes together.
+#[test]
+fn a_carried_order_has_slots_of_its_own() {
+    for (text, before) in [
+        ("CALL { MATCH (n:A) RETURN n.y AS y ORDER BY n.x DESC } RETURN y + 1 AS more LIMIT 2", ""),
+        ("MATCH (b:B) CALL { MATCH (n:A) RETURN n.y AS y ORDER BY n.x DESC } RETURN y + 1 AS more LIMIT 2", "#0, "),
+    ] {
+        let plan = compiled(AnyQuery, text);
+        let sorts: Vec<&str> = plan.lines().filter_map(|line| line.trim_start().strip_prefix("Sort ")).collect();
+        let [above, below] = sorts.as_slice() else { panic!("{text}\n{plan}") };
+        assert_eq!(*above, format!("{before}{below}"), "{text}\n{plan}");
+        let slot = below.trim_end_matches(" DESC");
+        assert!(slot.starts_with('#') && plan.contains(&format!("Project {slot} = ")), "{text}\n{plan}");
+    }
+    // Among equal ones as well.
+    let text = "MATCH (b:B) WITH b ORDER BY b.x CALL { MATCH (n:A) RETURN n ORDER BY n.x DESC } RETURN id(n) AS n LIMIT 2";
+    let plan = compiled(AnyQuery, text);
+    let sorts: Vec<&str> = plan.lines().filter_map(|line| line.trim_start().strip_prefix("Sort ")).collect();
+    let [above, inner, outer] = sorts.as_slice() else { panic!("{plan}") };
+    assert_eq!(*above, format!("{outer}, #0, {inner}"), "{plan}");
+    // What the row has already stays, where nothing is found for it.
+    let found = "MATCH (a)-->(b) CALL { WITH b MATCH (b)-->(c) RETURN c ORDER BY c.x } RETURN c";
+    let plan = compiled(AnyQuery, &format!("MATCH (a:A) OPTIONAL CALL (a) {{ {found} }} RETURN id(a) AS a, id(c) AS c LIMIT 4"));
+    let nulls = plan.lines().find_map(|line| line.trim_start().strip_prefix("Optional, else null: "));
+    assert!(nulls.is_some_and(|nulls| nulls.starts_with('#') && nulls != "#0" && !nulls.contains(',')), "{plan}");
 }
 
 /// The text of an id is none to `=`. A condition that is tested where it would be an anchor elsewhere takes it all the same.

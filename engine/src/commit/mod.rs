@@ -62,7 +62,6 @@ pub struct Committer {
     graph: GraphId,
     parts: Parts,
     published: Arc<Published>,
-    /// Facts that went to the log: checkpoints are made by it.
     logged: Arc<AtomicUsize>,
     expiry: Arc<Expiry>,
     erasures: Arc<Erasures>,
@@ -95,12 +94,21 @@ struct State {
     progress_noted: Option<Instant>,
 }
 
-/// What a committer begins with.
-pub struct Begins {
+/// What of a graph hears of each entry that is committed, besides the log.
+pub struct Told {
+    pub published: Arc<Published>,
+    /// How many facts went to the log: when there are enough, a checkpoint is made.
+    pub logged: Arc<AtomicUsize>,
+    pub expiry: Arc<Expiry>,
+    pub erasures: Arc<Erasures>,
+}
+
+/// Where a committer begins.
+pub struct Beginning {
     /// The first tick that may be given.
     pub next: Tick,
-    /// Nothing is committed before `end_replay`. It is so from the beginning, for whoever works for a standing query may want to
-    /// commit as soon as there is the query, and the workers would be handed what is new before what is replayed.
+    /// Whether nothing may be committed before `end_replay`. This is known from the beginning: a standing query may want to
+    /// commit as soon as it is there, and then the workers would get what is new before what is replayed.
     pub replaying: bool,
     /// Where sources stood.
     pub sources: FxHashMap<Text, Position>,
@@ -129,16 +137,9 @@ pub struct Change {
 }
 
 impl Committer {
-    pub fn new(
-        graph: GraphId,
-        parts: &Parts,
-        published: Arc<Published>,
-        logged: Arc<AtomicUsize>,
-        begins: Begins,
-        expiry: Arc<Expiry>,
-        erasures: Arc<Erasures>,
-    ) -> Committer {
-        let Begins { next, replaying, sources } = begins;
+    pub fn new(graph: GraphId, parts: &Parts, told: Told, beginning: Beginning) -> Committer {
+        let Told { published, logged, expiry, erasures } = told;
+        let Beginning { next, replaying, sources } = beginning;
         let state = State { next, sent: next, replaying, sources, ..State::default() };
         let parts = parts.clone();
         let (commits, causes, patience) = (Commits::default(), Causes::default(), WORKERS_PATIENCE);
@@ -169,13 +170,14 @@ impl Committer {
         Ok(upper)
     }
 
-    /// A tick of its own, in which nothing changes. Waits for no worker: whoever asks may hold what others wait for.
+    /// A tick of its own, in which nothing changes. Does not wait for workers, as the caller may hold what others wait for.
     pub fn tick(&self) -> Result<Tick, EngineError> {
         self.append(&mut self.lock(), Change { records: 1, ..Change::default() })
     }
 
-    /// As `tick`, with what the tick is for in the log, in one entry: `notes` is told the tick after it, while the graph is
-    /// locked. Were it in the next entry, a process killed between the two might have told what comes of it, and not know that.
+    /// As `tick`; its entry of the log also holds what `notes` says, which is told the tick after this one while the graph is
+    /// locked. In an entry behind this one, it could be lost: a process that is killed between the two may have told somebody
+    /// results of the tick, and would not know that after its next start.
     pub fn tick_noting(&self, notes: impl FnOnce(Tick) -> Vec<Delivered>) -> Result<Tick, EngineError> {
         let mut state = self.lock();
         self.accepts(&state)?;
@@ -184,10 +186,12 @@ impl Committer {
         self.append_at(&mut state, first, Change { records: 1, ..Change::default() })
     }
 
-    /// A transaction: evaluated until what it read is unchanged when it is committed, at most `tries` times, and then under the
-    /// lock. It is told the tick of what it sees, and where the graph stands once that is locked. None where there is nothing to
-    /// commit. After an error nothing has happened: whoever is told that the workers or the log are late tries again, so nothing
-    /// may fail with that once the change is appended.
+    /// A transaction: evaluated again until what it read has not changed when it is committed, and after `tries` times with the
+    /// graph locked. `evaluate` is told the tick of what it sees, and where the graph stands if that is locked. None where there
+    /// is nothing to commit.
+    ///
+    /// After an error nothing has happened: a caller that hears that the workers or the log are late tries again. So nothing may
+    /// fail with such an error once the change is appended.
     pub fn transact(
         &self,
         tries: usize,
@@ -200,16 +204,16 @@ impl Committer {
             let tracked = Tracked::new(&reading);
             let Some(change) = evaluate(&tracked, snapshot.tick(), None)? else { return Ok(None) };
             let reads = tracked.into_reads();
-            if let Ok(upper) = transaction.commit(&snapshot, &reads, change)? {
+            if let Some(upper) = transaction.commit(&snapshot, &reads, change)? {
                 return Ok(Some(upper));
             }
         }
         self.alone(|snapshot, locked| evaluate(snapshot, snapshot.tick(), Some(locked)))
     }
 
-    /// As `transact`, for what brings something from outside: never with the graph locked, and each thing once. Where what was
-    /// changed meanwhile asks for more under the lock, the race is lost: the lock is let go, and all begins anew, with what was
-    /// brought so far. Before that `goes_on` is asked, so that somebody sets an end to it.
+    /// As `transact`, for a query that fetches something from outside the graph. Each thing is fetched once, and never with the
+    /// graph locked: a query that asks for more then lets go of the lock and begins anew, with what it has fetched so far. Before
+    /// that `goes_on` is asked, which sets an end to it.
     pub fn transact_fetching(
         &self,
         tries: usize,
@@ -306,8 +310,8 @@ impl Committer {
         self.wait_applied(sent)
     }
 
-    /// Has whoever committed wait for the workers. However late they are it is no failure of a commit, which has happened: called
-    /// one, it would be made again.
+    /// Waits for the workers after a commit. However late they are, that is no failure: the commit has happened, and whoever
+    /// heard of a failure would make it again.
     fn slow_down(&self, until: Option<Tick>) {
         let Some(upper) = until else { return };
         if !self.published.wait(upper, self.patience) && self.published.dropped().is_none() {
@@ -327,7 +331,8 @@ impl Committer {
         let mut state = self.lock();
         self.accepts(&state)?;
         self.wait_applied(state.sent)?;
-        // What is evaluated may ask for the past, but nobody for what the lock guards.
+        // A query may ask for the past while it holds the lock, but not for what would wait for the lock. So what it may ask for
+        // is sealed here.
         let over = Tick::end_of_millis(wall_clock_millis().saturating_sub(1));
         state.sealed = state.sealed.max(over.next());
         let locked = Locked { next: state.next, over };
@@ -341,21 +346,22 @@ impl Committer {
         self.append_at(state, first, change)
     }
 
+    /// As `append`, with `first` as the first tick.
     fn append_at(&self, state: &mut State, first: Tick, change: Change) -> Result<Tick, EngineError> {
         self.accepts(state)?;
         let Change { mutations, records, source, received, cause } = change;
         let upper = Tick(first.0 + records.max(1) as u64);
         if !mutations.erased.is_empty() {
-            // What the log refuses must not be noted: it would be in force until the next start.
+            // An erasure that the log then refuses would be in force until the next start.
             self.parts.log.check()?;
-            // Here, as it needs the tick: a purge holds up commits for one write of the store.
+            // Noted with the graph locked, as it needs the tick. So a purge holds up commits for one write of the store.
             self.erasures.note(first, &mutations.erased)?;
         }
         let mutations = Arc::new(mutations);
-        // What changes nothing, as a tick of the clock, is in nobody's way.
+        // Transactions under way look through it. What changes nothing, as a tick of the clock, cannot be in their way.
         let is_of_interest = !state.active.is_empty() && !mutations.is_empty();
         let written = is_of_interest.then(|| Written::new(upper, mutations.clone()));
-        // What is known more surely comes last.
+        // What was noted comes behind what was only asked for from time to time, and so counts over it: an output may have gone.
         let mut delivered = std::mem::take(&mut state.progress);
         delivered.append(&mut state.delivered);
         let entry = Arc::new(Entry {
@@ -376,15 +382,13 @@ impl Committer {
             if let Some(cause) = cause {
                 self.causes.note(first, cause);
             }
-            let _order = lock(&self.parts.sending);
-            self.parts.workers.send(&Command::Apply(entry));
-            state.note_sent(upper, &self.published);
+            self.send(state, entry);
         }
         if let Some(written) = written {
             state.recent.push(written, at_most(RECENT_BYTES_MAX, RECENT_PARTS));
         }
         if let Some((name, position)) = source {
-            // Without a position it is gone.
+            // Without a position the source has been forgotten.
             match position.0.is_empty() {
                 true => state.sources.remove(&name),
                 false => state.sources.insert(name, position),
@@ -393,8 +397,18 @@ impl Committer {
         Ok(upper)
     }
 
-    /// A tick for nothing, if the workers were sent none after this one: they get past it. False where they do not: the graph is
-    /// locked, or the clock was set back before the moment. Who asks does so for all graphs, and comes again.
+    /// Sends an entry to the workers. They get the commands of all graphs in one order, so there is a lock for that, too.
+    fn send(&self, state: &mut State, entry: Arc<Entry>) {
+        let upper = entry.upper;
+        let order = lock(&self.parts.sending);
+        self.parts.workers.send(&Command::Apply(entry));
+        drop(order);
+        state.note_sent(upper, &self.published);
+    }
+
+    /// Sees to it that the workers get past a moment: if they were sent no entry after it, they are sent a tick in which nothing
+    /// changes. False where they do not get past it for now, as the graph is locked, or as the clock was set back to before
+    /// the moment. The caller asks this of all graphs in turn, and comes again.
     pub fn get_past(&self, moment: Tick) -> Result<bool, EngineError> {
         let Some(mut state) = self.try_lock() else { return Ok(false) };
         if state.sent <= moment {
@@ -403,10 +417,11 @@ impl Committer {
         Ok(state.sent > moment)
     }
 
-    /// How far a checkpoint may go of what is durable before `until`: not beyond what the workers were sent, which is where
+    /// How far a checkpoint may go, if all before `until` is durable: not beyond what the workers were sent, which is where
     /// standing queries begin. A start that found more in pages would take what was there before a query for what came after it.
-    /// Where the last entries only say how far others are, the workers are sent a tick for nothing. Nobody is waited for: where
-    /// the graph is locked, it is as far as they have come.
+    ///
+    /// Where the last entries only say how far others are, and so were not sent, the workers are sent a tick in which nothing
+    /// changes. Waits for nobody: where the graph is locked, a checkpoint may go as far as the workers have come.
     pub fn lead_to(&self, until: Tick) -> Result<Tick, EngineError> {
         let Some(mut state) = self.try_lock() else { return Ok(until.min(self.published.upper())) };
         if state.sent < until && self.accepts(&state).is_ok() {
@@ -429,8 +444,8 @@ impl Committer {
         self.try_lock().map(|state| state.next)
     }
 
-    /// From now on nothing is committed at or before a tick, and everything that was is applied. Gives the tick after the last
-    /// entry.
+    /// Sees to it that nothing is committed at or before a tick any more, and waits until what was is applied. Gives the tick
+    /// after the last entry.
     pub fn seal(&self, at: Tick) -> Result<Tick, EngineError> {
         let (next, sent) = {
             let mut state = self.lock();
@@ -456,20 +471,21 @@ impl Committer {
         });
     }
 
-    /// Remembers how far results were delivered, for the next entry. Who looked earlier and comes later takes nothing back.
+    /// Remembers how far results were delivered, for the next entry. A frontier that is further back than one noted before, as
+    /// its caller looked earlier, changes nothing.
     pub fn note_delivered(&self, delivered: Delivered) {
         self.lock().note(delivered);
     }
 
-    /// As `note_delivered`, for what is looked up while the graph is locked: of an output that goes meanwhile, that it is gone is
-    /// noted last.
+    /// As `note_delivered`, for what is looked up while the graph is locked: so an output that goes at the same time is noted as
+    /// gone after that, and stays gone.
     pub fn note_looked_up<I: IntoIterator<Item = Delivered>>(&self, look: impl FnOnce() -> I) {
         let mut state = self.lock();
         look().into_iter().for_each(|delivered| state.note(delivered));
     }
 
-    /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output
-    /// comes or goes meanwhile. Where the graph is locked nothing happens: who asks comes again, as with `get_past`.
+    /// Has the next entry take along how far results were delivered, unless that was done within the interval. No output comes or
+    /// goes while `outputs` says how far they are. Where the graph is locked nothing happens, and the caller comes again.
     pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) {
         let Some(mut state) = self.try_lock() else { return };
         if state.progress_noted.is_none_or(|at| at.elapsed() >= interval) {
@@ -500,8 +516,8 @@ impl Committer {
         self.lock().replaying = false;
     }
 
-    /// Feeds an entry of the log to the workers again, after a restart. One of nothing is passed over, but the last: the standing
-    /// queries answer for everything before its end.
+    /// Feeds an entry of the log to the workers again, after a restart. One that changes nothing is passed over, unless it is the
+    /// last: standing queries have to get as far as its end.
     pub fn replay(&self, entry: Arc<Entry>, is_last: bool) -> Result<(), EngineError> {
         let mut state = self.lock();
         assert!(state.replaying && entry.first >= state.next, "the log is replayed in its order, and before anything else");
@@ -509,12 +525,7 @@ impl Committer {
         if entry.mutations.is_empty() && !is_last {
             return Ok(());
         }
-        state.note_sent(entry.upper, &self.published);
-        {
-            // Of all graphs, so not while this one waits.
-            let _order = lock(&self.parts.sending);
-            self.parts.workers.send(&Command::Apply(entry));
-        }
+        self.send(&mut state, entry);
         let wait = state.too_far_behind(REPLAYED_BEHIND_MAX);
         drop(state);
         wait.map_or(Ok(()), |upper| self.wait_replayed(upper))
@@ -564,30 +575,31 @@ impl Transaction<'_> {
         self.committer.published.snapshot()
     }
 
-    /// Commits if nothing that was read has changed since the snapshot; otherwise gives the change back. Most of what was written
-    /// meanwhile is looked through before the graph is locked, where it holds up nobody.
-    fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Result<Tick, Change>, EngineError> {
+    /// Commits if nothing that was read has changed since the snapshot; otherwise the answer is None, and the query is to be
+    /// evaluated again. Where much was written meanwhile, most of it is looked through before the graph is locked, so that nobody
+    /// waits for that.
+    fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Option<Tick>, EngineError> {
         let mut seen = snapshot.tick().next();
         for _ in 0..LOOKS_MAX {
             let unseen: Option<Vec<Arc<Written>>> =
                 self.committer.lock().recent.after(seen).map(|unseen| unseen.cloned().collect());
-            let Some(unseen) = unseen else { return Ok(Err(change)) };
+            let Some(unseen) = unseen else { return Ok(None) };
             let rows: usize = unseen.iter().map(|written| written.mutations.rows.len()).sum();
             let Some(last) = unseen.last().filter(|_| rows > LOCKED_ROWS_MAX) else { break };
             if unseen.iter().any(|written| written.may_change(reads, snapshot)) {
-                return Ok(Err(change));
+                return Ok(None);
             }
             seen = last.upper;
         }
         let mut state = self.committer.lock();
         if state.recent.may_change(reads, seen, snapshot) {
-            return Ok(Err(change));
+            return Ok(None);
         }
         let upper = self.committer.append(&mut state, change)?;
         let wait = state.too_far_behind(ENTRIES_BEHIND_MAX);
         drop(state);
         self.committer.slow_down(wait);
-        Ok(Ok(upper))
+        Ok(Some(upper))
     }
 }
 
@@ -649,7 +661,7 @@ mod tests {
             let transaction = committer.begin().unwrap();
             let snapshot = transaction.snapshot();
             committer.commit(meanwhile).unwrap();
-            transaction.commit(&snapshot, &reads(&[7], true), change(1)).unwrap().is_ok()
+            transaction.commit(&snapshot, &reads(&[7], true), change(1)).unwrap().is_some()
         };
         assert!(commits(Change { records: 1, ..Change::default() }), "a tick");
         assert!(commits(Change { source: Some(("s".into(), Position(vec![1]))), ..Change::default() }), "progress of a source");
@@ -674,7 +686,7 @@ mod tests {
                 }
                 committer.commit(Change { mutations, records: 1, ..Change::default() }).unwrap();
             }
-            transaction.commit(&snapshot, reads, change(1)).unwrap().is_ok()
+            transaction.commit(&snapshot, reads, change(1)).unwrap().is_some()
         };
         let end = 10 + 5 * LOCKED_ROWS_MAX as u64;
         assert!(commits(&reads(&[7], false), 10..end));
@@ -771,9 +783,9 @@ mod tests {
         let erasures = graph.history().erasures().clone();
         // Nobody tells it what is applied.
         let published = Arc::new(Published::new(1));
-        let begins = Begins { next: graph.next(), replaying: false, sources: FxHashMap::default() };
-        let mut committer =
-            Committer::new(graph.id(), graph.parts(), published, Arc::default(), begins, Arc::default(), erasures);
+        let beginning = Beginning { next: graph.next(), replaying: false, sources: FxHashMap::default() };
+        let told = Told { published, logged: Arc::default(), expiry: Arc::default(), erasures };
+        let mut committer = Committer::new(graph.id(), graph.parts(), told, beginning);
         committer.patience = Duration::from_millis(1);
         for n in 0..2 * ENTRIES_BEHIND_MAX as u64 {
             let upper = committer.commit(change(n)).unwrap();
@@ -799,9 +811,10 @@ mod tests {
             // Nobody tells it what is applied.
             let published = Arc::new(Published::new(1));
             let next = begin;
-            let begins = Begins { next, replaying: true, sources: FxHashMap::default() };
-            let (logged, expiry, erasures) = (Arc::default(), Arc::default(), graph.history().erasures().clone());
-            let mut committer = Committer::new(graph.id(), graph.parts(), published.clone(), logged, begins, expiry, erasures);
+            let beginning = Beginning { next, replaying: true, sources: FxHashMap::default() };
+            let erasures = graph.history().erasures().clone();
+            let told = Told { published: published.clone(), logged: Arc::default(), expiry: Arc::default(), erasures };
+            let mut committer = Committer::new(graph.id(), graph.parts(), told, beginning);
             committer.patience = Duration::from_millis(1);
             std::thread::scope(|scope| {
                 let replay = || (0..records).try_for_each(|n| committer.replay(entry(Tick(next.0 + n), n), false));

@@ -199,6 +199,10 @@ fn what_is_there() {
     check(&["CALL log('hello')"], &["'\"hello\"'"]);
     check(&["CALL log('nope', {a: 1.5}) YIELD log RETURN log"], &["'{ a: 1.5 }'"]);
     check(&["CALL log(5)"], &["'5'"]);
+    // What was asked to be logged is null, and not the level.
+    check(&["CALL log('info', null)"], &["'null'"]);
+    check(&["CALL log(null)"], &["'null'"]);
+    check_fails(&["CALL log(null, 'x')"], "Expected signature `log(level :: ANY, value :: ANY)");
 }
 
 #[test]
@@ -294,6 +298,17 @@ fn time_becomes_nodes() {
         &["'hour'"],
     );
     check(&["CALL reify.time() YIELD node RETURN node.period"], &["'second'"]);
+    check(&["CALL reify.time", "MATCH (n:second)-[:NEXT]->() RETURN count(*)"], &["2"]);
+    check(&["CALL reify.time(datetime('2024-02-29T10:11:12Z')) YIELD node RETURN node.period"], &["'second'"]);
+    // What lacks its moment is not filed under that of the query.
+    for (arguments, refused) in [
+        ("null", ":: (node :: NODE)` but got arguments null"),
+        ("null, ['day']", "but got arguments null, ["),
+        ("null, null", "but got arguments null, null"),
+        ("datetime('2024-02-29T10:11:12Z'), null", "2024-02-29T10:11:12Z\"), null"),
+    ] {
+        check_fails(&[&format!("CALL reify.time({arguments}) YIELD node RETURN node")], refused);
+    }
     check(&["CALL reify.time('day') YIELD node RETURN node.period"], &["'day'"]);
     check_fails(&["CALL reify.time('2024')"], "must contain only valid period specifiers");
     check_fails(&["CALL reify.time(datetime('2024-02-29T10:11:12Z'), [])"], "Argument 'periods' must not be empty");

@@ -5,6 +5,7 @@
 //! the pattern hands on a single edge.
 
 use std::mem::size_of;
+use std::ops::ControlFlow;
 
 use rustc_hash::FxHashSet;
 use weir_model::plan::{Chain, Search};
@@ -24,6 +25,22 @@ pub(super) struct Ends {
     /// The other end, where it has been visited.
     pub known: Option<NodeId>,
     pub direction: Direction,
+}
+
+/// How many edges a chain may have.
+#[derive(Clone, Copy)]
+pub(super) struct Lengths {
+    pub min: u64,
+    /// None where there is no bound.
+    pub max: Option<u64>,
+}
+
+/// How a search for trails ended.
+pub(super) struct Trailed {
+    /// Break where `arrive` has had enough.
+    pub flow: ControlFlow<()>,
+    /// Whether trails were cut off by the greatest length, so that there may be longer ones.
+    pub is_cut: bool,
 }
 
 /// A node on the way with the half edges there, as they lie on the stack of half edges.
@@ -52,34 +69,33 @@ impl<'w, 'r> Walk<'w, 'r> {
         }
         match chain.search {
             Search::All => {
-                let lengths = (chain.min, chain.max);
-                let (flow, _) = self
+                let lengths = Lengths { min: chain.min, max: chain.max };
+                let trailed = self
                     .trails(index, chain, ends, lengths, row, &mut |walk, far, row| walk.arrive(index, ends.to, far, at, row))?;
-                Ok(flow)
+                Ok(trailed.flow)
             }
             Search::Shortest | Search::AllShortest => self.follow_shortest(index, chain, ends, at, row),
         }
     }
 
-    /// Calls `arrive` at the end of every trail of the wanted lengths, with its edges in the frame. Answers whether that has had
-    /// enough, and whether trails were cut off by the greatest length, so that there may be longer ones.
+    /// Calls `arrive` at the end of every trail of the wanted lengths, with its edges in the frame.
     pub(super) fn trails(
         &mut self,
         index: usize,
         chain: &Chain,
         ends: Ends,
-        (min, max): (u64, Option<u64>),
+        Lengths { min, max }: Lengths,
         row: &mut [Value],
         arrive: Arrival<'_, 'w, 'r>,
-    ) -> Result<(std::ops::ControlFlow<()>, bool), Failure> {
+    ) -> Result<Trailed, Failure> {
         let run = self.run;
         let is_end = |node: NodeId| ends.known.is_none_or(|known| known == node);
         self.frame.chains[index].edges.clear();
         if min == 0 && is_end(ends.from) && arrive(self, ends.from, row)?.is_break() {
-            return STOP.map(|flow| (flow, true));
+            return STOP.map(|flow| Trailed { flow, is_cut: true });
         }
         if max.is_some_and(|max| max < min.max(1)) {
-            return GO_ON.map(|flow| (flow, true));
+            return GO_ON.map(|flow| Trailed { flow, is_cut: true });
         }
         let mut used: FxHashSet<EdgeRef> = FxHashSet::default();
         let first = self.level(index, ends.from, ends, max == Some(1))?;
@@ -87,7 +103,7 @@ impl<'w, 'r> Walk<'w, 'r> {
         let mut levels = vec![first];
         let (mut hops, mut towards) = (0, None);
         // At the last level only what leads to a known end is listed: what else is there may be the way of a longer trail.
-        let mut cut = max == Some(1);
+        let mut is_cut = max == Some(1);
         let mut flow = GO_ON?;
         while let Some(level) = levels.last_mut() {
             if level.next == level.end {
@@ -114,7 +130,7 @@ impl<'w, 'r> Walk<'w, 'r> {
             if let Some(side) = &towards {
                 let distance = side.distance(hop.far);
                 if distance.is_none_or(|distance| max.is_some_and(|max| length + distance > max)) {
-                    cut |= distance.is_some() || !side.is_whole();
+                    is_cut |= distance.is_some() || !side.is_whole();
                     continue;
                 }
             }
@@ -126,7 +142,7 @@ impl<'w, 'r> Walk<'w, 'r> {
             if max.is_none_or(|max| length < max) {
                 used.insert(hop.edge);
                 let last = max == Some(length + 1);
-                cut |= last;
+                is_cut |= last;
                 let level = self.level(index, hop.far, ends, last)?;
                 levels.push(level);
             } else {
@@ -138,7 +154,7 @@ impl<'w, 'r> Walk<'w, 'r> {
         run.budget.release(levels.iter().map(|level| level.bytes).sum());
         run.budget.release(towards.map_or(0, |side| side.bytes));
         self.frame.chains[index].edges.clear();
-        Ok((flow, cut))
+        Ok(Trailed { flow, is_cut })
     }
 
     /// Lists the half edges at a node of the chain; where only one edge more is wanted, those to the end alone.

@@ -132,9 +132,11 @@ impl Run<'_> {
         let mut nodes = vec![None; pattern.nodes.len()];
         for step in &pattern.steps[..pattern.entered()] {
             match step {
-                Step::Bound { node } if let Value::Node(id) = row[pattern.nodes[*node].slot.0 as usize] => {
-                    nodes[*node] = Some(id);
-                }
+                Step::Bound { node } => match &row[pattern.nodes[*node].slot.0 as usize] {
+                    Value::Node(id) => nodes[*node] = Some(*id),
+                    Value::FullNode(full) => nodes[*node] = Some(full.id),
+                    _ => {}
+                },
                 Step::Seek { node, id } if nodes[*node].is_none() && !asks(id) => {
                     nodes[*node] = id.look(row, self).ok().and_then(|value| self.environment.ids.node_of(&value));
                 }

@@ -241,6 +241,54 @@ fn projection() {
     check(&["RETURN 1 AS x UNION ALL RETURN 1 AS x"], &["1", "1"]);
 }
 
+/// An expression may have variables of its own, also of the name of one in the row.
+#[test]
+fn how_many_rows_may_be_worked_out() {
+    let some = "UNWIND [1, 2, 3, 4] AS x RETURN x ORDER BY x";
+    check(&[&format!("{some} LIMIT size([y IN [7, 8, 9] WHERE y > 7 | y])")], &["1", "2"]);
+    check(&[&format!("{some} SKIP reduce(t = 0, x IN [1, 2] | t + x)")], &["4"]);
+    let case = "CASE WHEN all(x IN [1] WHERE x = 1) THEN 2 ELSE 0 END";
+    check(&[&format!("{some} SKIP size([x IN [1] | [y IN [x] | x]]) LIMIT {case}")], &["2", "3"]);
+    check(&["CREATE (:N), (:N)", &format!("{some} LIMIT COUNT {{ MATCH (n:N) RETURN n }}")], &["1", "2"]);
+    let that = Value::list(vec![Value::Integer(5)]);
+    let rows = Session::new().run(&format!("{some} LIMIT size([y IN $that | y])"), that);
+    assert_eq!(rows, Ok(vec!["1".to_owned()]));
+}
+
+/// A node that keeps what it was in a property grows by a level each time: it stays readable, and who makes it too deep is told.
+#[test]
+fn what_is_stored_can_be_read_again() {
+    let mut session = Session::new();
+    let node = "MATCH (n) WHERE id(n) = 1";
+    let deep = |levels: usize| format!("reduce(x = 1, i IN range(1, {levels}) | [x])");
+    session.run(&format!("{node} SET n.v = 0"), Value::Null).expect("runs");
+    let keep = format!("{node} SET n.before = properties(n), n.v = n.v + 1");
+    let kept = (0..500).find(|_| session.run(&keep, Value::Null).is_err());
+    assert_eq!(kept, Some(weir_model::extent::STORED_DEPTH_MAX));
+    for (query, place) in [
+        (keep, "`before` of node 1 "),
+        (format!("{node} SET n.before = n"), "`before` of node 1 "),
+        (format!("{node} SET n += {{before: n}}"), "`before` of node 1 "),
+        (format!("{node} SET n = {{a: 1, b: [n]}}"), "`b` of node 1 "),
+        (format!("{node} CREATE ({{c: n}})"), "`c` of node "),
+        (format!("{node} CREATE (n)-[r:R]->(n) SET r.d = {}", deep(400)), "`d` of relationship R from 1 to 1 "),
+        (format!("{node} CALL create.setProperty(n, 'e', {})", deep(400)), "`e` of node 1 "),
+        (format!("CALL set.insert(1, 'f', {})", deep(399)), "`f` of node 1 "),
+        (format!("{node} CALL create.relationship(n, 'R', {{g: n}}, n) YIELD rel RETURN rel"), "`g` of relationship R "),
+    ] {
+        let failure = session.run(&query, Value::Null).expect_err(&query);
+        let told = failure.message.contains(place) && failure.message.contains("more than 399 levels deep");
+        assert!(told, "{query}: {failure}");
+    }
+    // Both as a node and as a map of its properties it is as deep as a value may be.
+    for whole in ["n", "properties(n)"] {
+        let rows = session.run(&format!("{node} RETURN {whole}"), Value::Null).expect("it can be read");
+        assert!(rows[0].contains("v: 399") && rows[0].contains("v: 0"), "{rows:?}");
+    }
+    session.run(&format!("{node} CREATE (n)-[r:R {{h: {}}}]->(n)", deep(399)), Value::Null).expect("runs");
+    assert_eq!(session.run("MATCH ()-[r:R]->() RETURN r", Value::Null).expect("it can be read").len(), 1);
+}
+
 #[test]
 fn creating() {
     check(&["CREATE (n:A:B {x: 1, y: null}) RETURN n"], &["(101:A:B {x: 1})"]);

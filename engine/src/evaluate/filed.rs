@@ -1,5 +1,5 @@
-//! Filed: the nodes of a label, or all, kept by a value that they have (`Equals`) or in the order of properties (`InOrder`), for
-//! `watched`.
+//! Filed: how `watched` keeps nodes, those of a label or all: by a value that they have (`Equals`), or in the order of properties
+//! (`InOrder`).
 
 use std::sync::Arc;
 

@@ -34,10 +34,10 @@
 //!
 //! Those who ask again and again, standing queries and streams, need more:
 //!
-//!     spared      rows for which something has no value are left out, and the others stay
-//!     watched     nodes by a value of theirs, kept from tick to tick
-//!     filed       how they are kept: by a value that they have, or in the order of properties
-//!     spots       where they lie in that order, found by a range of each property
+//!     spared      whether a failure ends the run, or only the row it happened at
+//!     watched     nodes found by a value of theirs, kept from tick to tick
+//!     filed       how those are kept: by a value that they have, or in the order of properties
+//!     spots       those in order, found by ranges of several properties at once
 //!     unanchored  runs in which an anchor (`id(n) = …`) named no node, for the stream to tell
 
 mod context;
@@ -95,6 +95,7 @@ pub use self::limits::{Limits, weight_beside};
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
 use self::scan::Scans;
+pub use self::spared::NoValue;
 use self::spared::Spared;
 pub use self::spots::{Ranges, is_within};
 use self::unanchored::UnanchoredSoFar;
@@ -107,11 +108,11 @@ use crate::view::overlay::Overlay;
 /// A plan with its names resolved against one engine's symbols. Made once, shared by every run.
 pub struct Prepared {
     pub plan: Arc<Plan>,
-    /// By `Name`. What is `UNKNOWN` is looked for again before each run: once a name has a number, that stays. That others run
-    /// meanwhile is no harm: nothing they look at has it.
+    /// The symbol of each `Name`. One that is `UNKNOWN` is looked for again before each run; once known, it stays. Runs that are
+    /// under way when it becomes known do not mind: nothing in their views has it.
     symbols: Vec<AtomicU32>,
-    /// Whether names get numbers that have none, as what is written needs them.
-    gives: bool,
+    /// Whether names that have no symbol get one, which is needed for what is written.
+    interns: bool,
     /// The label by which a node is there in the graph model of openCypher. Its name is empty, and it is never shown.
     existence: Symbol,
     writes: bool,
@@ -122,18 +123,18 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// For runs of any length, of what follows the graph as it changes: all names have numbers from here on.
+    /// For runs of any length, as of what follows the graph as it changes: all names have symbols from here on.
     pub fn new(plan: impl Into<Arc<Plan>>, symbols: &Symbols) -> Prepared {
         Prepared::resolve(plan, symbols, true)
     }
 
-    /// For runs that look at one moment each, by an evaluator that is made when it is there to be looked at. What only reads
-    /// gives no name a number: the table never forgets one, and would grow with all that was ever asked for.
+    /// For runs that look at one moment each, by an evaluator that is made when that moment is there. A plan that only reads
+    /// gives no name a symbol: the symbol table never forgets one, and would grow with every name that was ever asked for.
     pub fn of_moments(plan: impl Into<Arc<Plan>>, symbols: &Symbols) -> Prepared {
         Prepared::resolve(plan, symbols, false)
     }
 
-    fn resolve(plan: impl Into<Arc<Plan>>, symbols: &Symbols, gives: bool) -> Prepared {
+    fn resolve(plan: impl Into<Arc<Plan>>, symbols: &Symbols, interns: bool) -> Prepared {
         let plan: Arc<Plan> = plan.into();
         let writes = plan.facts.writes || contains_write(&plan.root, &|_| true);
         // Deleting looks for edges, replacing the properties of an edge for what is there.
@@ -146,11 +147,11 @@ impl Prepared {
         let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
         let creates_edges = contains_write(&plan.root, &|write| matches!(write, Write::CreateEdge { .. }));
         let asked = asked(&plan);
-        // What listens goes on over moment after moment.
-        let gives = gives || writes || plan.facts.listens;
-        let resolved = |name: &Text| if gives { symbols.intern(name) } else { symbols.get(name).unwrap_or(UNKNOWN) };
+        // A query that listens sees moment after moment, with names that are not known yet.
+        let interns = interns || writes || plan.facts.listens;
+        let resolved = |name: &Text| if interns { symbols.intern(name) } else { symbols.get(name).unwrap_or(UNKNOWN) };
         let names = plan.names.iter().map(|name| AtomicU32::new(resolved(name).0)).collect();
-        Prepared { symbols: names, gives, existence: symbols.intern(""), plan, writes, reads, creates_edges, asked }
+        Prepared { symbols: names, interns, existence: symbols.intern(""), plan, writes, reads, creates_edges, asked }
     }
 
     pub fn symbol(&self, name: Name) -> Symbol {
@@ -163,7 +164,7 @@ impl Prepared {
 
     /// Names that have come to stand for something. Whoever looks at the graph as it is now has to know them.
     pub(crate) fn look_for_names(&self, symbols: &Symbols) {
-        if self.gives {
+        if self.interns {
             return;
         }
         for (symbol, name) in self.unknown() {
@@ -173,7 +174,7 @@ impl Prepared {
 
     /// Of a query that runs within this one.
     fn inner(&self, plan: Arc<Plan>, symbols: &Symbols) -> Prepared {
-        Prepared::resolve(plan, symbols, self.gives)
+        Prepared::resolve(plan, symbols, self.interns)
     }
 
     pub fn writes(&self) -> bool {
@@ -302,7 +303,7 @@ impl<'p> Evaluator<'p> {
     }
 
     /// How often a row was left out in parts that ran since this was asked last, and why the last was.
-    pub fn take_left_out(&self) -> Option<(u64, Failure)> {
+    pub fn take_left_out(&self) -> Option<(u64, NoValue)> {
         self.spared.take()
     }
 

@@ -256,7 +256,7 @@ impl Run<'_> {
         if let [(slot, expr)] = items {
             let value = match expr.evaluate(row, self) {
                 Ok(value) => value,
-                Err(failure) => return self.end_row(failure),
+                Err(failure) => return self.end_row_of(Some(expr), failure),
             };
             held.add(&value)?;
             let before = std::mem::replace(&mut row[slot.0 as usize], value);
@@ -270,7 +270,7 @@ impl Run<'_> {
                 Ok(value) => value,
                 Err(failure) => {
                     self.scratch.values.borrow_mut().truncate(at);
-                    return self.end_row(failure);
+                    return self.end_row_of(Some(expr), failure);
                 }
             };
             held.add(&value)?;
@@ -324,18 +324,18 @@ impl Run<'_> {
         flow
     }
 
-    fn unwind(&self, list: &Expr, into: Slot, row: &mut [Value], next: Next) -> Flow {
-        let list = match self.as_range(list, row) {
+    fn unwind(&self, of: &Expr, into: Slot, row: &mut [Value], next: Next) -> Flow {
+        let list = match self.as_range(of, row) {
             Ok(Some((start, step, length))) => {
                 let numbers = (0..length).map(|i| Value::Integer(start.wrapping_add(i.wrapping_mul(step))));
                 return self.each_element(numbers, into, row, next);
             }
-            Ok(None) => list.evaluate(row, self),
+            Ok(None) => of.evaluate(row, self),
             Err(failure) => Err(failure),
         };
         let list = match list {
             Ok(list) => list,
-            Err(failure) => return self.end_row(failure),
+            Err(failure) => return self.end_row_of(Some(of), failure),
         };
         let mut held = Holding::new(self);
         held.add(&list)?;

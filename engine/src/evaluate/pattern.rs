@@ -136,6 +136,11 @@ impl Walk<'_, '_> {
             Step::Bound { node } => {
                 match row[pattern.nodes[*node].slot.0 as usize] {
                     Value::Node(id) => self.visit(*node, id, at, row),
+                    // Its edges are those it has now, whatever moment its value is of.
+                    Value::FullNode(ref full) => {
+                        let id = full.id;
+                        self.visit(*node, id, at, row)
+                    }
                     // What an OPTIONAL MATCH did not find is in no pattern.
                     Value::Null => GO_ON,
                     ref other => run.end_row(mismatch("Node", other, "a pattern")),
@@ -201,7 +206,9 @@ impl Walk<'_, '_> {
             }
         }
         let slot = node.slot.0 as usize;
-        let before = std::mem::replace(&mut row[slot], Value::Node(id));
+        // One that the row has in full stays what it is, with its labels and properties.
+        let is_full = node.bound && matches!(row[slot], Value::FullNode(_));
+        let before = (!is_full).then(|| std::mem::replace(&mut row[slot], Value::Node(id)));
         let flow = if self.fits_node(node, id, known, row)? {
             self.frame.nodes[index] = Some(id);
             let flow = self.step(at + 1, row);
@@ -210,14 +217,20 @@ impl Walk<'_, '_> {
         } else {
             GO_ON
         };
-        row[slot] = before;
+        if let Some(before) = before {
+            row[slot] = before;
+        }
         flow
     }
 
     /// Labels, reads and conditions of a node whose slot is filled.
     fn fits_node(&self, node: &PatternNode, id: NodeId, known: Known, row: &mut [Value]) -> Result<bool, Failure> {
         let view = self.run.reader.view;
-        if !node.labels.iter().skip(known.labels).all(|label| view.has_label(id, self.run.prepared.symbol(*label))) {
+        let has = |label: &Name| match &row[node.slot.0 as usize] {
+            Value::FullNode(full) => full.labels.contains(&self.run.prepared.plan.names[label.0 as usize]),
+            _ => view.has_label(id, self.run.prepared.symbol(*label)),
+        };
+        if !node.labels.iter().skip(known.labels).all(has) {
             return Ok(false);
         }
         for (key, slot) in &node.reads {

@@ -266,6 +266,22 @@ fn chains_may_be_long() {
     check_in(&mut session, &[&format!("{ends} MATCH p = shortestPath((a)-[:R*]-(b)) RETURN length(p)")], &["20000"]);
 }
 
+/// A node that a value has in full begins a pattern like any other, and stays what the value says.
+#[test]
+fn patterns_go_on_from_a_node_in_full() {
+    let edge = "MATCH (n) WHERE id(n) = idFrom('a') SET n:Stored CREATE (n)-[:R]->(:X {y: 1})";
+    let node = "WITH gen.node.from('a', 1) AS g";
+    let row = format!("{node} MATCH (g)-[:R]->(x) RETURN x.y, keys(g), labels(g), COUNT {{ (g)-->() }}");
+    check(&[edge, &row], &["1 | ['0'] | [] | 1"]);
+    check(&[edge, &format!("{node} MATCH (x:X)<--(g) RETURN x.y")], &["1"]);
+    check(&[edge, &format!("{node} MATCH (g:Stored)-->(x) RETURN x.y")], &[]);
+    check(&[edge, &format!("{node} MATCH (g {{`0`: 'none'}})-->(x) RETURN x.y")], &[]);
+    check(&[edge, &format!("{node} MATCH (x:X) RETURN length(shortestPath((g)-[:R*]->(x)))")], &["1"]);
+    check(&[edge, &format!("{node} MATCH p = (g)-[:R*]->(x) RETURN size(nodes(p))")], &["2"]);
+    check(&[edge, &format!("{node} MERGE (g)-[:R]->(x:X) ON MATCH SET x.y = 2 RETURN x.y")], &["2"]);
+    check_fails(&["WITH coalesce(1) AS g MATCH (g)-->(x) RETURN x"], "Node");
+}
+
 #[test]
 fn subqueries_may_be_nested() {
     let nested = format!(

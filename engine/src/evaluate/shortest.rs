@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use weir_model::plan::{Chain, Search};
 use weir_model::{Failure, NodeId, Value};
 
-use super::chain::Ends;
+use super::chain::{Ends, Lengths};
 use super::operators::{Flow, GO_ON, STOP};
 use super::pattern::{Walk, crossing, with_symbols};
 use crate::view::{Direction, EdgeRef};
@@ -239,12 +239,13 @@ impl Walk<'_, '_> {
             length += 1;
             let mut above = GO_ON?;
             let (index, chain, ends) = (task.index, task.chain, task.ends);
-            let (_, cut) = self.trails(index, chain, ends, (length, Some(length)), row, &mut |walk, _, row| {
+            let lengths = Lengths { min: length, max: Some(length) };
+            let trailed = self.trails(index, chain, ends, lengths, row, &mut |walk, _, row| {
                 above = walk.offer(task, row)?;
                 let enough = above.is_break() || (task.found && chain.search == Search::Shortest);
                 if enough { STOP } else { GO_ON }
             })?;
-            if above.is_break() || task.found || !cut {
+            if above.is_break() || task.found || !trailed.is_cut {
                 return Ok(above);
             }
         }

@@ -1,4 +1,4 @@
-//! Spots: where nodes lie by the order of some properties, found by a range of each.
+//! Spots: finds nodes by ranges of several properties at once.
 //!
 //! They stand in the order of the first of their places, in a tree of which each part knows its hull: of every place, the first
 //! and the last in it. A range that is open at one end holds half of them by the first place (`d.first <= x`); the hulls of the

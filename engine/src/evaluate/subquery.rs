@@ -117,7 +117,12 @@ impl Run<'_> {
         if !is_all || edge.bound || edge.chain.is_some() || edge.source == edge.target {
             return None;
         }
-        let Value::Node(node) = row[near.slot.0 as usize] else { return None };
+        let node = match &row[near.slot.0 as usize] {
+            Value::Node(id) => *id,
+            // Its edges are those it has now, as in the pattern.
+            Value::FullNode(full) => full.id,
+            _ => return None,
+        };
         let leads_away = pattern.nodes[edge.source].slot == near.slot;
         let direction = match (edge.directed, leads_away) {
             (false, _) => Direction::Both,

@@ -1,8 +1,8 @@
-//! Watched: nodes by a value of theirs, a property or what is made of some, kept from tick to tick for whoever looks again and
-//! again for those that have one value, or one in a range.
+//! Watched: nodes found by a value of theirs, a property or what an expression makes of several, and kept from tick to tick for
+//! standing queries, which look for the same values again and again.
 //!
-//! A row of a standing query that looks for nodes by a value is not looked at again at each change, but when a node has that
-//! value that changed, or had it. So what one change costs does not depend on how many rows there are.
+//! A row of a standing query that looks for nodes by a value is not worked out again at every change, but only when a node that
+//! changed has that value or had it. So what a change costs does not depend on how many rows there are.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::FailureKind;
-use weir_model::extent::Holding;
+use weir_model::extent::{Holding, STORED_DEPTH_MAX, is_deeper};
 use weir_model::plan::{Name, Operator, Pattern, Slot, Write};
 use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Text, Value, codec};
 
@@ -244,7 +244,7 @@ impl Run<'_> {
 
     /// Sets a property of a node, whatever its key; null removes it.
     pub(super) fn set_node_property(&self, node: NodeId, key: &Text, value: &Value) -> Result<(), Failure> {
-        let value = self.storable(value)?;
+        let value = self.storable(Entity::Node(node), key, value)?;
         self.set(Entity::Node(node), self.reader.names.intern(key)?, &value);
         self.settle();
         Ok(())
@@ -273,7 +273,8 @@ impl Run<'_> {
             Write::SetProperty { target, key, value } => {
                 let entity = self.changed(&*target.look(row, self)?)?;
                 let value = value.look(row, self)?;
-                self.set_named(entity, *key, self.storable(&value)?.as_ref())?;
+                let name = &self.prepared.plan.names[key.0 as usize];
+                self.set_named(entity, *key, self.storable(entity, name, &value)?.as_ref())?;
             }
             Write::SetProperties { target, value, replace } => {
                 let entity = self.changed(&row[target.0 as usize])?;
@@ -392,7 +393,8 @@ impl Run<'_> {
         let mut mutations = self.mutations.borrow_mut();
         for (i, (key, value)) in map.iter().enumerate() {
             if !value.is_null() {
-                set(&mut mutations, entity, self.reader.names.intern_at(i, key)?, self.storable(value)?.as_ref());
+                let value = self.storable(entity, key, value)?;
+                set(&mut mutations, entity, self.reader.names.intern_at(i, key)?, &value);
             } else if nulls_remove && let Some(key) = self.reader.names.find(key) {
                 set(&mut mutations, entity, key, value);
             }
@@ -571,8 +573,28 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The form in which a value is stored: as it is, except that a node or an edge becomes a map of its properties.
-    fn storable<'v>(&self, value: &'v Value) -> Result<Cow<'v, Value>, Failure> {
+    /// What is stored of a value as a property. It must be nested no deeper than the node can still be read with it.
+    fn storable<'v>(&self, entity: Entity, key: &str, value: &'v Value) -> Result<Cow<'v, Value>, Failure> {
+        let stored = self.stored_form(value)?;
+        if !is_deeper(&stored, STORED_DEPTH_MAX) {
+            return Ok(stored);
+        }
+        let id = |node| self.environment.ids.text(node);
+        let of = match entity {
+            Entity::None => "null".to_owned(),
+            Entity::Node(node) => format!("node {}", id(node)),
+            Entity::Edge(edge) => {
+                let kind = self.reader.names.text(edge.kind);
+                format!("relationship {kind} from {} to {}", id(edge.source), id(edge.target))
+            }
+        };
+        let message =
+            format!("Property `{key}` of {of} cannot be set: its value is nested more than {STORED_DEPTH_MAX} levels deep");
+        Err(Failure::new(FailureKind::Runtime, message))
+    }
+
+    /// A value as it is, except that a node or an edge becomes a map of its properties.
+    fn stored_form<'v>(&self, value: &'v Value) -> Result<Cow<'v, Value>, Failure> {
         if self.environment.open_cypher && is_composed(value) {
             let failure = mismatch("a value that is no map, node, relationship or path, or a list of such,", value, "a property");
             return Err(Failure { kind: FailureKind::NotStorable, ..failure });
@@ -586,10 +608,10 @@ impl Run<'_> {
         };
         let stored = match value {
             Value::Node(id) => {
-                return Ok(Cow::Owned(self.storable(&Value::FullNode(self.reader.full_node(*id).into()))?.into_owned()));
+                return Ok(Cow::Owned(self.stored_form(&Value::FullNode(self.reader.full_node(*id).into()))?.into_owned()));
             }
             Value::Edge(key) => {
-                return Ok(Cow::Owned(self.storable(&Value::FullEdge(self.reader.full_edge(key).into()))?.into_owned()));
+                return Ok(Cow::Owned(self.stored_form(&Value::FullEdge(self.reader.full_edge(key).into()))?.into_owned()));
             }
             Value::FullNode(node) => {
                 let mut map = node.properties.clone();
@@ -605,11 +627,11 @@ impl Run<'_> {
                 Value::Map(map.into())
             }
             Value::List(items) => {
-                let items = items.iter().map(|item| self.storable(item).map(Cow::into_owned));
+                let items = items.iter().map(|item| self.stored_form(item).map(Cow::into_owned));
                 Value::list(items.collect::<Result<_, _>>()?)
             }
             Value::Map(map) => {
-                let entries = map.iter().map(|(key, value)| Ok((key.clone(), self.storable(value)?.into_owned())));
+                let entries = map.iter().map(|(key, value)| Ok((key.clone(), self.stored_form(value)?.into_owned())));
                 Value::Map(entries.collect::<Result<Map, Failure>>()?.into())
             }
             other => return Err(Failure { kind: FailureKind::NotStorable, ..mismatch("a property value", other, "a property") }),

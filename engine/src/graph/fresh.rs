@@ -1,5 +1,5 @@
-//! Node ids for what is created: random, and not looked up. Of 122 bits nobody has the same by chance; `long` has 54, so that
-//! among a hundred million nodes two may well share one.
+//! Ids for the nodes that CREATE makes: random, and nobody looks whether there is such a node. With 122 random bits no two are
+//! the same by chance; the scheme `long` has 54, so that among a hundred million nodes two may well be.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

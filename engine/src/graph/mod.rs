@@ -18,7 +18,7 @@ use crate::arrangement::{Published, Snapshot};
 use crate::cause::Cause;
 use crate::checkpoint::Checkpoints;
 use crate::command::{Base, Command};
-use crate::commit::{Begins, Change, Committer};
+use crate::commit::{Beginning, Change, Committer, Told};
 use crate::engine::{GraphOptions, Parts, QueryLimits};
 use crate::error::EngineError;
 use crate::evaluate::{Limits, Prepared};
@@ -110,9 +110,15 @@ impl Graph {
         let mut published = Published::new(parts.workers.count());
         published.last_changes = loaded.last_changes;
         let published = Arc::new(published);
-        let begins = Begins { next: base.upper, replaying: loaded.was_there, sources: loaded.sources };
-        let (logged, expiry) = (loaded.checkpoints.logged().clone(), Arc::<Expiry>::default());
-        let committer = Committer::new(id, parts, published.clone(), logged, begins, expiry.clone(), history.erasures().clone());
+        let expiry = Arc::<Expiry>::default();
+        let told = Told {
+            published: published.clone(),
+            logged: loaded.checkpoints.logged().clone(),
+            expiry: expiry.clone(),
+            erasures: history.erasures().clone(),
+        };
+        let beginning = Beginning { next: base.upper, replaying: loaded.was_there, sources: loaded.sources };
+        let committer = Committer::new(id, parts, told, beginning);
         let base = Arc::new(base);
         let kept = (!loaded.tail.is_empty()).then(|| base.clone());
         {

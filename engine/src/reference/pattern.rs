@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::plan::{Chain, Pattern, PatternEdge, Search, Step};
-use weir_model::{Failure, NodeId, Value};
+use weir_model::plan::{Chain, Name, Pattern, PatternEdge, Search, Step};
+use weir_model::{Context, Failure, NodeId, Value};
 
 use super::answer::{Naive, Row};
 use crate::view::{EdgeRef, View};
@@ -33,6 +33,7 @@ impl Naive<'_> {
         for (choice, node) in start.nodes.iter_mut().zip(&pattern.nodes).filter(|(_, node)| node.bound) {
             match &row[node.slot.0 as usize] {
                 Value::Node(id) => *choice = Some(*id),
+                Value::FullNode(full) => *choice = Some(full.id),
                 _ => return Ok(Vec::new()),
             }
         }
@@ -138,10 +139,17 @@ impl Naive<'_> {
             return Ok(None);
         }
         for (node, id) in pattern.nodes.iter().zip(&nodes) {
-            if !node.labels.iter().all(|label| self.question.graph.has_label(*id, self.symbol(*label))) {
+            let value = &mut row[node.slot.0 as usize];
+            let has = |label: &Name| match &*value {
+                Value::FullNode(full) if node.bound => full.labels.iter().any(|have| have == self.name(*label)),
+                _ => self.question.graph.has_label(*id, self.symbol(*label)),
+            };
+            if !node.labels.iter().all(has) {
                 return Ok(None);
             }
-            row[node.slot.0 as usize] = Value::Node(*id);
+            if !(node.bound && matches!(value, Value::FullNode(_))) {
+                *value = Value::Node(*id);
+            }
             for (key, slot) in &node.reads {
                 row[slot.0 as usize] = self.question.graph.property(*id, self.symbol(*key));
             }

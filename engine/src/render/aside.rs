@@ -19,7 +19,7 @@ use super::Time;
 use super::health::{Health, WAITING_EVER_MAX, WAITING_FIRST_MAX, WAITING_MAX};
 use super::maintained::TOUCHED;
 use super::results::{Answer, Outlet, RowChange};
-use super::stages::{Input, Stages};
+use super::stages::{Input, Stages, Turned};
 use crate::memory::{holds_graph, is_over_limit};
 use crate::scheduling;
 
@@ -48,15 +48,18 @@ pub struct Aside {
     outlet: Outlet,
     pool: Arc<Asides>,
     mail: Mutex<Mail>,
-    /// Gone once it is over. Only the thread whose turn it is waits for nobody here.
+    /// None once the query is over. Locked by the one thread that works for it, which so never waits here.
     work: Mutex<Option<Work>>,
     cancellations_until: AtomicU64,
     /// The first tick at which time alone changes the answer.
     next_turn: AtomicU64,
+    /// Whether its last ticks took long, so that it is to have a thread of its own.
     is_slow: AtomicBool,
 }
 
+/// What workers hand over to the thread that works for the query.
 struct Mail {
+    /// Changes of complete ticks, in parts of which none has an earlier tick than the one before it.
     parts: Vec<Vec<RowChange>>,
     /// Everything before this has been handed over.
     frontier: Time,
@@ -64,6 +67,7 @@ struct Mail {
     is_taken: bool,
 }
 
+/// What the thread that works for a query needs.
 struct Work {
     stages: Stages,
     answer: Answer,
@@ -213,51 +217,20 @@ impl Aside {
         let begun = Instant::now();
         loop {
             let (Some(work), false) = (guard.as_mut(), self.health.is_over()) else {
-                *guard = None;
-                let parts = std::mem::take(&mut lock(&self.mail).parts);
-                drop(parts);
-                self.health.waiting.store(0, Ordering::Relaxed);
-                // Nobody waits for it.
-                self.outlet.backfill.done.store(true, Ordering::SeqCst);
+                self.let_go(&mut guard);
                 return Left::Nothing;
             };
-            let frontier = {
-                let mut mail = lock(&self.mail);
-                work.input.extend(&mut mail.parts);
-                mail.frontier
-            };
-            work.answer.cancellations_until = self.cancellations_until.load(Ordering::SeqCst);
-            let (mut since, mut longest) = (begun, Duration::ZERO);
-            let turned = work.stages.turn(&mut work.input, frontier, &mut || {
-                let now = Instant::now();
-                longest = longest.max(now - since);
-                since = now;
-                now - begun >= SLICE
-            });
-            let turned = match turned {
+            let Turned { changes, upper, taken } = match self.turn(work, begun) {
                 Ok(turned) => turned,
                 Err(reason) => {
+                    // It is over now: the next round lets go of it.
                     self.health.fail(&reason);
                     continue;
                 }
             };
-            self.is_slow.store(longest > LONG, Ordering::Relaxed);
-            let upper = turned.upper;
-            work.answer.answer(turned.changes, upper);
-            let of_rest = turned.taken.min(work.at_rest);
-            work.at_rest -= of_rest;
-            let taken = turned.taken - of_rest;
-            let waiting = self.health.waiting.fetch_sub(taken, Ordering::Relaxed) - taken;
-            if waiting <= WAITING_MAX / 2 {
-                *lock(&self.health.full_since) = None;
-            }
-            let mut mail = lock(&self.mail);
-            self.next_turn.store(work.stages.next_turn().unwrap_or(Time::MAX), Ordering::SeqCst);
-            // One that has ended meanwhile is not done: what it keeps is let go of here.
-            let is_done = upper >= mail.frontier && mail.parts.is_empty() && !self.health.is_over();
-            self.health.behind.store(if is_done { Time::MAX } else { upper }, Ordering::SeqCst);
-            mail.is_taken = !is_done;
-            drop(mail);
+            work.answer.answer(changes, upper);
+            self.note_taken(work, taken);
+            let is_done = self.note_answered(work, upper);
             if upper >= work.first_until {
                 self.outlet.backfill.done.store(true, Ordering::SeqCst);
             }
@@ -268,6 +241,57 @@ impl Aside {
                 return Left::More;
             }
         }
+    }
+
+    /// Lets go of all that is kept for a query that is over.
+    fn let_go(&self, work: &mut Option<Work>) {
+        *work = None;
+        let parts = std::mem::take(&mut lock(&self.mail).parts);
+        drop(parts);
+        self.health.waiting.store(0, Ordering::Relaxed);
+        // Nobody waits for it.
+        self.outlet.backfill.done.store(true, Ordering::SeqCst);
+    }
+
+    /// Works out the ticks that were handed over, as many as fit into the slice that has begun.
+    fn turn(&self, work: &mut Work, begun: Instant) -> Result<Turned, String> {
+        let frontier = {
+            let mut mail = lock(&self.mail);
+            work.input.extend(&mut mail.parts);
+            mail.frontier
+        };
+        work.answer.cancellations_until = self.cancellations_until.load(Ordering::SeqCst);
+        let (mut since, mut longest) = (begun, Duration::ZERO);
+        let turned = work.stages.turn(&mut work.input, frontier, &mut || {
+            let now = Instant::now();
+            longest = longest.max(now - since);
+            since = now;
+            now - begun >= SLICE
+        })?;
+        self.is_slow.store(longest > LONG, Ordering::Relaxed);
+        Ok(turned)
+    }
+
+    /// So many changes wait no longer.
+    fn note_taken(&self, work: &mut Work, taken: usize) {
+        let of_rest = taken.min(work.at_rest);
+        work.at_rest -= of_rest;
+        let taken = taken - of_rest;
+        let waiting = self.health.waiting.fetch_sub(taken, Ordering::Relaxed) - taken;
+        if waiting <= WAITING_MAX / 2 {
+            *lock(&self.health.full_since) = None;
+        }
+    }
+
+    /// Everything before `upper` has been answered. Says whether that is all there is to do.
+    fn note_answered(&self, work: &Work, upper: Time) -> bool {
+        let mut mail = lock(&self.mail);
+        self.next_turn.store(work.stages.next_turn().unwrap_or(Time::MAX), Ordering::SeqCst);
+        // One that has ended meanwhile is not done: what it keeps is let go of in the next round.
+        let is_done = upper >= mail.frontier && mail.parts.is_empty() && !self.health.is_over();
+        self.health.behind.store(if is_done { Time::MAX } else { upper }, Ordering::SeqCst);
+        mail.is_taken = !is_done;
+        is_done
     }
 }
 

@@ -43,69 +43,118 @@ pub type Key = SmallVec<[Place; 2]>;
 
 /// Takes the constants out of the conditions of nodes.
 pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Constants) {
-    let (mut compared, mut constants) = (Compared::default(), Constants::default());
     for node in nodes.iter_mut() {
         node.conditions = std::mem::take(&mut node.conditions).into_iter().flat_map(conjuncts).collect();
     }
-    // There is place for one range. Lists of ids have it where no property is asked for by one: of those there are more.
+    // There is room for one range. A list of ids gets it only where no property is asked for by a range: those are more frequent.
     let is_range = |node: &NodeView, condition: &Expr| {
         let found = comparison(condition, node, context).filter(|(_, operator, _)| *operator != Binary::Equal);
         found.is_some_and(|(_, operator, value)| key::ranges(operator, &value).is_some())
     };
-    let lists = !nodes.iter().any(|node| node.conditions.iter().any(|condition| is_range(node, condition)));
-    for (number, node) in nodes.iter_mut().enumerate() {
-        let conditions = std::mem::take(&mut node.conditions);
-        let mut equal: Vec<(usize, Place)> = Vec::new();
-        let mut ranges: Option<Vec<Places>> = None;
-        for condition in conditions {
-            // A second id is asked for as anything else is.
-            let id = named(&condition, node.slot, context).filter(|_| equal.iter().all(|(other, _)| *other != node.slot));
-            if let Some(id) = id {
-                equal.push((node.slot, key::node(id, context.ids())));
-                // A long id does not show all of a node's.
-                constants.ids.extend((!matches!(context.ids(), IdScheme::Long { .. })).then_some((number, id)));
-                constants.conditions.push(condition);
-                continue;
-            }
-            let is_free = |slot: usize| compared.range.is_none_or(|range| range == (number, slot));
-            let mut places = Vec::new();
-            if lists && is_free(node.slot) && is_among(&condition, node.slot, context, &mut places) {
-                compared.range = Some((number, node.slot));
-                ranges = Some(within(ranges.take(), places));
-                constants.conditions.push(condition);
-                continue;
-            }
-            let found = comparison(&condition, node, context);
-            let asks_for_same = matches!(condition, Expr::Binary { operator: Binary::Same, .. });
-            let value = found.as_ref().filter(|(_, operator, _)| *operator == Binary::Equal && !asks_for_same);
-            let value = value.map(|(slot, _, value)| (*slot, value.clone()));
-            let taken = match found {
-                Some((slot, Binary::Equal, value)) if equal.iter().all(|(other, _)| *other != slot) => {
-                    place_of(&value, context.ids()).map(|place| equal.push((slot, place))).is_some()
-                }
-                Some((slot, operator, value)) if is_free(slot) => key::ranges(operator, &value).is_some_and(|places| {
-                    compared.range = Some((number, slot));
-                    ranges = Some(within(ranges.take(), places));
-                    true
-                }),
-                _ => false,
-            };
-            match value {
-                _ if !taken => node.conditions.push(condition),
-                Some(value) => constants.values.push(value),
-                None => constants.conditions.push(condition),
+    let takes_lists = !nodes.iter().any(|node| node.conditions.iter().any(|condition| is_range(node, condition)));
+    let mut taking = Taking { context, takes_lists, compared: Compared::default(), constants: Constants::default() };
+    nodes.iter_mut().enumerate().for_each(|(number, node)| taking.take_from(number, node));
+    (taking.compared, taking.constants)
+}
+
+/// What has been taken out of the nodes so far.
+struct Taking<'c> {
+    context: &'c GraphFree,
+    /// Whether the place for a range is for lists of ids.
+    takes_lists: bool,
+    compared: Compared,
+    constants: Constants,
+}
+
+/// What has been taken out of one node so far.
+#[derive(Default)]
+struct OfNode {
+    /// Slots that equal a constant, and where that lies.
+    equal: Vec<(usize, Place)>,
+    /// Where the value in the slot of the range may lie, once that is one of this node.
+    ranges: Option<Vec<Places>>,
+}
+
+/// What becomes of a condition.
+enum Outcome {
+    /// It stays with the node.
+    Stays,
+    /// It is taken out: a slot equals a value.
+    Value(usize, Value),
+    /// It is taken out as it is.
+    Condition,
+}
+
+impl Taking<'_> {
+    fn take_from(&mut self, number: usize, node: &mut NodeView) {
+        let mut of_node = OfNode::default();
+        for condition in std::mem::take(&mut node.conditions) {
+            match self.take(number, node, &condition, &mut of_node) {
+                Outcome::Stays => node.conditions.push(condition),
+                Outcome::Value(slot, value) => self.constants.values.push((slot, value)),
+                Outcome::Condition => self.constants.conditions.push(condition),
             }
         }
+        let OfNode { mut equal, ranges } = of_node;
+        let constants = &mut self.constants;
         constants.ranges.extend(ranges.into_iter().flatten());
         constants.ranges.sort_unstable();
         constants.ranges.dedup();
         equal.sort_unstable_by_key(|(slot, _)| *slot);
         if !equal.is_empty() {
             constants.equal.extend(equal.iter().map(|(_, place)| *place));
-            compared.equal.push((number, equal.into_iter().map(|(slot, _)| slot).collect()));
+            self.compared.equal.push((number, equal.into_iter().map(|(slot, _)| slot).collect()));
         }
     }
-    (compared, constants)
+
+    fn take(&mut self, number: usize, node: &NodeView, condition: &Expr, of_node: &mut OfNode) -> Outcome {
+        let ids = self.context.ids();
+        // A second id is asked for as anything else is.
+        let id = named(condition, node.slot, self.context).filter(|_| of_node.equals_nothing(node.slot));
+        if let Some(id) = id {
+            of_node.equal.push((node.slot, key::node(id, ids)));
+            // A long id does not show all of a node's.
+            self.constants.ids.extend((!matches!(ids, IdScheme::Long { .. })).then_some((number, id)));
+            return Outcome::Condition;
+        }
+        let mut places = Vec::new();
+        let takes_list = self.takes_lists && self.has_room(number, node.slot);
+        if takes_list && is_among(condition, node.slot, self.context, &mut places) {
+            self.take_range((number, node.slot), places, of_node);
+            return Outcome::Condition;
+        }
+        let Some((slot, operator, value)) = comparison(condition, node, self.context) else { return Outcome::Stays };
+        let is_taken = if operator == Binary::Equal && of_node.equals_nothing(slot) {
+            place_of(&value, ids).map(|place| of_node.equal.push((slot, place))).is_some()
+        } else if self.has_room(number, slot) {
+            key::ranges(operator, &value).map(|places| self.take_range((number, slot), places, of_node)).is_some()
+        } else {
+            false
+        };
+        let asks_for_same = matches!(condition, Expr::Binary { operator: Binary::Same, .. });
+        match operator {
+            _ if !is_taken => Outcome::Stays,
+            Binary::Equal if !asks_for_same => Outcome::Value(slot, value),
+            _ => Outcome::Condition,
+        }
+    }
+
+    /// Whether a slot can be that of the range.
+    fn has_room(&self, number: usize, slot: usize) -> bool {
+        self.compared.range.is_none_or(|range| range == (number, slot))
+    }
+
+    fn take_range(&mut self, range: (usize, usize), places: Vec<Places>, of_node: &mut OfNode) {
+        self.compared.range = Some(range);
+        of_node.ranges = Some(within(of_node.ranges.take(), places));
+    }
+}
+
+impl OfNode {
+    /// Whether nothing was taken out yet that a slot equals.
+    fn equals_nothing(&self, slot: usize) -> bool {
+        self.equal.iter().all(|(other, _)| *other != slot)
+    }
 }
 
 fn conjuncts(condition: Expr) -> Vec<Expr> {

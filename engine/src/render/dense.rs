@@ -1,4 +1,4 @@
-//! Dense: of the nodes that walks meet, those edges that meet the conditions on edges of a pattern.
+//! Dense: for nodes that walks have met, keeps those of their edges that meet the conditions of a pattern on an edge.
 //!
 //! A payment of a large account is looked for among all its payments, and whether it is large is written at the other end. Where
 //! a walk meets a node, the few edges that count are kept from then on, found by either end. Only what a walk asked for is kept,
@@ -62,11 +62,62 @@ pub struct Dense {
 }
 
 /// Sieves that look at one property of the same edges.
-pub struct Sieves {
-    pub kinds: Vec<Symbol>,
-    pub key: Symbol,
+struct Sieves {
+    kinds: Vec<Symbol>,
+    key: Symbol,
     /// The number of each, and an edge of a pattern that goes through it.
-    pub each: Vec<(SieveNumber, Arc<Program>, usize)>,
+    each: Vec<(SieveNumber, Arc<Program>, usize)>,
+}
+
+/// The sieves that edges of all patterns go through, each once.
+#[derive(Default)]
+pub struct SieveTable {
+    /// Their numbers, by their names.
+    numbers: FxHashMap<Arc<str>, SieveNumber>,
+    /// How many there ever were.
+    ever: u32,
+    /// How often some were let go of.
+    gone: u64,
+    alike: Vec<Sieves>,
+}
+
+impl SieveTable {
+    /// The number of the sieve that an edge of a pattern goes through, if nothing else is asked of it.
+    pub fn number(&mut self, program: &Arc<Program>, edge: usize) -> Option<SieveNumber> {
+        let view = &program.edges[edge];
+        let sieve = view.sieve.as_ref()?;
+        let name = sieve.name.as_ref()?;
+        if let Some(number) = self.numbers.get(name) {
+            return Some(*number);
+        }
+        self.ever += 1;
+        let number = SieveNumber(self.ever);
+        self.numbers.insert(name.clone(), number);
+        let one = (number, program.clone(), edge);
+        match self.alike.iter_mut().find(|sieves| sieves.key == sieve.key && sieves.kinds == view.kinds) {
+            Some(sieves) => sieves.each.push(one),
+            None => self.alike.push(Sieves { kinds: view.kinds.clone(), key: sieve.key, each: vec![one] }),
+        }
+        Some(number)
+    }
+
+    /// Lets go of those that no edge goes through any more.
+    pub fn keep(&mut self, is_used: impl Fn(SieveNumber) -> bool) {
+        let before = self.numbers.len();
+        self.numbers.retain(|_, number| is_used(*number));
+        self.gone += u64::from(self.numbers.len() < before);
+        self.alike.iter_mut().for_each(|sieves| sieves.each.retain(|(number, ..)| is_used(*number)));
+        self.alike.retain(|sieves| !sieves.each.is_empty());
+    }
+
+    fn has(&self, number: SieveNumber) -> bool {
+        self.numbers.values().any(|known| *known == number)
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.alike.is_empty()
+    }
 }
 
 /// An edge that begins to pass a sieve, or ends to.
@@ -288,7 +339,7 @@ impl Dense {
     pub fn take_in(&mut self, queries: &Queries, batch: &Batch, located: &Located) {
         self.turns.values_mut().for_each(Vec::clear);
         let mut row = Vec::new();
-        for sieves in &queries.sieves {
+        for sieves in &queries.sieves.alike {
             for (node, id) in batch.ids.iter().enumerate() {
                 let updates = updates(sieves, batch.node(node));
                 if updates.is_empty() {
@@ -359,11 +410,12 @@ impl Dense {
         for (side, other) in std::mem::take(&mut self.ended) {
             self.kept -= self.near_mut(side).map_or(0, |near| near.forget_ended(other));
         }
-        if std::mem::replace(&mut self.gone, queries.sieves_gone) != queries.sieves_gone {
-            self.turns.retain(|number, _| queries.has_sieve(*number));
-            self.parts.iter_mut().for_each(|part| part.retain(|side, _| queries.has_sieve(side.sieve)));
+        let known = &queries.sieves;
+        if std::mem::replace(&mut self.gone, known.gone) != known.gone {
+            self.turns.retain(|number, _| known.has(*number));
+            self.parts.iter_mut().for_each(|part| part.retain(|side, _| known.has(side.sieve)));
             self.kept = self.parts.iter().flat_map(|part| part.values()).map(Near::weight).sum();
-            self.wanted.get_mut().retain(|side, _| queries.has_sieve(side.sieve));
+            self.wanted.get_mut().retain(|side, _| known.has(side.sieve));
         }
         if self.kept > KEPT_MAX {
             self.forgotten = (self.forgotten + 1) % PARTS;

@@ -1,4 +1,4 @@
-//! Family: the patterns that share a program, and whose matches a row makes.
+//! Family: patterns that differ in constants alone, and so share a program; and whose match a row is.
 //!
 //! A program is walked once for all of them. On the way a node is let through if it equals the constants of any member; a
 //! complete row belongs to the members that a table of constants gives, which then test what the table could not tell.
@@ -184,7 +184,7 @@ impl Family {
     #[cold]
     pub fn tell(&self, condition: &Expr, row: &[Value], failure: &Failure) {
         let told = || self.program.told(condition, row, false);
-        self.all().for_each(|member| member.health.leave_out(told, failure));
+        self.all().for_each(|member| member.health.leave_out(told, failure, Some(condition)));
     }
 
     /// Whether nobody wants what is found for it. Of other workers one hears by its queries alone.
@@ -284,7 +284,7 @@ impl Member {
     /// Tells it of a complete row for which an expression of its own has no value.
     #[cold]
     pub fn tell(&self, expr: &Expr, row: &[Value], program: &Program, failure: &Failure) {
-        self.health.leave_out(|| program.told(expr, row, true), failure);
+        self.health.leave_out(|| program.told(expr, row, true), failure, Some(expr));
     }
 }
 

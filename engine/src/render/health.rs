@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_model::expression::FailureKind;
 use weir_model::lock::lock;
-use weir_model::{Failure, IdScheme, NodeId, QueryId, Text, Tick, Value};
+use weir_model::{Expr, Failure, IdScheme, NodeId, QueryId, Text, Tick, Value};
 
 use super::Time;
 use super::aside::Asides;
@@ -87,6 +87,8 @@ pub struct LeftOut {
     pub rows: u64,
     /// One of the last rows that were left out, and why.
     pub last: String,
+    /// The expression of the plan that had no value for it, where it is known.
+    pub of: Option<Expr>,
     noted: Option<Instant>,
     told: Option<Instant>,
 }
@@ -250,13 +252,14 @@ impl Health {
         ENDED.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Leaves out a row. `row` gives what is told of it, and is called for few.
-    pub fn leave_out<R: Borrow<Row>>(&self, row: impl FnOnce() -> R, failure: &Failure) {
-        self.leave_all_out(1, row, failure);
+    /// Leaves out a row, for which an expression of the plan has no value (`of`, where it is known). `row` gives what is told of
+    /// it, and is called for few.
+    pub fn leave_out<R: Borrow<Row>>(&self, row: impl FnOnce() -> R, failure: &Failure, of: Option<&Expr>) {
+        self.leave_all_out(1, row, failure, of);
     }
 
     /// As `leave_out`, of `times` rows that belong to one.
-    pub fn leave_all_out<R: Borrow<Row>>(&self, times: u64, row: impl FnOnce() -> R, failure: &Failure) {
+    pub fn leave_all_out<R: Borrow<Row>>(&self, times: u64, row: impl FnOnce() -> R, failure: &Failure, of: Option<&Expr>) {
         if failure.kind == FailureKind::Interrupted || !self.is_told {
             return;
         }
@@ -267,6 +270,7 @@ impl Health {
             return;
         }
         left_out.noted = Some(now);
+        left_out.of = of.cloned();
         let row = row();
         let row = Borrow::<Row>::borrow(&row);
         // There are rows without columns, and expressions that look at nothing.
@@ -316,7 +320,7 @@ mod tests {
         let failure = Failure { kind: FailureKind::Arithmetic, message: "there is none".to_owned() };
         let last = |values: &[Value]| {
             let health = health();
-            health.leave_out(|| Row::from_slice(values), &failure);
+            health.leave_out(|| Row::from_slice(values), &failure, None);
             health.left_out().map(|left_out| (left_out.rows, left_out.last))
         };
         assert_eq!(last(&[Value::Integer(7), Value::text("a")]), Some((1, "(7, \"a\"): there is none".to_owned())));

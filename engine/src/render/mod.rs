@@ -44,7 +44,7 @@ use timely::progress::Timestamp;
 pub use hubs::HubBounds;
 pub use maintained::Maintained;
 pub use program::{Program, RenderError};
-pub use results::{ResultBatch, Row, RowChange};
+pub use results::{ResultBatch, ResultRow, Row, RowChange};
 
 /// The dataflow timestamp: the number in a `Tick`.
 pub type Time = u64;

@@ -15,7 +15,7 @@ use weir_model::plan::Atom;
 
 use super::aside::Aside;
 use super::constants::Constants;
-use super::dense::Sieves;
+use super::dense::SieveTable;
 use super::family::Family;
 use super::health::{Health, ended};
 use super::maintained::{Interest, Maintained, Source};
@@ -24,18 +24,15 @@ use super::results::{Gather, Rested, RowChange};
 use super::{FamilyNumber, QueryNumber, SieveNumber, Time};
 use crate::arrangement::{Layers, Published};
 
+/// The standing queries of one graph, on one worker.
 #[derive(Default)]
 pub struct Queries {
     families: FxHashMap<FamilyNumber, Family>,
-    /// By the name of the program.
+    /// The numbers of families, by the name of their program.
     numbers: FxHashMap<Arc<str>, FamilyNumber>,
+    /// How many families there ever were.
     families_ever: u32,
-    /// Numbers of sieves, by their names.
-    sieve_numbers: FxHashMap<Arc<str>, SieveNumber>,
-    sieves_ever: u32,
-    /// How often sieves were let go of.
-    pub sieves_gone: u64,
-    pub sieves: Vec<Sieves>,
+    pub sieves: SieveTable,
     pub routes: Routes,
     /// Queries whose stages hear of nodes that change.
     pub listeners: Vec<Listeners>,
@@ -106,37 +103,13 @@ impl Queries {
 
     fn begin_family(&mut self, pattern: &Source) -> FamilyNumber {
         let program = &pattern.program;
-        let sieves: Vec<Option<SieveNumber>> = (0..program.edges.len()).map(|edge| self.sieve(program, edge)).collect();
+        let sieves: Vec<Option<SieveNumber>> = (0..program.edges.len()).map(|edge| self.sieves.number(program, edge)).collect();
         self.families_ever += 1;
         let number = FamilyNumber(self.families_ever);
         self.routes.add(number, program, &sieves);
         self.families.insert(number, Family::new(number, program.clone(), sieves));
         self.numbers.insert(pattern.name.clone(), number);
         number
-    }
-
-    /// The number of the sieve that an edge of a pattern goes through, if nothing else is asked of it.
-    fn sieve(&mut self, program: &Arc<Program>, edge: usize) -> Option<SieveNumber> {
-        let view = &program.edges[edge];
-        let sieve = view.sieve.as_ref()?;
-        let name = sieve.name.as_ref()?;
-        if let Some(number) = self.sieve_numbers.get(name) {
-            return Some(*number);
-        }
-        self.sieves_ever += 1;
-        let number = SieveNumber(self.sieves_ever);
-        self.sieve_numbers.insert(name.clone(), number);
-        let one = (number, program.clone(), edge);
-        match self.sieves.iter_mut().find(|sieves| sieves.key == sieve.key && sieves.kinds == view.kinds) {
-            Some(sieves) => sieves.each.push(one),
-            None => self.sieves.push(Sieves { kinds: view.kinds.clone(), key: sieve.key, each: vec![one] }),
-        }
-        Some(number)
-    }
-
-    /// Whether a family has edges that go through this sieve.
-    pub fn has_sieve(&self, number: SieveNumber) -> bool {
-        self.sieve_numbers.values().any(|known| *known == number)
     }
 
     pub fn remove(&mut self, query: QueryNumber) {
@@ -149,12 +122,8 @@ impl Queries {
                 self.families.remove(&number);
                 self.numbers.remove(&name);
                 self.routes.remove(number);
-                let used = |sieve: &SieveNumber| self.families.values().any(|family| family.sieves.contains(&Some(*sieve)));
-                let before = self.sieve_numbers.len();
-                self.sieve_numbers.retain(|_, sieve| used(sieve));
-                self.sieves_gone += u64::from(self.sieve_numbers.len() < before);
-                self.sieves.iter_mut().for_each(|sieves| sieves.each.retain(|(number, ..)| used(number)));
-                self.sieves.retain(|sieves| !sieves.each.is_empty());
+                let families = &self.families;
+                self.sieves.keep(|sieve| families.values().any(|family| family.sieves.contains(&Some(sieve))));
             }
         }
         self.listen_no_more(|of| of == query);
@@ -465,24 +434,10 @@ mod tests {
 
     /// Only what is nothing: no family, no route, no row.
     fn holds_nothing(queries: &Queries) -> bool {
-        let Queries {
-            families,
-            numbers,
-            sieve_numbers,
-            sieves,
-            routes,
-            listeners,
-            installed,
-            early,
-            changed,
-            clocked,
-            aside,
-            held,
-            ..
-        } = queries;
+        let Queries { families, numbers, sieves, routes, listeners, installed, early, changed, clocked, aside, held, .. } =
+            queries;
         families.is_empty()
             && numbers.is_empty()
-            && sieve_numbers.is_empty()
             && sieves.is_empty()
             && routes.by_tag.is_empty()
             && routes.by_kind.is_empty()

@@ -1,4 +1,4 @@
-//! Rest: the matches of the graph as it is when a standing query is installed.
+//! Rest: finds the matches that are in the graph already when a standing query is installed.
 //!
 //! Read as of one tick, it is enough to walk the path of the last atom, which reads every other atom as of after the change. The
 //! graph at rest is a snapshot, in which every worker sees all shards: it begins at the nodes of its own and goes wherever
@@ -32,10 +32,10 @@ use weir_model::{NodeId, Value};
 use super::family::Family;
 use super::health::Health;
 use super::maintained::{Maintained, Source};
-use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
+use super::probe::{ASIDE_LOOK, Common, EdgeChange, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
 use super::survey::{Beginnings, Pattern, Survey, first_of};
-use super::walk::{Change, Findings, Ground, Here, Walk, read_node};
+use super::walk::{Change, Findings, Ground, Here, Walk};
 use super::{FamilyNumber, QueryNumber, Time, before};
 use crate::arrangement::locate::{Found, Locator, Through, by_node, parts};
 use crate::arrangement::{Facts, SharedBatch, Snapshot};
@@ -524,7 +524,7 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, here: Here<'_, 'a>, time: u64, row: &m
         Atom::Node(node) => {
             let view = &program.nodes[node];
             row[view.slot] = Value::Node(id);
-            if facts.is_interesting(time) && read_node(node, facts, time, row, walk.family, walk.ground.symbols) {
+            if facts.is_interesting(time) && walk.node_reader().read(node, facts, time, row) {
                 walk.run(change, 0, row, Some(here));
             }
         }
@@ -534,7 +534,7 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, here: Here<'_, 'a>, time: u64, row: &m
                 for (key, slot) in &view.reads {
                     row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *key, time);
                 }
-                change_of_edge(walk, change, edge, here, half, &view.conditions, row);
+                change_of_edge(walk, EdgeChange { change, edge, half, conditions: &view.conditions }, here, row);
             });
         }
     }
@@ -580,41 +580,53 @@ mod tests {
     const WORKING: u64 = 5;
     const ROUNDS: u64 = 20;
 
-    /// Whoever was called in the step before works in the step in which the one before it does: without rounds all would, in each
-    /// step.
+    /// What the installations of a test share.
+    #[derive(Clone, Default)]
+    struct Shared {
+        turns: Turns,
+        /// Who had a turn, in order.
+        taken: Rc<RefCell<Vec<u64>>>,
+        over: Rc<Cell<bool>>,
+    }
+
+    /// An installation that does nothing but note its turns, until all is over.
+    fn note_turns(scope: Scope<'_, Time>, turn: u64, Shared { turns, taken, over }: Shared) {
+        let mut builder = OperatorBuilder::new("work".to_owned(), scope);
+        let ticket = Ticket {
+            activator: scope.activator_for(builder.operator_info().address),
+            graph: GraphId(0),
+            snapshot: Published::new(1).snapshot(),
+            patterns: Rc::new([]),
+            backfill: Arc::default(),
+            stage: Stage::Waits,
+        };
+        turns.borrow_mut().join(turn, ticket);
+        let _stream = builder.new_output::<Vec<()>>().1;
+        builder.build(move |mut capabilities| {
+            move |_| {
+                if over.get() {
+                    capabilities.clear();
+                } else if turns.borrow_mut().take(turn) {
+                    taken.borrow_mut().push(turn);
+                    turns.borrow_mut().pass_on(turn);
+                }
+            }
+        });
+    }
+
+    /// A worker may step several dataflows in one step, so one installation could call the next within it. Without rounds all of
+    /// them would work in each step.
     #[test]
     fn one_has_its_turn_in_a_round() {
         timely::execute_directly(|worker| {
-            let (turns, taken, over) = <(Turns, Rc<RefCell<Vec<u64>>>, Rc<Cell<bool>>)>::default();
+            let shared = Shared::default();
             for turn in 0..WORKING {
-                let (turns, taken, over) = (turns.clone(), taken.clone(), over.clone());
-                worker.dataflow::<Time, _, _>(|scope| {
-                    let mut builder = OperatorBuilder::new("work".to_owned(), scope);
-                    let ticket = Ticket {
-                        activator: scope.activator_for(builder.operator_info().address),
-                        graph: GraphId(0),
-                        snapshot: Published::new(1).snapshot(),
-                        patterns: Rc::new([]),
-                        backfill: Arc::default(),
-                        stage: Stage::Waits,
-                    };
-                    turns.borrow_mut().join(turn, ticket);
-                    let _stream = builder.new_output::<Vec<()>>().1;
-                    builder.build(move |mut capabilities| {
-                        move |_| {
-                            if over.get() {
-                                capabilities.clear();
-                            } else if turns.borrow_mut().take(turn) {
-                                taken.borrow_mut().push(turn);
-                                turns.borrow_mut().pass_on(turn);
-                            }
-                        }
-                    });
-                });
+                worker.dataflow::<Time, _, _>(|scope| note_turns(scope, turn, shared.clone()));
             }
+            let Shared { turns, taken, over } = shared;
             for round in 1..=ROUNDS {
                 turns.borrow_mut().begin_round();
-                // As many as the worker makes, and some.
+                // As many steps as the worker makes in a round, and some.
                 (0..3).for_each(|_| _ = worker.step());
                 assert_eq!(taken.borrow().len() as u64, round);
             }

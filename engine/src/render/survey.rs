@@ -16,7 +16,7 @@ use weir_model::{Expr, NodeId, Symbol, Value};
 use super::constants::Constants;
 use super::family::Family;
 use super::probe::has_needs;
-use super::walk::{Here, read_node_by};
+use super::walk::{Here, NodeReader};
 use crate::arrangement::locate::{Through, by_node, parts};
 use crate::arrangement::{Facts, Part, Snapshot};
 use crate::symbols::WorkerSymbols;
@@ -225,7 +225,8 @@ impl Program {
                 false
             }
         };
-        may_be && (read_node_by(first, facts, at, row, &self.family, symbols, passes) || has_failed.get())
+        let reader = NodeReader { family: &self.family, symbols };
+        may_be && (reader.read_by(first, facts, at, row, passes) || has_failed.get())
     }
 
     fn note(&mut self, id: NodeId, room: &mut Room) {

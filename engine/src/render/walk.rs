@@ -17,8 +17,9 @@ use crate::memory::at_most;
 use crate::symbols::{UNKNOWN, WorkerSymbols};
 use crate::view::{Direction, HalfEdge};
 
-/// Edges that are kept, and as of when. Where they do not lead, there is no match. So to find a node between two others, the
-/// edges of the one with fewer are crossed, and only nodes to which both lead are bound.
+/// What is kept of the edges between nodes that the row has already and the node that is bound next, each as of its tick. A node
+/// that not all of them lead to is passed over. So a node between two others is found by crossing the edges of the one that has
+/// fewer, and asking of each node whether an edge of the other one leads there too.
 struct Closed<'a>(SmallVec<[(&'a Near, Time); 2]>);
 
 impl Closed<'_> {
@@ -117,9 +118,19 @@ impl Steps {
 struct Waiting {
     /// The rows, one after another.
     rows: Vec<Value>,
+    /// The node that each of them goes on at.
     nodes: Vec<NodeId>,
+    /// What each of them is about, and the move it goes on with.
     next: Vec<(Change, usize)>,
     locator: Locator,
+}
+
+impl Waiting {
+    fn push(&mut self, row: &[Value], node: NodeId, next: (Change, usize)) {
+        self.rows.extend_from_slice(row);
+        self.nodes.push(node);
+        self.next.push(next);
+    }
 }
 
 /// Rows that wait together, at most.
@@ -196,7 +207,8 @@ impl<'a, 'w> Walk<'a, 'w> {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Goes on with move `at` of the path. `here` is a node already found.
+    /// Makes move `at` of the path, and those behind it for each row that comes of it. `here` is a node already found. A move
+    /// that needs the facts of another node has the row wait for them, or sends it to the shard that has them.
     pub fn run(&mut self, change: Change, at: usize, row: &mut [Value], here: Option<Here<'_, 'a>>) {
         self.steps.count += 1;
         if self.steps.count > STEPS_MAX {
@@ -207,7 +219,7 @@ impl<'a> Walk<'a, '_> {
         }
         let program = self.program;
         let next = &program.paths[change.path].moves[at];
-        let location = match next {
+        let id = match next {
             Move::Done => return self.finish(change, row),
             Move::Choose(ways) => return self.run(change, self.choose(ways, change.time, row, here), row, here),
             Move::Test { condition } => {
@@ -216,18 +228,12 @@ impl<'a> Walk<'a, '_> {
                 }
                 return;
             }
-            Move::Check { node, .. } => Some(program.nodes[*node].slot),
-            Move::Expand(expansion) => Some(expansion.from),
-            Move::Inspect { .. } => None,
+            Move::Check { node, .. } => node_in(row, program.nodes[*node].slot),
+            Move::Expand(expansion) => node_in(row, expansion.from),
+            Move::Inspect { edge, .. } => self.edge_in(&program.edges[*edge], row).map(|(source, _)| source),
         };
-        let id = match (location.map(|slot| &row[slot]), next) {
-            (Some(Value::Node(id)), _) => *id,
-            (None, Move::Inspect { edge, .. }) => match self.edge_in(&program.edges[*edge], row) {
-                Some((source, _)) => source,
-                None => return,
-            },
-            _ => return,
-        };
+        // Where the row has no node there, there is no match.
+        let Some(id) = id else { return };
         if let Move::Expand(expansion) = next
             && self.cross_kept(&Expanding { change, at, expansion }, row, id, here)
         {
@@ -245,9 +251,7 @@ impl<'a> Walk<'a, '_> {
         if self.ground.newest.is_none_or(|(batch, _)| batch.index_of(id).is_none())
             && let Some(waiting) = self.findings.waiting.get_mut(shard)
         {
-            waiting.rows.extend_from_slice(row);
-            waiting.nodes.push(id);
-            waiting.next.push((change, at));
+            waiting.push(row, id, (change, at));
             if waiting.next.len() == WAITING_MAX {
                 self.go_on();
             }
@@ -267,11 +271,11 @@ impl<'a> Walk<'a, '_> {
         let expanding = Expanding { change, at, expansion };
         match *errand {
             Errand::Node => self.run(change, at, &mut row.0, None),
-            Errand::Neighbours { edges, .. } => self.cross_here(&expanding, &mut row.0, *node, edges as usize),
+            Errand::Neighbours { edges, .. } => self.cross_from_elsewhere(&expanding, &mut row.0, *node, edges as usize),
             Errand::Edges { shard } => {
                 let facts = self.find(*node);
                 let here = Here { id: *node, facts: &facts };
-                self.cross_there(&expanding, &mut row.0, here, Some(usize::from(shard)));
+                self.cross_from_here(&expanding, &mut row.0, here, Some(usize::from(shard)));
             }
         }
     }
@@ -279,11 +283,12 @@ impl<'a> Walk<'a, '_> {
     fn send(&mut self, Change { path, time, diff }: Change, at: usize, row: &[Value], node: NodeId, errand: Errand) {
         let (family, row) = (self.family.number, Row::from_slice(row));
         self.findings.parcels.push(Parcel { family, node, path: path as u16, at: at as u16, time, diff, row, errand });
-        self.bound(time);
+        self.check_room(time);
     }
 
-    /// What was found must have room. A pattern that is crossed a thousand times at each of a thousand nodes has no answer.
-    fn bound(&mut self, time: Time) {
+    /// Ends the queries of the family where what was found takes too much memory: a pattern that is crossed a thousand times at
+    /// each of a thousand nodes has no answer.
+    fn check_room(&mut self, time: Time) {
         let Findings { results, parcels, .. } = &*self.findings;
         let (found, bytes) = (results.len(), size_of_val(results.as_slice()) + size_of_val(parcels.as_slice()));
         if bytes > at_most(FOUND_BYTES_MAX, PARTS_OF_MEMORY) {
@@ -332,6 +337,10 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
+    pub fn node_reader(&self) -> NodeReader<'a> {
+        NodeReader { family: self.family, symbols: self.ground.symbols }
+    }
+
     fn find(&self, id: NodeId) -> Facts<'a> {
         if let Some(snapshot) = self.ground.everywhere {
             return snapshot.facts(id);
@@ -349,7 +358,7 @@ impl<'a> Walk<'a, '_> {
         let tick = |version: &Version| version.tick(change.time);
         match next {
             Move::Check { node, version } => {
-                if read_node(*node, facts, tick(version), row, self.family, self.ground.symbols) {
+                if self.node_reader().read(*node, facts, tick(version), row) {
                     self.run(change, at + 1, row, Some(here));
                 }
             }
@@ -559,7 +568,7 @@ impl<'a> Walk<'a, '_> {
         let hubs = self.ground.hubs.filter(|hubs| !bound && self.family.sieves[edge].is_none() && hubs.may_be(facts));
         let edges = hubs.map_or(0, |_| facts.about_edges(direction, &self.program.edges[edge].kinds));
         let Some(hubs) = hubs.filter(|hubs| edges >= hubs.edges_min()) else {
-            return self.cross_there(expanding, row, here, None);
+            return self.cross_from_here(expanding, row, here, None);
         };
         let Shard { index, count } = self.ground.shard;
         for shard in (0..count).filter(|shard| *shard != index) {
@@ -570,7 +579,7 @@ impl<'a> Walk<'a, '_> {
         let Some(ends) = hubs.ends(crossing, self.family, id, change.time) else {
             hubs.want(crossing, id, edges);
             let own = (count > 1).then_some(index);
-            return self.cross_there(expanding, row, here, own);
+            return self.cross_from_here(expanding, row, here, own);
         };
         let (tick, closing) = (expanding.tick(), self.closing(expanding, row));
         ends.each(|half| {
@@ -580,8 +589,9 @@ impl<'a> Walk<'a, '_> {
         });
     }
 
-    /// Crosses the edges of a node of another shard that lead to nodes of this one, by what is kept of them.
-    fn cross_here(&mut self, expanding: &Expanding<'_>, row: &mut [Value], id: NodeId, edges: usize) {
+    /// Crosses the edges of a hub of another shard that lead to nodes of this one, by what this shard keeps of them. Where it
+    /// keeps nothing, the row goes back to the shard of the hub, to cross them there.
+    fn cross_from_elsewhere(&mut self, expanding: &Expanding<'_>, row: &mut [Value], id: NodeId, edges: usize) {
         let Expanding { change, at, expansion } = *expanding;
         let crossing = self.crossing(expansion.edge, expansion.from);
         let Some(hubs) = self.ground.hubs else { return };
@@ -598,8 +608,8 @@ impl<'a> Walk<'a, '_> {
         });
     }
 
-    /// Crosses the edges of a node, or those that lead to a shard.
-    fn cross_there(&mut self, expanding: &Expanding<'_>, row: &mut [Value], here: Here<'_, 'a>, to: Option<usize>) {
+    /// Crosses the edges of a node of this shard, by its facts; with `only_to`, those alone that lead to nodes of that shard.
+    fn cross_from_here(&mut self, expanding: &Expanding<'_>, row: &mut [Value], here: Here<'_, 'a>, only_to: Option<usize>) {
         let Here { id, facts } = here;
         let (program, expansion) = (self.program, expanding.expansion);
         let (view, tick) = (&program.edges[expansion.edge], expanding.tick());
@@ -611,7 +621,7 @@ impl<'a> Walk<'a, '_> {
         let closing = self.closing(expanding, row);
         let shards = self.ground.shard.count;
         let mut cross = |half: HalfEdge, value: Option<Value>| {
-            if to.is_some_and(|to| half.other.shard(shards) != to) || !closing.lead_to(half.other) {
+            if only_to.is_some_and(|shard| half.other.shard(shards) != shard) || !closing.lead_to(half.other) {
                 return;
             }
             if let (Some(value), Some(sieve)) = (value, &view.sieve) {
@@ -681,49 +691,65 @@ impl<'a> Walk<'a, '_> {
             let (query, source) = (member.query, member.source);
             results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, query, source });
         });
-        self.bound(change.time);
+        self.check_room(change.time);
     }
 }
 
-/// Reads the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
-pub fn read_node(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &WorkerSymbols) -> bool {
-    read_node_by(node, facts, at, row, family, symbols, |condition, row| family.passes(condition, row))
+/// Reads the local views of nodes: what the pattern of a family asks of each.
+#[derive(Clone, Copy)]
+pub struct NodeReader<'a> {
+    pub family: &'a Family,
+    pub symbols: &'a WorkerSymbols,
 }
 
-/// As `read_node`, where `passes` says which conditions hold.
-#[inline]
-pub fn read_node_by(
-    node: usize,
-    facts: &Facts<'_>,
-    at: Time,
-    row: &mut [Value],
-    family: &Family,
-    symbols: &WorkerSymbols,
-    passes: impl Fn(&Expr, &[Value]) -> bool,
-) -> bool {
-    let program = &family.program;
-    let view = &program.nodes[node];
-    let nothing = at == Time::MAX;
-    if !view.labels.iter().all(|label| !nothing && facts.has_label(*label, at)) {
-        return false;
+impl NodeReader<'_> {
+    /// Reads the local view of a node into the row; false where the node does not pass. Before the first tick, which is
+    /// `Time::MAX` (see `Version::tick`), there is nothing to read.
+    pub fn read(self, node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value]) -> bool {
+        self.read_by(node, facts, at, row, |condition, row| self.family.passes(condition, row))
     }
-    if !view.present.iter().all(|key| !nothing && facts.has_property(*key, at)) {
-        return false;
-    }
-    if view.must_exist && (nothing || !facts.is_interesting(at)) {
-        return false;
-    }
-    for (key, slot) in &view.reads {
-        row[*slot] = if nothing { Value::Null } else { facts.property(*key, at) };
-    }
-    if let Some(slot) = view.reads_all {
-        let mut map = Map::default();
-        if !nothing {
-            facts.properties(at, |key, value| map.push_unique(symbols.text(key), value));
+
+    /// As `read`, where `passes` says which conditions hold.
+    #[inline]
+    pub fn read_by(
+        self,
+        node: usize,
+        facts: &Facts<'_>,
+        at: Time,
+        row: &mut [Value],
+        passes: impl Fn(&Expr, &[Value]) -> bool,
+    ) -> bool {
+        let view = &self.family.program.nodes[node];
+        let nothing = at == Time::MAX;
+        if !view.labels.iter().all(|label| !nothing && facts.has_label(*label, at)) {
+            return false;
         }
-        row[slot] = Value::Map(map.sorted().into());
+        if !view.present.iter().all(|key| !nothing && facts.has_property(*key, at)) {
+            return false;
+        }
+        if view.must_exist && (nothing || !facts.is_interesting(at)) {
+            return false;
+        }
+        for (key, slot) in &view.reads {
+            row[*slot] = if nothing { Value::Null } else { facts.property(*key, at) };
+        }
+        if let Some(slot) = view.reads_all {
+            let mut map = Map::default();
+            if !nothing {
+                facts.properties(at, |key, value| map.push_unique(self.symbols.text(key), value));
+            }
+            row[slot] = Value::Map(map.sorted().into());
+        }
+        self.family.admits(node, row) && view.conditions.iter().all(|condition| passes(condition, row))
     }
-    family.admits(node, row) && view.conditions.iter().all(|condition| passes(condition, row))
+}
+
+/// The node that a row has in a slot.
+fn node_in(row: &[Value], slot: usize) -> Option<NodeId> {
+    match row[slot] {
+        Value::Node(id) => Some(id),
+        _ => None,
+    }
 }
 
 /// What tells an edge from others between the same nodes.

@@ -33,8 +33,8 @@ use crate::render::health::{Health, LeftOut};
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, QueryNumber, ResultBatch};
-use crate::store::Delivered;
 use crate::store::reserved::{BEGUN, FOLLOWED, HELD, PAUSED, is_reserved};
+use crate::store::{Delivered, StoreError};
 
 /// Which of the matches that exist at installation are results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +87,9 @@ const PROGRESS_LOOK_BY_QUERY: Duration = Duration::from_micros(50);
 
 /// Whoever looks at many queries waits this long for results to be durable. Mostly they are within a sync of the log.
 const LOOK_PATIENCE: Duration = Duration::from_millis(50);
+
+/// How soon whoever waits for results to be durable sees that it is roused.
+const ROUSED_LOOK: Duration = Duration::from_millis(50);
 
 /// Each look in vain doubles the time to the next, at most this many times.
 const PROGRESS_LOOK_DOUBLED_MAX: u32 = 6;
@@ -416,8 +419,10 @@ impl StandingQuery {
         if limit.is_zero() {
             return self.look(LOOK_PATIENCE);
         }
-        if let Some(batch) = self.undurable().take() {
-            return self.hand_over(batch, DURABLE_PATIENCE).map(Some);
+        // In a statement of its own, which lets go of the lock: what is not durable then is put there again.
+        let undurable = self.undurable().take();
+        if let Some(batch) = undurable {
+            return self.hand_over(batch, DURABLE_PATIENCE);
         }
         let deadline = Instant::now() + limit;
         loop {
@@ -437,10 +442,11 @@ impl StandingQuery {
                 }
             };
             let found = match batch {
-                Some(batch) => Some(self.hand_over(batch, DURABLE_PATIENCE)?),
+                Some(batch) => self.hand_over(batch, DURABLE_PATIENCE)?,
                 None => self.look(DURABLE_PATIENCE)?,
             };
-            if found.is_some() {
+            // Of a batch that is not durable yet when somebody is roused, nothing behind it is looked at.
+            if found.is_some() || self.undurable().is_some() {
                 return Ok(found);
             }
             self.in_vain.fetch_add(1, Ordering::Relaxed);
@@ -469,18 +475,20 @@ impl StandingQuery {
                 ResultBatch { upper, columns: self.columns.clone(), rows: Vec::new(), found: None }
             }
         };
-        self.hand_over(batch, patience).map(Some)
+        self.hand_over(batch, patience)
     }
 
     fn undurable(&self) -> MutexGuard<'_, Option<ResultBatch>> {
         lock(&self.undurable)
     }
 
-    fn hand_over(&self, mut batch: ResultBatch, patience: Duration) -> Result<ResultBatch, EngineError> {
-        if let Err(error) = self.graph.wait_durable_for(patience, batch.upper) {
+    /// None where somebody rouses whoever waits before it is durable.
+    fn hand_over(&self, mut batch: ResultBatch, patience: Duration) -> Result<Option<ResultBatch>, EngineError> {
+        let awaited = self.await_durable(batch.upper, patience);
+        if !matches!(awaited, Ok(true)) {
             // Whoever asks again gets it, and none behind it before.
             *self.undurable() = Some(batch);
-            return Err(error);
+            return awaited.map(|_| None);
         }
         self.state.inbox.taken(batch.rows.len());
         batch.sort();
@@ -488,7 +496,26 @@ impl StandingQuery {
         self.measure(&batch);
         self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
         self.in_vain.store(0, Ordering::Relaxed);
-        Ok(batch)
+        Ok(Some(batch))
+    }
+
+    /// Waits until everything before a tick is durable. False: somebody rouses whoever waits, and it is not.
+    fn await_durable(&self, upper: Tick, patience: Duration) -> Result<bool, EngineError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.graph.wait_durable_for(left.min(ROUSED_LOOK), upper) {
+                Err(EngineError::Store(StoreError::TooSlow { .. })) if left > ROUSED_LOOK => {
+                    if self.bell.1.try_recv().is_ok() {
+                        return Ok(false);
+                    }
+                }
+                Err(EngineError::Store(StoreError::TooSlow { graph, tick, .. })) => {
+                    return Err(StoreError::TooSlow { graph, tick, patience }.into());
+                }
+                awaited => return awaited.map(|()| true),
+            }
+        }
     }
 
     /// Whoever waits for results, or will next, is told that there are none, and then looks often again.
@@ -616,6 +643,11 @@ impl StandingQuery {
     /// this returns.
     pub fn put_output(&self, output: &str, from: Tick, position: Position) -> Result<(), EngineError> {
         self.set_delivered(output, from, position, true);
+        self.log_noted()
+    }
+
+    /// Has in the log what was noted of the query when this returns: how far it has delivered, who follows it, its pauses.
+    pub fn log_noted(&self) -> Result<(), EngineError> {
         self.graph.committer().log_delivered()?;
         self.graph.wait_durable(self.graph.next())
     }
@@ -625,15 +657,10 @@ impl StandingQuery {
         self.delivered(FOLLOWED)
     }
 
-    /// Those who follow the query may ask for the results of a tick and later ones, also after a crash, once that is in the log.
-    /// `rows` as in `set_delivered`.
+    /// Those who follow the query may ask for the results of a tick and later ones, also after a crash, once that is in the log
+    /// (`log_noted`). `rows` as in `set_delivered`.
     pub fn keep_followed(&self, from: Tick, note: Position, rows: bool) {
         self.set_delivered(FOLLOWED, from, note, rows);
-    }
-
-    /// As `keep_followed`; durable when this returns.
-    pub fn keep_followed_now(&self, from: Tick, note: Position) -> Result<(), EngineError> {
-        self.put_output(FOLLOWED, from, note)
     }
 
     /// Nobody follows the query any more.
@@ -689,6 +716,23 @@ mod tests {
         let standing = Standing { id, plan, cancellations: false, start: Start::Now, outputs };
         let query = engine.default_graph().install(standing).unwrap();
         (engine, query)
+    }
+
+    #[test]
+    fn who_waits_for_results_to_be_durable_is_roused() {
+        let (engine, query) = install(&[]);
+        // What never becomes durable.
+        let upper = Tick(engine.default_graph().next().0 + 1_000);
+        *query.undurable() = Some(ResultBatch { upper, columns: [].into(), rows: Vec::new(), found: None });
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(ROUSED_LOOK * 2);
+                query.rouse();
+            });
+            assert!(matches!(query.next(Duration::from_secs(1)), Ok(None)));
+        });
+        assert!(query.undurable().is_some(), "it comes before all behind it");
+        engine.shutdown().unwrap();
     }
 
     #[test]

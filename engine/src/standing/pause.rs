@@ -318,7 +318,7 @@ impl StandingQuery {
             pauses.begin(from);
             self.note(&pauses);
         }
-        self.log_pauses()?;
+        self.log_noted()?;
         Ok(true)
     }
 
@@ -327,12 +327,12 @@ impl StandingQuery {
     pub fn resume(&self) -> Result<bool, EngineError> {
         let has_ended = self.end_pause()?;
         if has_ended {
-            self.log_pauses()?;
+            self.log_noted()?;
         }
         Ok(has_ended)
     }
 
-    /// As `resume`; it may not be durable before `log_pauses`.
+    /// As `resume`; it may not be durable before `log_noted`.
     pub fn end_pause(&self) -> Result<bool, EngineError> {
         let (graph, state) = (self.graph(), self.state());
         let mut pauses = state.pauses();
@@ -383,7 +383,7 @@ impl StandingQuery {
             pauses.keep(true);
             self.note(&pauses);
         }
-        self.log_pauses()
+        self.log_noted()
     }
 
     pub fn paused(&self) -> Option<Paused> {
@@ -461,12 +461,6 @@ impl StandingQuery {
 
     fn note(&self, pauses: &Pauses) {
         self.graph().committer().note_delivered(kept(self.id(), pauses));
-    }
-
-    /// Has the pauses in the log when this returns.
-    pub fn log_pauses(&self) -> Result<(), EngineError> {
-        self.graph().committer().log_delivered()?;
-        self.graph().wait_durable(self.graph().next())
     }
 }
 

@@ -60,6 +60,10 @@ impl Direction {
     }
 }
 
+/// Answers what a query asks of a graph, all of it as of one moment unless it is `live`.
+///
+/// What has a body here may be left out: it is answered by the other methods, or as not known. Those that say "about" are for a
+/// choice between ways to the same answer, and never part of it.
 pub trait View {
     /// Null where the node has no such property.
     fn property(&self, node: NodeId, key: Symbol) -> Value;
@@ -74,8 +78,8 @@ pub trait View {
     /// twice, once outgoing and once incoming.
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge));
 
-    /// As `edges`, in the same order each time, as long as `each` answers that more are wanted. Whoever cannot break off gives
-    /// all nevertheless. Answers whether all were given.
+    /// As `edges`, in the same order each time, for as long as `each` answers that more are wanted. A view that cannot break off
+    /// gives all of them nevertheless. Answers whether all were given.
     fn edges_while(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
         self.edges(node, direction, kinds, &mut |half| {
             each(half);
@@ -83,7 +87,7 @@ pub trait View {
         true
     }
 
-    /// As `edges_while`, for whom any order will do, as long as it is the same each time.
+    /// As `edges_while`, for callers to whom the order does not matter, as long as it is the same each time.
     fn some_edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge) -> bool) -> bool {
         self.edges_while(node, direction, kinds, each)
     }
@@ -95,7 +99,7 @@ pub trait View {
         count
     }
 
-    /// About how many half edges `edges` would list, where it is known without listing them, or none: as `about`.
+    /// About how many half edges `edges` would list, where that is known without listing them; otherwise 0.
     fn about_edges(&self, _node: NodeId, _: Direction, _kinds: &[Symbol]) -> usize {
         0
     }
@@ -116,8 +120,8 @@ pub trait View {
         found
     }
 
-    /// Those of `edges` that lead to `other`. Where they can be looked up, it costs what there are between the two, not all that
-    /// the node has.
+    /// Those of `edges` that lead to `other`. Where they can be looked up, the cost is that of the edges between the two nodes,
+    /// and not of all that the node has.
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
         self.edges(node, direction, kinds, &mut |half| {
             if half.other == other {
@@ -147,8 +151,8 @@ pub trait View {
         Vec::new()
     }
 
-    /// These nodes will be asked for next, for their edges, too, or only for labels and properties. Whoever has to wait for
-    /// memory may wait for all of it at once.
+    /// Says that these nodes will be asked for next: with `edges` for their edges too, otherwise for labels and properties alone.
+    /// So a view that has to wait for memory can wait for all of it at once.
     fn prefetch(&self, _: &[NodeId], _edges: bool) {}
 
     /// How many `labelled` would list, where that is known without listing them.
@@ -156,46 +160,48 @@ pub trait View {
         None
     }
 
-    /// About how many there are: for a choice between ways to one answer, never for the answer.
+    /// About how many there are.
     fn about(&self, _: About) -> f64 {
         0.0
     }
 
-    /// What there are indexes of: a label, and a property of the nodes that have it.
+    /// Calls `each` for every index there is: with its label and, unless it is one of the label alone, with its property.
     fn indexes(&self, _: &mut dyn FnMut(Symbol, Option<Symbol>)) {}
 
-    /// How much work `index_answer` is. There is an index of what the question asks.
+    /// How much work `index_answer` is. Asked only where there is an index for the question.
     fn index_size(&self, _: &Question) -> u64 {
         0
     }
 
-    /// Nodes that may be the answer, in no order: all that are, and some that are not or come again.
+    /// The nodes of the answer, in no order. Some may come more than once, and some that are not of the answer may come, too.
     fn index_answer(&self, _: &Question, _: &mut dyn FnMut(NodeId)) {}
 
-    /// Where it is noted what is asked: about what that takes.
+    /// For a view that notes what is asked (`tracked`): about how much memory its notes take.
     fn noted_bytes(&self) -> usize {
         0
     }
 
-    /// Whatever there is counts as asked for from here on, where that is noted; what was noted one by one is let go.
+    /// For a view that notes what is asked: from here on everything counts as asked for, and single notes are let go of.
     fn note_everything(&self) {}
 
-    /// Where it is noted what is asked: the view below, of which nothing is noted.
+    /// For a view that notes what is asked: the view below it, to ask without a note.
     fn untracked(&self) -> Option<&dyn View> {
         None
     }
 
-    /// Where it shows one moment after another: whatever shows them.
+    /// For a view that shows one moment after another: what moves it on.
     fn live(&self) -> Option<&Live<'_>> {
         None
     }
 }
 
+/// What `View::about` counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum About {
     Nodes,
+    /// Nodes with a label.
     Labelled(Symbol),
-    /// Of a type, or of any.
+    /// Edges of a type, or of any.
     Edges(Option<Symbol>),
 }
 

@@ -1,5 +1,5 @@
-//! Lookups: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it
-//! got.
+//! Lookups: tells what a query asked of the graph for one row: the facts that were the answer, or where nothing was found, how
+//! far it got.
 
 use std::ops::ControlFlow;
 
@@ -100,7 +100,7 @@ impl Graph {
         let mut go_on = |_: &[Value]| ControlFlow::Continue(());
         let nothing = Wanted { slots: &[], in_full: false };
         let run = evaluator.run_part(asks.inner(), &argument, nothing, &environment, &mut ignored, &mut go_on);
-        let left_out = || evaluator.take_left_out().map(|(_, failure)| failure);
+        let left_out = || evaluator.take_left_out().map(|(_, none)| none.failure);
         run.err().or_else(left_out).filter(|_| !staged.is_late())
     }
 

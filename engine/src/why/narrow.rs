@@ -1,5 +1,5 @@
-//! Narrowing: which nodes of the patterns of a query follow from nodes that are known of its answer, so that not all of it need
-//! be worked out.
+//! Narrowing: where nodes of an answer are known, finds which nodes of the query's patterns they are, so that not all of the
+//! answer need be worked out.
 //!
 //! Read from the plan, from the answer down. A slot is followed to the slot below that shows the same node, until a pattern
 //! fills it. Where rows become one, only what they all have in common is followed.

@@ -1,4 +1,4 @@
-//! Records: which of them ticks were given to, asked for one fact of an answer after another.
+//! Records: which record of which batch a tick was given to, so that a fact of an answer leads back to where it came from.
 //!
 //!     tick ─ runs: batches of entries that were taken out of the log ─┬─> batch and place
 //!          └ log: entries behind the last checkpoint, read once ──────┘

@@ -1,4 +1,4 @@
-//! Sought: a row of the answer that nothing is known of but what it is as a whole, as by its id.
+//! Sought: looks for a row of the answer of which only the row as a whole is known, as by its id, and no single value.
 //!
 //! Where a column shows a node of each pattern, the rows that show one node come of matches with that node alone. So the answer
 //! is worked out for some nodes after another, and no more of it is held at once.

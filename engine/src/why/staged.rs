@@ -325,21 +325,7 @@ impl<'s> Worked<'s> {
                 }
                 continue;
             };
-            let mut stops = 0;
-            for row in rows.into_iter().take(FOLLOWED_MAX) {
-                match self.follow(&way[place..], row) {
-                    Ok(others) => found.others.extend(others),
-                    Err(stop) if apart.contains(&stop.level) => {}
-                    Err(stop) if stops < STOPS_MAX && !found.stops.contains(&stop) => {
-                        stops += 1;
-                        found.stops.push(stop);
-                    }
-                    Err(_) => {}
-                }
-                if stops == STOPS_MAX && !found.others.is_empty() {
-                    break;
-                }
-            }
+            self.follow_some(&way[place..], &rows, &apart, &mut found);
         }
         if found.stops.is_empty() && found.others.is_empty() {
             self.find_near((context, width), meant, &of_nodes, &mut found);
@@ -426,6 +412,26 @@ impl<'s> Worked<'s> {
                 && let What::Pattern(source) = self.levels[leaf].what
             {
                 found.near.push(source);
+            }
+        }
+    }
+
+    /// Follows the first of these rows, of the first level of a way, and notes what comes of them. Where they stop at one of the
+    /// levels `apart`, that is known already.
+    fn follow_some(&self, way: &[usize], rows: &[u32], apart: &[usize], found: &mut Found) {
+        let mut stops = 0;
+        for row in rows.iter().take(FOLLOWED_MAX) {
+            match self.follow(way, *row) {
+                Ok(others) => found.others.extend(others),
+                Err(stop) if apart.contains(&stop.level) => {}
+                Err(stop) if stops < STOPS_MAX && !found.stops.contains(&stop) => {
+                    stops += 1;
+                    found.stops.push(stop);
+                }
+                Err(_) => {}
+            }
+            if stops == STOPS_MAX && !found.others.is_empty() {
+                break;
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Through: what an expression over the rows of a stage is over those that the stage takes in. By that what is asked for is
-//! looked for wherever rows still have it.
+//! Through: an expression over the rows of a stage becomes one over the rows that the stage takes in. So a value that is asked
+//! for in the answer is looked for as far down as rows still have it.
 
 use weir_model::Expr;
 use weir_model::plan::{Operator, Slot};

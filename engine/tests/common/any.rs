@@ -170,6 +170,63 @@ pub const QUERIES: &[&str] = &[
     "MATCH (c:A)-[e:s]->(d) MATCH (d)-[rs:r*1..2]->(b:B {x: 1}) WHERE all(r IN rs WHERE r.w <= e.w) RETURN id(c) AS c, id(b) AS b",
 ];
 
+/// An order of one clause that another one goes by, and clauses in parts of their own: of UNION, of what is asked for each row, and
+/// of CALL. Where the order of rows decides, it is complete.
+pub const PARTS: &[&str] = &[
+    // An order that goes on.
+    "MATCH (n) WITH n ORDER BY n.z DESC, id(n) RETURN n.z AS z LIMIT 3",
+    "MATCH (n) WITH n ORDER BY n.z DESC, id(n) LIMIT 5 RETURN id(n) AS n, n.z AS z SKIP 2",
+    "MATCH (n) WITH n ORDER BY n.z DESC, id(n) SKIP 1 WITH n, n.x AS x LIMIT 3 OPTIONAL MATCH (n)-[:r]->(m) RETURN id(n) AS n, x, id(m) AS m",
+    "CALL { MATCH (n:A) RETURN n ORDER BY n.z DESC, id(n) } RETURN id(n) AS n, n.z AS z LIMIT 2",
+    "CALL { MATCH (n:A) RETURN n.z AS z ORDER BY n.x DESC, id(n) } RETURN z LIMIT 3",
+    "MATCH (a)-[:r]->(b) WITH a, count(b) AS c ORDER BY c DESC, id(a) WHERE c < 4 RETURN id(a) AS a, c LIMIT 2",
+    "MATCH (a:A) WITH a ORDER BY a.z DESC, id(a) MATCH (a)-[:r]->(b) RETURN id(a) AS a, a.z AS z LIMIT 3",
+    "MATCH (a:A) WITH a ORDER BY a.z DESC, id(a) MATCH (b:B) WHERE b.x = a.x RETURN id(a) AS a LIMIT 4",
+    "MATCH (a:A) WITH a ORDER BY a.z DESC, id(a) UNWIND [2, 2] AS two RETURN id(a) AS a, two SKIP 1 LIMIT 4",
+    "MATCH (a:A) WITH a ORDER BY id(a) CALL { WITH a MATCH (a)-[:r]->(b) RETURN b ORDER BY b.z DESC, id(b) } RETURN id(a) AS a, id(b) AS b LIMIT 4",
+    "MATCH (a:A) WITH a ORDER BY id(a) OPTIONAL CALL (a) { MATCH (a)-[:s]->(b) RETURN b ORDER BY b.z DESC, id(b) } RETURN id(a) AS a, id(b) AS b SKIP 1 LIMIT 4",
+    // All of them: where nothing is found in there `a` stays what it is.
+    "MATCH (a:A) OPTIONAL CALL (a) { MATCH (a)-[:r]->(b) CALL { WITH b MATCH (b)-[:s]->(c) RETURN c ORDER BY c.z } RETURN c } RETURN id(a) AS a, id(c) AS c LIMIT 100000",
+    "MATCH (a:A) CALL { WITH a MATCH (a)-[:r]->(b) RETURN b ORDER BY b.z DESC, id(b) } RETURN id(a) AS a, collect(id(b)) AS bs",
+    "MATCH (b:B) CALL { MATCH (a:A) RETURN a ORDER BY a.z DESC, id(a) } RETURN id(b) AS b, collect(id(a)) AS ids",
+    // Of UNION.
+    "MATCH (n:A) RETURN id(n) AS n, n.z AS z ORDER BY z DESC, n LIMIT 2 UNION ALL MATCH (n:B) RETURN id(n) AS n, n.z AS z ORDER BY z, n SKIP 1 LIMIT 2",
+    "MATCH (n:A) RETURN n.z AS z ORDER BY z DESC LIMIT 3 UNION MATCH (n)-[:s]->(m) RETURN m.z AS z ORDER BY z LIMIT 3",
+    "CALL { MATCH (n:A) RETURN n ORDER BY n.z DESC, id(n) LIMIT 2 UNION MATCH (n:B) RETURN n ORDER BY n.z, id(n) LIMIT 2 } OPTIONAL MATCH (n)-[:r]->(m) RETURN id(n) AS n, count(m) AS c",
+    // UNION where something is asked for each row.
+    "MATCH (a:A) WHERE EXISTS { MATCH (a)-[:r]->(b) WHERE b.z > 1 RETURN b UNION MATCH (a)<-[:s]-(b) WHERE b.z < 2 RETURN b } RETURN id(a) AS a",
+    "MATCH (a:A) RETURN id(a) AS a, COUNT { MATCH (a)-[:r]->(b) RETURN b UNION MATCH (a)-[:s]->(b) RETURN b } AS c",
+    "MATCH (a:A) RETURN id(a) AS a, COUNT { MATCH (a)-[:r]->(b) RETURN b.z AS z UNION ALL MATCH (a)-[:s]->(b) RETURN b.z AS z } AS c",
+    "MATCH (a:A) CALL { WITH a MATCH (a)-[:r]->(b) RETURN b UNION ALL WITH a MATCH (a)<-[:s]-(b) RETURN b } RETURN id(a) AS a, count(b) AS c, sum(b.z) AS s",
+    "MATCH (a:A) CALL { WITH a MATCH (a)-[:r]->(b) RETURN b.z AS z UNION WITH a MATCH (a)-[:s]->(b) RETURN b.z AS z } RETURN id(a) AS a, z",
+    "MATCH (a:A) OPTIONAL CALL (a) { MATCH (a)-[:r]->(b) RETURN b.z AS z UNION MATCH (a)-[:s]->(b) RETURN b.x AS z } RETURN id(a) AS a, z",
+    // WITH, aggregates, LIMIT and DISTINCT in there.
+    "MATCH (a) WHERE EXISTS { MATCH (a)-[:r]->(b) WITH b.z AS z, count(*) AS c WHERE c > 1 RETURN z } RETURN id(a) AS a",
+    "MATCH (a) WHERE NOT EXISTS { MATCH (a)-->(b) WITH b ORDER BY b.z DESC, id(b) LIMIT 1 WHERE b.z > 1 RETURN b } RETURN id(a) AS a",
+    "MATCH (a:A) RETURN id(a) AS a, EXISTS { MATCH (a)-[:r]->(b) WITH max(b.z) AS m WHERE m > 2 RETURN m } AS e",
+    "MATCH (a:A) RETURN id(a) AS a, COUNT { MATCH (a)-->(b) RETURN DISTINCT b.x AS x } AS c",
+    "MATCH (a) WHERE COUNT { MATCH (a)-[:r]->(b) WITH b ORDER BY b.z, id(b) LIMIT 2 WHERE b.z > 0 RETURN b } = 2 RETURN id(a) AS a",
+    "MATCH (a:A) RETURN id(a) AS a, COUNT { MATCH (a)-->(b) WITH DISTINCT b WHERE b.z > 0 RETURN b } AS c",
+    "MATCH (a:A) RETURN id(a) AS a, COLLECT { MATCH (a)-[:r]->(b) RETURN b.z AS z ORDER BY z DESC LIMIT 2 } AS zs",
+    "MATCH (a:A) RETURN id(a) AS a, COLLECT { MATCH (a)-->(b) WITH b.z AS z, count(*) AS c ORDER BY z RETURN [z, c] AS l } AS ls",
+    "MATCH (a) WITH a, COLLECT { MATCH (a)-[:s]->(b) WITH b ORDER BY b.z DESC, id(b) SKIP 1 LIMIT 2 RETURN b.x AS x } AS xs WHERE size(xs) > 0 RETURN id(a) AS a, xs",
+    "MATCH (a:A) OPTIONAL CALL (a) { MATCH (a)-[:r]->(b:B) RETURN b.z AS z ORDER BY z DESC LIMIT 2 } RETURN id(a) AS a, z",
+    "MATCH (a:A) OPTIONAL CALL (a) { MATCH (a)-[:r]->(b) WITH b.x AS x, count(*) AS c WHERE c > 1 RETURN x, c } RETURN id(a) AS a, x, c",
+    // What aggregates take, and `*`.
+    "MATCH (a)-[e:r]->(b) RETURN id(a) AS a, sum(duration({minutes: coalesce(e.w, 0)})) AS s, avg(duration({hours: coalesce(b.z, 0)})) AS v",
+    "MATCH (n) RETURN n.x AS x, sum(DISTINCT duration({days: coalesce(n.z, 1)})) AS s, max(duration({days: coalesce(n.z, 1)})) AS m",
+    "MATCH (a:A)-[e:r]->(b) RETURN id(a) AS a, collect({z: b.z, w: e.w}) AS ms, collect(DISTINCT {x: b.x}) AS xs",
+    "MATCH (a)-[:r]->(b) WITH a, b ORDER BY b.z DESC, id(b) RETURN id(a) AS a, collect({of: id(b), z: b.z})[0] AS first",
+    "MATCH (a:A)-[e:r]->(b) WITH *, e.w * 2 AS d WHERE d > 2 RETURN id(a) AS a, d, count(b) AS c",
+    "MATCH (n) WITH *, n.z AS z ORDER BY z DESC, id(n) LIMIT 3 RETURN id(n) AS n, z",
+    "MATCH (a:A) WITH a.x AS x, a.z AS z RETURN *",
+    "MATCH (a:A)-[:s]->(b) RETURN *",
+    // Shortest paths where there may be none.
+    "MATCH (a:A), (b:B) OPTIONAL MATCH p = shortestPath((a)-[:r*..3]->(b)) RETURN id(a) AS a, id(b) AS b, length(p) AS l",
+    "MATCH (a:A) OPTIONAL MATCH p = allShortestPaths((a)-[:r|s*..3]-(b:B)) RETURN id(a) AS a, id(b) AS b, count(p) AS c",
+    "MATCH (a:A), (b:B) WHERE EXISTS { MATCH p = shortestPath((a)-[:s*]-(b)) WHERE length(p) >= 2 } RETURN id(a) AS a, id(b) AS b",
+];
+
 /// Two parts, the second of which is held against the first: by its paths and lists, and by what is asked of the graph for each
 /// row.
 pub fn held_against(random: &mut Random) -> String {

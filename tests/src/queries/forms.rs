@@ -20,13 +20,23 @@ pub enum Form {
     EqualToSummed,
     /// A list in the order of an earlier clause.
     CollectedInOrder,
+    /// Some of the rows in the order of an earlier clause.
+    CutInOrder,
     /// A variable of a list that is called like a node.
     Shadow,
 }
 
 /// In the order in which they are declared: each stands at its number.
-pub const FORMS: [Form; 7] =
-    [Form::IdText, Form::ListCondition, Form::NodesInMap, Form::Fails, Form::EqualToSummed, Form::CollectedInOrder, Form::Shadow];
+pub const FORMS: [Form; 8] = [
+    Form::IdText,
+    Form::ListCondition,
+    Form::NodesInMap,
+    Form::Fails,
+    Form::EqualToSummed,
+    Form::CollectedInOrder,
+    Form::CutInOrder,
+    Form::Shadow,
+];
 
 impl Writer<'_> {
     pub fn form(&mut self, form: Form) -> Query {
@@ -37,6 +47,7 @@ impl Writer<'_> {
             Form::Fails => self.fails(),
             Form::EqualToSummed => self.equal_to_summed(),
             Form::CollectedInOrder => self.collected_in_order(),
+            Form::CutInOrder => self.cut_in_order(),
             Form::Shadow => self.shadow(),
         };
         Query { text, ordered: false, form: Some(form) }
@@ -141,6 +152,48 @@ impl Writer<'_> {
         };
         let returned = if self.chance(4) { String::new() } else { format!("{b}.y AS c0, ") };
         format!("MATCH ({a}:{label}) WITH {a} ORDER BY {a}.{key} DESC MATCH {joined} RETURN {returned}collect({a}.{key}) AS c1")
+    }
+
+    /// The order is that of all rows; what is made of one of them is alike in what is returned, or has an order of its own.
+    fn cut_in_order(&mut self) -> String {
+        let (a, b, key) = (self.fresh("n"), self.fresh("n"), choose(self.random, &["x", "y"]));
+        let (label, edge) = (choose(self.random, LABELS), self.edge("", false));
+        let direction = choose(self.random, &[" DESC", " DESC", ""]);
+        let (ordered, order) = (format!("MATCH ({a}:{label})"), format!("ORDER BY {a}.{key}{direction}, id({a})"));
+        let (skipped, shown) = (self.below(3), 1 + self.below(4));
+        let cut = match self.below(4) {
+            0 => format!("SKIP {skipped}"),
+            1 => format!("SKIP {skipped} LIMIT {shown}"),
+            _ => format!("LIMIT {shown}"),
+        };
+        let columns = format!("id({a}) AS c0, {a}.y AS c1");
+        match self.below(8) {
+            0 => format!("{ordered} WITH {a} {order} RETURN {columns} {cut}"),
+            1 => format!("{ordered} WITH {a} {order} {cut} RETURN {columns} SKIP {}", self.below(2)),
+            2 => {
+                let kept = self.fresh("w");
+                let with = format!("WITH {a}, {a}.{key} AS {kept} {cut}");
+                format!("{ordered} WITH {a} {order} {with} MATCH ({a}){edge}({b}) RETURN {kept} AS c0, id({b}) AS c1")
+            }
+            3 => format!("CALL {{ {ordered} RETURN {a} {order} }} RETURN {columns} {cut}"),
+            4 => {
+                let word = choose(self.random, &["MATCH", "OPTIONAL MATCH"]);
+                format!("{ordered} WITH {a} {order} {word} ({a}){edge}({b}) RETURN {columns} {cut}")
+            }
+            5 => {
+                let count = self.fresh("w");
+                let with = format!("WITH {a}, count(*) AS {count} ORDER BY {count}{direction}, id({a}) WHERE {count} < 4");
+                format!("{ordered}{edge}() {with} RETURN {columns}, {count} AS c2 {cut}")
+            }
+            6 => {
+                let found = format!("CALL {{ WITH {b} MATCH ({b}){edge}({a}) RETURN {a} {order} }}");
+                format!("MATCH ({b}:{label}) WITH {b} ORDER BY id({b}) {found} RETURN {columns}, id({b}) AS c2 {cut}")
+            }
+            _ => {
+                let element = self.fresh("t");
+                format!("{ordered} WITH {a} {order} UNWIND [1, 1] AS {element} RETURN {columns}, {element} AS c2 {cut}")
+            }
+        }
     }
 
     fn shadow(&mut self) -> String {

@@ -83,7 +83,7 @@ impl Successor {
         beside.catch_up()?;
         let end = || beside.new.end_pause().map(|_| Tick(beside.new.summed_until().0 - 1));
         let first = standing.mark_held(end).map_err(failed)?;
-        beside.new.log_pauses().map_err(failed)?;
+        beside.new.log_noted().map_err(failed)?;
         beside.take_old(first)?;
         Ok(first)
     }

@@ -2,6 +2,8 @@
 //!
 //! Before the position goes past a record that failed it is set aside, and whoever is to be told of it has heard.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crossbeam_channel::Receiver;
@@ -19,12 +21,17 @@ use crate::traces::{self, Kind, Span};
 
 /// False: some of what was read is left, since the stream is to end.
 pub(super) fn commit(
-    stream: &Stream,
+    stream: &Arc<Stream>,
     context: &SourceContext,
     batches: Receiver<Batch>,
     shared: &Shared,
 ) -> Result<bool, Failed> {
-    let letters = stream.errors.open(&stream.source, &*stream.config, stream.graph.ids(), context)?;
+    let open = || stream.errors.open(&stream.source, &*stream.config, stream.graph.ids(), context);
+    let letters = match stream.while_wanted(open) {
+        // It may be the end that has broken it off.
+        Err(_) if stream.is_stopping() => return Ok(false),
+        letters => letters?,
+    };
     let mut committing = Committing::new(stream, shared, letters);
     let all = committing.commit_batches(batches);
     let Committing { letters, last, told, .. } = committing;
@@ -64,6 +71,8 @@ impl<'a> Committing<'a> {
             if !self.commit_batch(batch)? {
                 return Ok(false);
             }
+            // After its position is there: whoever sees that nothing is under way looks for that.
+            self.shared.under_way.fetch_sub(1, Ordering::AcqRel);
         }
         Ok(true)
     }

@@ -125,11 +125,17 @@ struct Shared {
     /// Positions committed and perhaps not yet durable, in order.
     positions: Mutex<VecDeque<(Tick, Position)>>,
     batch_size: BatchSize,
+    /// Batches that were handed over and have not been committed yet, also the one that is at it.
+    under_way: AtomicUsize,
     /// The committing thread has ended.
     over: AtomicBool,
 }
 
 impl Shared {
+    fn is_committing(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) > 0
+    }
+
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -221,7 +227,7 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
 
 /// From opening the source, or from where it rested, to its end; where it is quiet, with what stays behind.
 fn attempt(
-    stream: &Stream,
+    stream: &Arc<Stream>,
     context: &SourceContext,
     rested: Option<Resting>,
     quiet_time: Duration,
@@ -318,7 +324,10 @@ fn sample(record: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use serde_json::json;
+    use weir_connectors::body::{Cut, Records};
 
     use super::super::stream::tests::{context, stream, stream_of};
     use super::*;
@@ -381,6 +390,60 @@ mod tests {
         });
         assert!(told.is_some_and(|told| told.contains("127.0.0.1:1")) && lag.is_none(), "{lag:?}");
         assert_eq!(stream.status(), Status::Running, "it was to begin again");
+    }
+
+    /// Its source would not be looked after until there is room, and a member of a group be thrown out of that.
+    #[test]
+    fn a_stream_is_not_quiet_while_its_only_batch_is_being_committed() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let (_engine, stream) = stream_of(&json!({"type": "HttpPushIngest"}));
+        let (context, shared, quiet_time) = (context(&threads), Shared::default(), Duration::from_millis(500));
+        let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
+        let intake = stream.intake().expect("it takes records").clone();
+        let records = Records::cut(b"{}".to_vec(), Cut::Whole).expect("a record");
+        threads.spawn(async move { intake.hand_in(records, None).await });
+        std::thread::scope(|scope| {
+            let reads = scope.spawn(|| read::read(&stream, &context, &mut None, quiet_time, sender, &shared));
+            let batch = receiver.recv_timeout(Duration::from_secs(60)).expect("a batch");
+            std::thread::sleep(3 * quiet_time);
+            assert!(!reads.is_finished(), "nobody asks for more");
+            // As the committing thread does.
+            drop(batch);
+            shared.under_way.fetch_sub(1, Ordering::AcqRel);
+            assert!(matches!(reads.join().expect("no panic"), Ok(Ended::Quiet)));
+        });
+    }
+
+    #[test]
+    fn the_end_of_a_stream_does_not_wait_for_schemas() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        silent.set_nonblocking(true).expect("a socket");
+        let url = format!("http://{}/x", silent.local_addr().expect("an address"));
+        let format = json!({"type": "CypherProtobuf", "query": "RETURN $that AS x", "typeName": "X", "schemaUrl": url});
+        let written = json!({"type": "Protobuf", "typeName": "X", "schemaUrl": url, "withInfoEnvelope": false});
+        let letters = json!({"type": "Redis", "url": "redis://127.0.0.1:1", "key": "failed", "outputFormat": written});
+        for definition in [
+            json!({"type": "HttpPushIngest", "format": format}),
+            json!({"type": "HttpPushIngest", "onRecordError": {"deadLetterQueueSettings": {"destinations": [letters]}}}),
+        ] {
+            let (engine, stream) = stream_of(&definition);
+            std::thread::scope(|scope| {
+                let runs = scope.spawn(|| run(&stream, &engine, &context(&threads), None));
+                let since = Instant::now();
+                let mut asked = silent.accept();
+                while asked.is_err() && since.elapsed() < Duration::from_secs(50) {
+                    std::thread::sleep(Duration::from_millis(5));
+                    asked = silent.accept();
+                }
+                let begun = Instant::now();
+                stream.stop();
+                runs.join().expect("no panic");
+                // A schema is waited for 30 s.
+                assert!(asked.is_ok() && begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+            });
+            assert_eq!(stream.status(), Status::Running, "it has not failed: {:?}", stream.told());
+        }
     }
 
     #[test]

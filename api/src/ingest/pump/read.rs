@@ -6,6 +6,7 @@
 //! nobody asks for more.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{SendTimeoutError, Sender};
@@ -36,15 +37,18 @@ const NO_ROOM_TIME: Duration = Duration::from_secs(1);
 const OPEN_PAUSE: Duration = Duration::from_secs(2);
 
 /// Opens the source where the stream stands, and what reads its records. None when the stream is to end before they can be.
-fn open(stream: &Stream, context: &SourceContext, shared: &Shared) -> Result<Option<Resting>, ConnectorError> {
+fn open(stream: &Arc<Stream>, context: &SourceContext, shared: &Shared) -> Result<Option<Resting>, ConnectorError> {
     let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
     loop {
         let source = stream.config.open(context, from.as_ref());
-        match source.and_then(|source| Ok((source, stream.config.decoder(context)?))) {
+        let decoder = || stream.while_wanted(|| stream.config.decoder(context));
+        match source.and_then(|source| Ok((source, decoder()?))) {
             Ok((source, decoder)) => {
                 let position = source.position();
                 return Ok(Some(Resting { source, decoder, position }));
             }
+            // It may be an end that has broken it off, and nobody is told.
+            Err(_) if stream.is_stopping() => return Ok(None),
             // What it needs is kept elsewhere, and may be there later. How often that is tried may have been said.
             Err(error) if error.retryable() && (!stream.errors.restarts_are_given() || error.is_of_secret()) => {
                 stream.note_trouble(Some(chain(&error)));
@@ -60,7 +64,7 @@ fn open(stream: &Stream, context: &SourceContext, shared: &Shared) -> Result<Opt
 /// Reads until there is no more, the stream is stopped, or nothing is committed any more. The source stays where it was opened,
 /// for its last acknowledgement, also after an error.
 pub(super) fn read(
-    stream: &Stream,
+    stream: &Arc<Stream>,
     context: &SourceContext,
     opened: &mut Option<Resting>,
     quiet_time: Duration,
@@ -104,9 +108,11 @@ pub(super) fn read(
         if progress == Progress::Finished {
             return Ok(Ended::Exhausted);
         }
-        if !frames.is_empty() || frames.position != *position || !lock(&shared.positions).is_empty() {
+        // First whether anything is under way: what was is among the positions then.
+        let is_committing = shared.is_committing() || !lock(&shared.positions).is_empty();
+        if is_committing || !frames.is_empty() || frames.position != *position {
             busy = Instant::now();
-        } else if may_rest && batches.is_empty() && busy.elapsed() >= quiet_time {
+        } else if may_rest && busy.elapsed() >= quiet_time {
             return Ok(Ended::Quiet);
         }
     }
@@ -168,6 +174,8 @@ impl<'a> Watched<'a> {
             self.hold();
         }
         let mut patience = NO_ROOM_TIME;
+        // Before it is taken, as it may be committed at once. Where nobody takes it the stream ends, and does not rest.
+        self.shared.under_way.fetch_add(1, Ordering::AcqRel);
         loop {
             batch = match batches.send_timeout(batch, patience) {
                 Ok(()) => return Ok(true),

@@ -68,6 +68,11 @@ impl Gate {
         self.status != Status::Running && self.stopping.is_none()
     }
 
+    /// Takes an end back. Whoever panicked in the middle of a batch has not said that it is over.
+    pub(super) fn begin_again(&mut self) {
+        (self.status, self.committing) = (Status::Running, false);
+    }
+
     /// Whether what was read may still be committed.
     fn may_finish(&self) -> bool {
         self.stopping.is_none_or(|since| since.elapsed() < FINISH_TIME_MAX)

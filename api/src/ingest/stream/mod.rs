@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use weir_connectors::{Intake, RecordQuery, SourceConfig, SourceContext, Upload};
+use weir_connectors::{Intake, RecordQuery, SourceConfig, SourceContext, Upload, fetch};
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
 use weir_model::lock::lock;
@@ -27,6 +27,9 @@ use super::{Definition, ErrorHandling, QUERY, SCANS, Transformation, again};
 use crate::error::ApiError;
 use crate::meter::Meter;
 use crate::procedures::Preparing;
+
+/// After this long it is tried again to have a thread for a stream that has been called.
+const THREAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is told of a stream of which a thread has panicked.
 pub(super) const BUG: &str = "the stream ended through a bug in weir; the log has the details";
@@ -197,16 +200,59 @@ impl Stream {
         context: SourceContext,
         rested: Option<Resting>,
     ) {
-        let (stream, engine) = (self.clone(), engine.clone());
+        let (stream, on, within) = (self.clone(), engine.clone(), context.clone());
         let named = weir_connectors::thread::named("ingest", &self.name);
+        // What goes with a thread that cannot be had is gone.
+        let rested = Arc::new(Mutex::new(rested));
+        let taken = rested.clone();
         let run = move || {
-            let _end = EndIfPanics { stream: &stream, engine: &engine };
-            pump::run(&stream, &engine, &context, rested);
+            let _end = EndIfPanics { stream: &stream, engine: &on };
+            let rested = lock(&taken).take();
+            pump::run(&stream, &on, &within, rested);
         };
-        match named.spawn(run) {
-            Ok(handle) => runner.thread = Some(handle),
-            Err(error) => self.end(Status::Failed, Some(format!("no thread could be started: {error}"))),
+        let error = match named.spawn(run) {
+            Ok(handle) => {
+                runner.thread = Some(handle);
+                return;
+            }
+            Err(error) => format!("no thread could be started: {error}"),
+        };
+        let rested = lock(&rested).take();
+        if let Some(rested) = rested {
+            return self.wake_later(runner, engine, context, rested, error);
         }
+        drop(runner);
+        self.end(Status::Failed, Some(error));
+        self.store_end(engine);
+    }
+
+    /// Something has come for a stream that rests, and for this reason there is no thread at the moment: it rests on, and is
+    /// tried again, as its source has called, and does not do so again.
+    fn wake_later(
+        self: &Arc<Self>,
+        mut runner: MutexGuard<'_, Runner>,
+        engine: &Engine,
+        context: SourceContext,
+        rested: Resting,
+        reason: String,
+    ) {
+        tracing::warn!(ingest = self.name, "the stream is tried again in {THREAD_PAUSE:?}: {reason}");
+        self.note_trouble(Some(reason));
+        runner.resting = Some(rested);
+        drop(runner);
+        let (stream, engine) = (Arc::downgrade(self), engine.clone());
+        context.runtime.clone().spawn(async move {
+            tokio::time::sleep(THREAD_PAUSE).await;
+            if let Some(stream) = stream.upgrade() {
+                stream.wake(&engine, context);
+            }
+        });
+    }
+
+    /// What `work` fetches is given up when the stream is to end.
+    pub(super) fn while_wanted<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        let stream = self.clone();
+        fetch::while_wanted(move || !stream.is_stopping(), work)
     }
 
     /// The thread that asks is about to go: the stream rests until its source calls. Gives it back where that cannot be.
@@ -282,7 +328,7 @@ impl Stream {
         }
         self.join();
         let mut state = self.lock();
-        state.gate.status = Status::Running;
+        state.gate.begin_again();
         (state.told.message, state.ended_after) = (None, None);
         self.records.go_on();
         self.bytes.go_on();
@@ -434,6 +480,66 @@ pub(super) mod tests {
             wait_for(mended);
             assert!(ingests.delete(&graph, "s").expect("it ends").is_some());
         }
+    }
+
+    /// A pause waited for it in vain.
+    #[test]
+    fn a_batch_in_which_a_stream_panicked_is_over_when_it_begins_again() {
+        let (_engine, stream) = stream();
+        assert!(stream.may_commit());
+        stream.end(Status::Failed, Some(BUG.to_owned()));
+        stream.begin_again();
+        stream.set_running(false).expect("it is paused");
+        let begun = Instant::now();
+        stream.wait_until_committed();
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    }
+
+    /// Its client was told that it is there, and it failed, as the log was closed.
+    #[test]
+    fn no_stream_begins_once_weir_stops() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let definition = json!({"type": "NumberIteratorIngest", "ingestLimit": 1});
+        let (preparing, life) = (Preparing::new(&graph, &procedures), Life::first(Status::Paused));
+        let there = Stream::new(preparing, "there", "there#1".to_owned(), read(&definition).expect("a definition"), life);
+        there.expect("a stream").store(&engine).expect("it is stored");
+        let ingests = Ingests::new(engine.clone(), context(&threads), procedures);
+        ingests.restore(false).expect("what is stored is read");
+        let there = ingests.get(&graph, "there").expect("it is back");
+
+        ingests.shut_down();
+        assert!(matches!(ingests.create(&graph, "late", &definition).err(), Some(ApiError::Busy { .. })));
+        assert!(ingests.get(&graph, "late").is_none());
+        assert!(engine.metadata(&key(&graph, "late")).expect("it can be read").is_none());
+        assert!(matches!(ingests.start(&there), Err(ApiError::Busy { .. })));
+        assert_eq!((there.status(), stored_status(&engine, &there)), (Status::Paused, json!("Paused")));
+    }
+
+    /// It rested for ever, or was gone.
+    #[test]
+    fn a_stream_that_no_thread_could_be_had_for_when_it_was_called_is_tried_again() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let (engine, stream) = stream_of(&json!({"type": "HttpPushIngest"}));
+        let context = context(&threads);
+        let wait_for = |is_so: &dyn Fn(&Runner) -> bool| {
+            let since = Instant::now();
+            while !is_so(&lock(&stream.runner)) {
+                assert!(since.elapsed() < Duration::from_secs(60), "{:?}", stream.told());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        stream.run(&engine, &context);
+        wait_for(&|runner| runner.resting.is_some());
+        let mut runner = lock(&stream.runner);
+        let rested = runner.resting.take().expect("it rests");
+        stream.wake_later(runner, &engine, context, rested, "none is left".to_owned());
+        wait_for(&|runner| runner.thread.is_some());
+        stream.stop();
+        stream.join();
+        assert_eq!(stream.status(), Status::Running);
     }
 
     #[test]

@@ -143,10 +143,14 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Nam
 /// Each with its place.
 fn read_destinations(fields: &Fields<'_>, path: &str, mistakes: &mut Mistakes) -> Vec<(String, Output)> {
     let Some(given) = fields.required_here("destinations", mistakes) else { return Vec::new() };
-    let Some(given) = given.as_array().filter(|items| !items.is_empty()) else {
-        mistakes.at(&fields.path_of("destinations"), "at least one destination is needed");
+    let Some(given) = given.as_array() else {
+        mistakes.at(&fields.path_of("destinations"), wrong_type(given, "array"));
         return Vec::new();
     };
+    if given.is_empty() {
+        mistakes.at(&fields.path_of("destinations"), "at least one destination is needed");
+        return Vec::new();
+    }
     let read = |(index, value): (usize, &Json)| {
         let (path, mut of_it) = (format!("{path}.destinations[{index}]"), Mistakes::default());
         let output = read_destination(value, &path, &mut of_it);
@@ -302,7 +306,7 @@ pub fn destination_json(output: &Output, family: Family) -> Json {
     }
     let mut shown = Json::Object(shown);
     if let Output::Destination(to) = output {
-        to.refusals.write(&mut shown, Notation::Shown(family));
+        to.write_common(&mut shown, Notation::Shown(family));
     }
     shown
 }
@@ -475,6 +479,10 @@ mod tests {
         refused(json!([{"name": "o", "destinations": []}]), "at least one destination");
         refused(json!([{"name": "", "destinations": [{"type": "Drop"}]}]), ".outputs[0].name: a name has at least one character");
         refused(json!([{"name": "o"}]), "DecodingFailure at .outputs[0].destinations: Missing required field");
+        refused(
+            json!([{"name": "o", "destinations": {"type": "StandardOut"}}]),
+            "DecodingFailure at .outputs[0].destinations: Got an object with wrong type, expecting array",
+        );
         let drop = json!([{"type": "Drop"}]);
         let named = json!({"name": "o", "destinations": drop});
         refused(json!([named, {"destinations": drop}]), "DecodingFailure at .outputs[1].name: Missing required field");

@@ -36,49 +36,56 @@ use crate::recoding::RecordDecoder;
 use crate::secret;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// Reads the data of records from those shards of a stream of Kinesis that fall to it: several that have the same
-/// `applicationName` share them by a table of DynamoDB, and take them over from one another.
+/// Reads a Kinesis stream together with other readers of the same `applicationName`: they divide the shards among themselves by a
+/// lease table in DynamoDB, and take over the shards of a reader that fails.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "KinesisKCLIngest")]
 pub struct KinesisKclIngest {
-    /// The stream.
+    /// The name of the Kinesis stream.
     pub kinesis_stream_name: String,
-    /// Those with the same name share the shards; the name of the lease table, too, unless that has its own.
+    /// The name that all readers share who divide the shards. Also the name of the lease table, unless `tableName` gives another.
     pub application_name: String,
-    /// What a record holds, and the query that runs on each.
+    /// How a record is decoded, and the query that runs on each record. `CypherJson` with the query `CREATE ($that)` when not
+    /// given.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// Taken and shown; records are always evaluated in their order.
+    /// Accepted for compatibility, without effect: the records of a stream take effect one after another, in order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
-    /// Who asks; found as every program of Amazon's does when not given.
+    /// The access key to use. When not given it is found as the AWS tools find it: in environment variables, a profile, a web
+    /// identity, or the role of the container or machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<AwsCredentials>,
-    /// Where the stream and the table are; found in the same way when not given.
+    /// The AWS region of the stream and the lease table. When not given it is found as the AWS tools find it: in environment
+    /// variables, a profile or the settings of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<AwsRegion>,
-    /// The address of another server that speaks the protocols of Kinesis and DynamoDB, instead of Amazon's.
+    /// The URL of another server that speaks the protocols of Kinesis and DynamoDB, to be used instead of Amazon's.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub endpoint: Option<String>,
-    /// Where the reading of shards begins that nobody of this application has read.
+    /// Where to begin in a shard that no reader of this application has read. `Latest` when not given.
     #[serde(default)]
     pub initial_position: InitialPosition,
-    /// How often a request is made again before the stream says that something is wrong. It goes on trying.
+    /// How many times in a row a request may fail before the `message` of the stream says what is wrong. With 0 it says so at the
+    /// first failure. The stream keeps trying in any case.
     #[serde(default = "retries", deserialize_with = "config::times")]
     pub num_retries: u32,
-    /// Records a second, at most.
+    /// The most records to read per second. No limit when not given.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to a record before it is read, in this order.
+    /// Decodings and decompressions to apply to each record before `format` reads it, in this order. None when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
+    /// Buffering settings of Amazon's client library. No effect: weir limits by itself what waits for the graph.
     #[serde(default)]
     pub scheduler_source_settings: SchedulerSourceSettings,
+    /// How often progress is written to the lease table. Only what is durable in the graph is ever written.
     #[serde(default)]
     pub checkpoint_settings: CheckpointSettings,
+    /// Settings in the names of Amazon's client library. Each says whether it has an effect.
     #[serde(default)]
     pub advanced_settings: AdvancedSettings,
 }

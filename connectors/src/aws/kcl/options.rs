@@ -13,7 +13,7 @@ use crate::aws::iterator::{IteratorAt, IteratorType, IteratorWord};
 use crate::config;
 use crate::error::ConnectorError;
 
-/// Where the reading of a shard begins that no application of this name has read before.
+/// Where to begin in a shard that no reader of this application has read.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum InitialPosition {
@@ -24,17 +24,23 @@ pub enum InitialPosition {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum PositionAt {
-    /// The first record that came at this time, in the time zone of the machine, or later.
+    /// From the first record that arrived at this time, in the time zone of the machine, or later.
     AtTimestamp {
+        /// The year, such as 2026.
         year: i16,
+        /// The month, from 1 to 12.
         #[schemars(range(min = 1, max = 12))]
         month: i8,
+        /// The day of the month, from 1 to 31.
         #[schemars(range(min = 1, max = 31))]
         day_of_month: i8,
+        /// The hour, from 0 to 23.
         #[schemars(range(min = 0, max = 23))]
         hour_of_day: i8,
+        /// The minute, from 0 to 59.
         #[schemars(range(min = 0, max = 59))]
         minute: i8,
+        /// The second, from 0 to 59.
         #[schemars(range(min = 0, max = 59))]
         second: i8,
     },
@@ -103,92 +109,118 @@ fn local_zone() -> TimeZone {
     file.and_then(|bytes| TimeZone::tzif("Local", &bytes).ok()).unwrap_or(TimeZone::UTC)
 }
 
-/// How what was read waits for the graph. Taken and shown: weir bounds it by itself.
+/// Buffering settings of Amazon's client library. They are accepted and shown, and have no effect: weir limits by itself what
+/// waits for the graph.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SchedulerSourceSettings {
+    /// No effect; accepted for compatibility with Amazon's client library.
     #[schemars(range(min = 1))]
     pub buffer_size: Option<u32>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub backpressure_timeout_millis: Option<u64>,
 }
 
-/// When the lease table is told how far a shard has been read.
+/// How often progress is written to the lease table. After a takeover another reader goes on from there.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckpointSettings {
-    /// Whether it is told nothing. Then others begin a shard where the stream began.
+    /// Whether no progress is written, but for the ends of shards. Another reader that takes over a shard then begins at its
+    /// initial position.
     pub disable_checkpointing: bool,
-    /// After so many records; 1000 when not given.
+    /// Progress is written after this many records. 1000 when not given.
     #[schemars(range(min = 1))]
     pub max_batch_size: Option<u64>,
-    /// After this time; 10 s when not given.
+    /// Progress is written after this time at the latest. 10 s when not given.
     pub max_batch_wait_millis: Option<u64>,
 }
 
+/// Settings in the names of Amazon's client library. Those that have no effect in weir are accepted and shown.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AdvancedSettings {
+    /// Names: of the lease table, and of this reader.
     pub configs_builder: Option<ConfigsBuilder>,
+    /// How shards are divided among readers.
     pub lease_management_config: Option<LeaseManagementConfig>,
+    /// How records are fetched: by polling, which is the default, or by enhanced fan-out.
     pub retrieval_specific_config: Option<RetrievalSpecificConfig>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub processor_config: Option<ProcessorConfig>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub coordinator_config: Option<CoordinatorConfig>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub lifecycle_config: Option<LifecycleConfig>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub retrieval_config: Option<RetrievalConfig>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub metrics_config: Option<MetricsConfig>,
 }
 
+/// Names that the lease table knows.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigsBuilder {
-    /// The lease table; `applicationName` when not given.
+    /// The name of the lease table in DynamoDB, which is created if it does not exist. `applicationName` when not given.
     pub table_name: Option<String>,
-    /// Who this is for the others; a name that nobody else has when not given.
+    /// The name of this reader in the lease table. It must be unique. When not given, one is generated that stays the same for
+    /// the life of the stream.
     pub worker_identifier: Option<String>,
 }
 
-/// How shards are shared out.
+/// How shards are divided among the readers of an application.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaseManagementConfig {
-    /// Who has not been heard of for so long has lost its shards; 10 s when not given.
+    /// After this time without a sign of life, the shards of a reader are taken over by others. 10 s when not given.
     #[schemars(range(min = 1))]
     pub failover_time_millis: Option<u64>,
-    /// How often shards are listed; 60 s when not given.
+    /// How often the list of shards is fetched. 60 s when not given.
     #[schemars(range(min = 1))]
     pub shard_sync_interval_millis: Option<u64>,
-    /// Whether leases of shards that are read and gone are deleted; true when not given.
+    /// Whether the leases of shards that are read to their end and no longer exist are deleted. True when not given.
     pub cleanup_leases_upon_shard_completion: Option<bool>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub ignore_unexpected_child_shards: Option<bool>,
-    /// Shards this one has at most; any number when not given.
+    /// The most shards that this reader takes. No limit when not given.
     #[schemars(range(min = 1))]
     pub max_leases_for_worker: Option<u32>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub max_lease_renewal_threads: Option<u32>,
-    /// How the lease table is paid for, where it is made; PAY_PER_REQUEST when not given.
+    /// The billing mode of the lease table if it has to be created. `PAY_PER_REQUEST` when not given.
     pub billing_mode: Option<BillingMode>,
-    /// Of a table that is PROVISIONED; 10 when not given.
+    /// The read capacity of a new lease table that is `PROVISIONED`. 10 when not given.
     #[schemars(range(min = 1))]
     pub initial_lease_table_read_capacity: Option<u32>,
-    /// Of a table that is PROVISIONED; 10 when not given.
+    /// The write capacity of a new lease table that is `PROVISIONED`. 10 when not given.
     #[schemars(range(min = 1))]
     pub initial_lease_table_write_capacity: Option<u32>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub re_balance_threshold_percentage: Option<u32>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub dampening_percentage: Option<u32>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub allow_throughput_overshoot: Option<bool>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub disable_worker_metrics: Option<bool>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     #[serde(rename = "maxThroughputPerHostKBps")]
     pub max_throughput_per_host_kbps: Option<f64>,
-    /// Whether a shard changes hands when what was read of it is durable; true when not given.
+    /// Whether a shard is handed to another reader only when all that was read of it is durable. True when not given.
     pub is_graceful_lease_handoff_enabled: Option<bool>,
-    /// How long that is waited for; 30 s when not given.
+    /// The longest time to wait for such a handover. 30 s when not given.
     pub graceful_lease_handoff_timeout_millis: Option<u64>,
 }
 
+/// How DynamoDB bills the lease table.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum BillingMode {
+    /// For a fixed read and write capacity.
     Provisioned,
+    /// For each request.
     PayPerRequest,
+    /// Accepted for compatibility; it has the effect of `PAY_PER_REQUEST`.
     UnknownToSdkVersion,
 }
 
@@ -196,99 +228,140 @@ pub enum BillingMode {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum RetrievalSpecificConfig {
-    /// Kinesis sends them as they come, to a consumer that has its own share of each shard (enhanced fan-out).
+    /// Enhanced fan-out: Kinesis pushes records to a registered consumer that has its own throughput.
     FanOutConfig {
-        /// Of a consumer that is there already.
+        /// The ARN of a consumer that is already registered.
         #[serde(default)]
         consumer_arn: Option<String>,
-        /// Of the consumer, which is registered where there is none; `applicationName` when not given.
+        /// The name of the consumer. It is registered if it does not exist, and stays when the stream is deleted.
+        /// `applicationName` when not given.
         #[serde(default)]
         consumer_name: Option<String>,
+        /// No effect; accepted for compatibility with Amazon's client library.
         #[serde(default)]
         max_describe_stream_summary_retries: Option<u32>,
+        /// No effect; accepted for compatibility with Amazon's client library.
         #[serde(default)]
         max_describe_stream_consumer_retries: Option<u32>,
+        /// No effect; accepted for compatibility with Amazon's client library.
         #[serde(default)]
         register_stream_consumer_retries: Option<u32>,
+        /// No effect; accepted for compatibility with Amazon's client library.
         #[serde(default)]
         retry_backoff_millis: Option<u64>,
     },
+    /// Records are requested again and again; the default.
     PollingConfig {
-        /// Of one request; 2000 when not given.
+        /// The most records that one request asks for, from 1 to 10000. 2000 when not given; more than 2000 has the effect of
+        /// 2000.
         #[serde(default)]
         #[schemars(range(min = 1, max = 10000))]
         max_records: Option<u32>,
+        /// No effect; accepted for compatibility with Amazon's client library.
         #[serde(default)]
         retry_get_records_in_seconds: Option<u32>,
+        /// No effect; accepted for compatibility with Amazon's client library.
         #[serde(default)]
         max_get_records_thread_pool: Option<u32>,
-        /// Between two requests for one shard; 1 s when not given, 200 ms at least.
+        /// The pause between two requests for one shard, 200 ms at least. 1 s when not given.
         #[serde(default)]
         idle_time_between_reads_in_millis: Option<u64>,
     },
 }
 
+/// Record processing of Amazon's client library. No effect in weir.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessorConfig {
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub call_process_records_even_for_empty_record_list: Option<bool>,
 }
 
+/// Coordination settings of Amazon's client library. No effect in weir.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CoordinatorConfig {
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub parent_shard_poll_interval_millis: Option<u64>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub skip_shard_sync_at_worker_initialization_if_leases_exist: Option<bool>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub shard_prioritization: Option<ShardPrioritization>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub client_version_config: Option<ClientVersionConfig>,
 }
 
+/// The order in which shards are processed. No effect in weir, which reads a shard when its parents have been read.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum ShardPrioritization {
+    /// No particular order.
     NoOpShardPrioritization,
-    ParentsFirstShardPrioritization { max_depth: u32 },
+    /// Parents before children, down to a depth of `maxDepth`.
+    ParentsFirstShardPrioritization {
+        /// The depth.
+        max_depth: u32,
+    },
 }
 
+/// The version of the lease protocol. No effect: weir writes the rows of version 2.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum ClientVersionConfig {
+    /// Compatible with version 2.
     #[serde(rename = "CLIENT_VERSION_CONFIG_COMPATIBLE_WITH_2X")]
     CompatibleWith2,
+    /// Version 3.
     #[serde(rename = "CLIENT_VERSION_CONFIG_3X")]
     Version3,
 }
 
+/// Task settings of Amazon's client library. No effect in weir.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LifecycleConfig {
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub task_backoff_time_millis: Option<u64>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub log_warning_for_task_after_millis: Option<u64>,
 }
 
+/// Settings for listing shards of Amazon's client library. No effect in weir.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RetrievalConfig {
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub list_shards_backoff_time_in_millis: Option<u64>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub max_list_shards_retry_attempts: Option<u32>,
 }
 
+/// CloudWatch settings of Amazon's client library. No effect: weir sends nothing to CloudWatch.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MetricsConfig {
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub metrics_buffer_time_millis: Option<u64>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub metrics_max_queue_size: Option<u32>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub metrics_level: Option<MetricsLevel>,
+    /// No effect; accepted for compatibility with Amazon's client library.
     pub metrics_enabled_dimensions: Option<BTreeSet<MetricsDimension>>,
 }
 
+/// How much is sent to CloudWatch. No effect in weir.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum MetricsLevel {
+    /// Nothing.
     None,
+    /// Summaries.
     Summary,
+    /// Everything.
     Detailed,
 }
 
+/// A dimension of CloudWatch metrics. No effect in weir.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum MetricsDimension {

@@ -72,6 +72,8 @@ pub struct Sharing {
     handed_on: BTreeMap<String, String>,
     seen: BTreeMap<String, Seen>,
     synced: Option<Instant>,
+    /// Shards that are read and gone, of which the source has not been told.
+    forgotten: Vec<String>,
 }
 
 /// The counter of a lease.
@@ -127,6 +129,7 @@ impl Sharing {
             handed_on: BTreeMap::new(),
             seen: BTreeMap::new(),
             synced: None,
+            forgotten: Vec::new(),
         }
     }
 
@@ -196,6 +199,7 @@ impl Sharing {
             self.sync(leases, kinesis).await?;
             self.synced = Some(Instant::now());
         }
+        self.tell_forgotten();
         let all = leases.all().await?;
         self.look(&all);
         self.renew(leases, &all).await?;
@@ -218,10 +222,17 @@ impl Sharing {
             gone.push(lease.shard.clone());
         }
         gone.retain(|shard| self.places.shards.get(shard) == Some(&Place::Read));
-        if !gone.is_empty() {
-            let _ = self.events.send(Event::Forgotten(gone)).await;
-        }
+        self.forgotten.append(&mut gone);
         Ok(())
+    }
+
+    /// Tells the source of shards that are gone, when it has room: were that waited for, no lease would be renewed meanwhile.
+    fn tell_forgotten(&mut self) {
+        if !self.forgotten.is_empty()
+            && let Ok(room) = self.events.try_reserve()
+        {
+            room.send(Event::Forgotten(std::mem::take(&mut self.forgotten)));
+        }
     }
 
     /// Notes which counters have moved.
@@ -511,6 +522,67 @@ mod tests {
     use crate::aws::stand_in::StandIn;
     use crate::conformance::runtime;
 
+    fn table() -> Table {
+        Table { name: "t".to_owned(), retries: 3, provisioned: None }
+    }
+
+    async fn leases(server: &StandIn) -> Leases {
+        let client = Client::open(&DYNAMODB, &server.access(), None).await.unwrap();
+        Leases { table: table(), client, place: "here".to_owned(), trouble: Trouble::new("here") }
+    }
+
+    fn sharing(failover: Duration, places: Places, events: Sender<Event>) -> Sharing {
+        let rules = Rules {
+            failover,
+            sync: Duration::from_secs(60),
+            clean_up: true,
+            leases_max: 1,
+            hand_over: None,
+            checkpoint_records: 1,
+            checkpoint_after: Duration::from_secs(60),
+            checkpoints: true,
+            sentinel: "LATEST",
+            consumer: None,
+        };
+        let stream =
+            Stream { name: "s".to_owned(), shard_ids: None, begin: Default::default(), retries: 3, pace: Pace::default() };
+        let (place, worker) = ("here".to_owned(), "me".to_owned());
+        Sharing::new(place, worker, stream, table(), rules, places, events, Trouble::new("here"))
+    }
+
+    #[test]
+    fn rounds_go_on_while_the_source_has_no_room_to_be_told_of_shards_that_are_gone() {
+        let server = StandIn::start(|asked| {
+            let answer = match asked.operation.as_str() {
+                "ListShards" => json!({"Shards": []}),
+                "Scan" => {
+                    let read = json!({"leaseKey": {"S": "a"}, "leaseCounter": {"N": "1"}, "checkpoint": {"S": SHARD_END}});
+                    json!({"Items": [read]})
+                }
+                _ => json!({}),
+            };
+            (200, answer.to_string())
+        });
+        let (events, mut source) = channel(1);
+        let places = Places { shards: BTreeMap::from([("a".to_owned(), Place::Read)]), ..Places::default() };
+        let mut sharing = sharing(Duration::from_secs(60), places, events.clone());
+        runtime().block_on(async {
+            let kinesis = Arc::new(Client::open(&KINESIS, &server.access(), None).await.unwrap());
+            let leases = leases(&server).await;
+            assert!(events.try_send(Event::Ended("b".to_owned())).is_ok());
+            let round = tokio::time::timeout(Duration::from_secs(30), sharing.round(&leases, &kinesis)).await;
+            round.expect("it waits for nobody").unwrap();
+            assert!(matches!(source.try_recv(), Ok(Event::Ended(shard)) if shard == "b"));
+            assert!(source.try_recv().is_err());
+            // Told once.
+            for told in [true, false] {
+                sharing.round(&leases, &kinesis).await.unwrap();
+                let is_told = matches!(source.try_recv(), Ok(Event::Forgotten(gone)) if gone == ["a"]);
+                assert_eq!(is_told, told);
+            }
+        });
+    }
+
     #[test]
     fn a_hold_is_as_old_as_the_question_whether_it_is_ours() {
         let server = StandIn::start(|_| {
@@ -520,33 +592,12 @@ mod tests {
                 "checkpoint": {"S": "7"}, "weirFrom": number("5")});
             (200, json!({"Attributes": lease}).to_string())
         });
-        let sharing = |failover: Duration| {
-            let rules = Rules {
-                failover,
-                sync: Duration::from_secs(60),
-                clean_up: true,
-                leases_max: 1,
-                hand_over: None,
-                checkpoint_records: 1,
-                checkpoint_after: Duration::from_secs(60),
-                checkpoints: true,
-                sentinel: "LATEST",
-                consumer: None,
-            };
-            let stream =
-                Stream { name: "s".to_owned(), shard_ids: None, begin: Default::default(), retries: 3, pace: Pace::default() };
-            let table = Table { name: "t".to_owned(), retries: 3, provisioned: None };
-            let (place, worker, places) = ("here".to_owned(), "me".to_owned(), Places::default());
-            Sharing::new(place, worker, stream, table, rules, places, channel(1).0, Trouble::new("here"))
-        };
         let lease = Lease { shard: "a".to_owned(), checkpoint: "7".to_owned(), from: 5, ..Lease::default() };
         runtime().block_on(async {
-            let client = Client::open(&DYNAMODB, &server.access(), None).await.unwrap();
-            let table = Table { name: "t".to_owned(), retries: 3, provisioned: None };
-            let leases = Leases { table, client, place: "here".to_owned(), trouble: Trouble::new("here") };
+            let leases = leases(&server).await;
             // The answers come when others may have it.
             for (failover, has_lapsed) in [(100, true), (60_000, false)] {
-                let mut sharing = sharing(Duration::from_millis(failover));
+                let mut sharing = sharing(Duration::from_millis(failover), Places::default(), channel(1).0);
                 sharing.take(&leases, std::slice::from_ref(&lease)).await.unwrap();
                 assert_eq!(sharing.held["a"].hold.has_lapsed(), has_lapsed);
                 let owned = sharing.held["a"].lease.clone();

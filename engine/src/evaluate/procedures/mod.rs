@@ -86,11 +86,11 @@ fn nothing_to_do(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each)
 }
 
 /// `log(value)` and `log(level, value)`: one argument alone is the value.
-fn log(_: &Run, _: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+fn log(_: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
     let (level, value) = match arguments {
-        [Value::Text(level), value] if !value.is_null() => (level.to_lowercase(), value),
-        [value, ..] => (Text::default(), value),
-        [] => return Ok(()),
+        [value] => (Text::default(), value),
+        [Value::Text(level), value] => (level.to_lowercase(), value),
+        _ => return Err(procedure.refused(arguments)),
     };
     let text = value.shown();
     match level.as_str() {

@@ -1,4 +1,4 @@
-//! Looking: through the edges of hubs, some at a time, between the batches.
+//! Looking: looks through the edges of hubs for neighbours that are to be kept, some at a time, between the batches.
 //!
 //!     walks ─ met ─> wanted ─┐
 //!     batches ─ largest nodes ─> ahead ─┴─ looking ─ stretch by stretch ─> kept
@@ -21,7 +21,7 @@ use crate::arrangement::locate::{by_node, parts};
 use crate::arrangement::{Facts, Published, SharedBatch, edge_ranges};
 use crate::render::Time;
 use crate::render::queries::Queries;
-use crate::render::walk::Here;
+use crate::render::walk::{Here, NodeReader};
 use crate::symbols::WorkerSymbols;
 use crate::view::HalfEdge;
 
@@ -178,6 +178,7 @@ impl Hubs {
     fn go_on(&mut self, mut looking: Looking, around: &Around<'_>, until: Option<Instant>) {
         let Some(family) = around.queries.family(looking.crossing.family) else { return };
         let Some((_, crossed)) = self.crossings.iter_mut().find(|(of, _)| *of == looking.crossing) else { return };
+        let reader = NodeReader { family, symbols: around.symbols };
         loop {
             let from = looking.edges.len().saturating_sub(NEIGHBOURS_BY_CLOCK);
             let nodes: Vec<NodeId> = looking.edges[from..].iter().map(|half| half.other).collect();
@@ -185,7 +186,7 @@ impl Hubs {
             for (half, place) in looking.edges[from..].iter().zip(by_node(&found, nodes.len())) {
                 let facts = Facts::known(parts(around.batches, place));
                 let here = Here { id: half.other, facts: &facts };
-                let is_met = crossed.test.is_met(family, around.symbols, here, around.at, &mut self.row);
+                let is_met = crossed.test.is_met(reader, here, around.at, &mut self.row);
                 if is_met && facts.has_half(turned(*half, looking.hub), around.at) {
                     self.kept = self.kept.saturating_add_signed(crossed.add(looking.hub, *half, &mut self.spent));
                 }

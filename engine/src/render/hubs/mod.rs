@@ -1,4 +1,4 @@
-//! Hubs: of nodes of very many edges, those neighbours at which a pattern goes on.
+//! Hubs: for nodes of very many edges, keeps those neighbours at which a pattern goes on.
 //!
 //!     walk ─ crosses all ─> wanted ─ looked through, some at a time ─> kept ─ crossed by walks
 //!                                                  batches ─ taken in ──^
@@ -37,7 +37,7 @@ pub use looking::Around;
 
 use super::family::Family;
 use super::queries::Queries;
-use super::walk::Here;
+use super::walk::{Here, NodeReader};
 use super::{FamilyNumber, Time, before};
 use crate::arrangement::build::Located;
 use crate::arrangement::locate::Locator;
@@ -296,8 +296,9 @@ impl Hubs {
                     continue;
                 }
                 let here = Here { id: *id, facts: &facts };
-                let had = crossed.test.is_met(family, symbols, here, last, row);
-                if !had && !crossed.test.may_be_met(family, symbols, here, (segment, updates), last, row) {
+                let reader = NodeReader { family, symbols };
+                let had = crossed.test.is_met(reader, here, last, row);
+                if !had && !crossed.test.may_be_met(reader, here, (segment, updates), last, row) {
                     continue;
                 }
                 touched.push((number as usize, index));
@@ -322,7 +323,7 @@ impl Hubs {
             let (crossing, crossed) = &crossings[number];
             let Some(family) = queries.family(crossing.family) else { continue };
             let (node, facts, (segment, updates)) = (batch.ids[index], located.facts(batch, index), batch.node(index));
-            let is_met = crossed.test.is_met(family, symbols, Here { id: node, facts: &facts }, last, row);
+            let is_met = crossed.test.is_met(NodeReader { family, symbols }, Here { id: node, facts: &facts }, last, row);
             let mut edges: SmallVec<[HalfEdge; 4]> = SmallVec::new();
             let changed = crossed.test.each_changed(segment, updates);
             edges.extend(changed.filter(|(_, adds)| !is_met || !adds).map(|(half, _)| half));
@@ -383,7 +384,8 @@ impl Hubs {
             let (Some(crossed), Some(family)) = (crossed, around.queries.family(crossing.family)) else { continue };
             let facts = Facts::find(around.batches, node);
             // It may have come back since.
-            let is_met = crossed.test.is_met(family, around.symbols, Here { id: node, facts: &facts }, around.at, row);
+            let reader = NodeReader { family, symbols: around.symbols };
+            let is_met = crossed.test.is_met(reader, Here { id: node, facts: &facts }, around.at, row);
             for half in edges {
                 if !is_met || !facts.has_half(half, around.at) {
                     *kept -= crossed.remove(half.other, turned(half, node));

@@ -10,8 +10,7 @@ use crate::arrangement::{Fact, Facts, Segment, edge_ranges};
 use crate::render::Time;
 use crate::render::family::Family;
 use crate::render::program::{Move, Program};
-use crate::render::walk::{Here, read_node};
-use crate::symbols::WorkerSymbols;
+use crate::render::walk::{Here, NodeReader};
 use crate::view::{Direction, HalfEdge};
 
 /// What a pattern asks of the nodes a crossing leads to.
@@ -121,45 +120,32 @@ impl NeighbourTest {
     }
 
     /// Whether a node has at a tick what is asked of it.
-    pub(super) fn is_met(
-        &self,
-        family: &Family,
-        symbols: &WorkerSymbols,
-        here: Here<'_, '_>,
-        at: Time,
-        row: &mut Vec<Value>,
-    ) -> bool {
-        self.others.iter().all(|edges| edges.are_met(here.facts, at)) && self.looks(family, symbols, here, at, row)
+    pub(super) fn is_met(&self, reader: NodeReader<'_>, here: Here<'_, '_>, at: Time, row: &mut Vec<Value>) -> bool {
+        self.others.iter().all(|edges| edges.are_met(here.facts, at)) && self.looks_right(reader, here, at, row)
     }
 
-    /// Whether its local view is one that the pattern asks for.
-    fn looks(
-        &self,
-        family: &Family,
-        symbols: &WorkerSymbols,
-        Here { id, facts }: Here<'_, '_>,
-        at: Time,
-        row: &mut Vec<Value>,
-    ) -> bool {
-        row.resize(family.program.width, Value::Null);
-        row[family.program.nodes[self.node].slot] = Value::Node(id);
-        read_node(self.node, facts, at, row, family, symbols)
+    /// Whether the local view of a node is one that the pattern asks for.
+    fn looks_right(&self, reader: NodeReader<'_>, Here { id, facts }: Here<'_, '_>, at: Time, row: &mut Vec<Value>) -> bool {
+        let program = &reader.family.program;
+        row.resize(program.width, Value::Null);
+        row[program.nodes[self.node].slot] = Value::Node(id);
+        reader.read(self.node, facts, at, row)
     }
 
-    /// Whether a node of a batch may have it at any tick of it, each part at its own.
+    /// Whether a node that a batch changes may have what is asked of it: its edges at any tick, and its local view at `last` or
+    /// at the tick of one of the updates.
     pub(super) fn may_be_met(
         &self,
-        family: &Family,
-        symbols: &WorkerSymbols,
+        reader: NodeReader<'_>,
         here: Here<'_, '_>,
         (segment, updates): (&Segment, &[Fact]),
         last: Time,
         row: &mut Vec<Value>,
     ) -> bool {
-        let local =
-            segment.tags(updates).filter(|(tag, _)| self.local(&family.program, *tag)).map(|(_, fact)| segment.time(fact));
+        let program = &reader.family.program;
+        let local = segment.tags(updates).filter(|(tag, _)| self.local(program, *tag)).map(|(_, fact)| segment.time(fact));
         self.others.iter().all(|edges| edges.may_be_met(here.facts))
-            && std::iter::once(last).chain(local).any(|at| self.looks(family, symbols, here, at, row))
+            && std::iter::once(last).chain(local).any(|at| self.looks_right(reader, here, at, row))
     }
 
     /// The edges that a hub would be at the other end of, among those of a node at a tick.

@@ -34,11 +34,12 @@ use timely::dataflow::{Scope, StreamVec};
 use timely::order::Product;
 use timely::progress::Antichain;
 use timely::progress::frontier::AntichainRef;
+use timely::scheduling::Activator;
 
 use offered::Offered;
 use spent::Spent;
 
-pub use offered::{change_of_edge, has_needs};
+pub use offered::{EdgeChange, change_of_edge, has_needs};
 
 use super::dense::Dense;
 use super::hubs::{Around, HubBounds, Hubs};
@@ -310,8 +311,8 @@ fn hop<'scope>(
     let mut parcels_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<Parcel>>>::from(parcels_out);
     builder.build(move |capabilities| {
         drop(capabilities);
-        let mut waiting: Vec<(Capability<Moved>, Capability<Moved>, Vec<Parcel>)> = Vec::new();
-        // No row waits for others here.
+        let mut waiting: Vec<Arrived> = Vec::new();
+        // No row waits here for others that go on at the same node.
         let mut findings = Findings::default();
         let mut view: Vec<SharedBatch> = Vec::new();
         let spent = Spent::new();
@@ -320,7 +321,8 @@ fn hop<'scope>(
             let mut parcels_handle = parcels_out.activate();
             ticks.for_each(|_, data| data.clear());
             input.for_each(|capability, data| {
-                waiting.push((capability.retain(0), capability.retain(1), std::mem::take(data)));
+                let (for_results, for_parcels) = (capability.retain(0), capability.retain(1));
+                waiting.push(Arrived { for_results, for_parcels, parcels: std::mem::take(data) });
             });
             // The shard has everything before this.
             let reached = frontiers[1].frontier().first().map_or(Time::MAX, |moved| moved.outer);
@@ -339,39 +341,66 @@ fn hop<'scope>(
                     dense: None,
                     hubs: Some(&*hubs),
                 };
-                for (results_capability, parcels_capability, parcels) in &mut waiting {
-                    parcels.retain_mut(|parcel| {
-                        // The operator that takes in changes may not have had its turn.
-                        let knows = matches!(parcel.errand, Errand::Node) || hubs.knows(parcel.time);
-                        if !knows {
-                            again.activate();
-                        }
-                        let ready = knows && parcel.time < reached;
-                        // Without a family, its last query has been taken away.
-                        if ready && let Some(family) = queries.family(parcel.family) {
-                            spent.visit(family, ground, &mut findings, |walk| walk.receive(parcel));
-                        }
-                        !ready
-                    });
+                let reception = Reception { queries: &queries, hubs: &hubs, ground, spent: &spent, reached, again: &again };
+                for Arrived { for_results, for_parcels, parcels } in &mut waiting {
+                    parcels.retain_mut(|parcel| !reception.receive(parcel, &mut findings));
                     if !findings.results.is_empty() {
-                        results_handle.session(&*results_capability).give_container(&mut findings.results);
+                        results_handle.session(&*for_results).give_container(&mut findings.results);
                     }
                     if !findings.parcels.is_empty() {
-                        parcels_handle.session(&*parcels_capability).give_container(&mut findings.parcels);
+                        parcels_handle.session(&*for_parcels).give_container(&mut findings.parcels);
                     }
                 }
                 spent.end(&queries);
                 view.clear();
-                waiting.retain(|(_, _, parcels)| !parcels.is_empty());
+                waiting.retain(|arrived| !arrived.parcels.is_empty());
             }
             let coming = frontiers[0].frontier().iter().map(|moved| moved.outer).min();
-            let oldest = waiting.iter().map(|(capability, _, _)| capability.time().outer);
+            let oldest = waiting.iter().map(|arrived| arrived.for_results.time().outer);
             let awaited = coming.into_iter().chain(oldest).min();
             hubs.borrow_mut().await_from(awaited.unwrap_or(Time::MAX));
             allow_compaction(&mut trace, awaited);
         }
     });
     (results, further)
+}
+
+/// Rows that came from other shards together, and with what that comes of them may be sent on.
+struct Arrived {
+    for_results: Capability<Moved>,
+    for_parcels: Capability<Moved>,
+    /// Those that wait for this shard to get as far as they are.
+    parcels: Vec<Parcel>,
+}
+
+/// This shard, as rows from other shards find it.
+struct Reception<'a> {
+    queries: &'a Queries,
+    hubs: &'a Hubs,
+    ground: Ground<'a>,
+    spent: &'a Spent,
+    /// The shard has everything before this tick.
+    reached: Time,
+    again: &'a Activator,
+}
+
+impl Reception<'_> {
+    /// Walks on with a row. False where it has to wait, as the shard is not as far as the row.
+    fn receive(&self, parcel: &mut Parcel, findings: &mut Findings) -> bool {
+        // The operator that takes in changes, `changes`, may not have had its turn.
+        let knows = matches!(parcel.errand, Errand::Node) || self.hubs.knows(parcel.time);
+        if !knows {
+            self.again.activate();
+        }
+        if !knows || parcel.time >= self.reached {
+            return false;
+        }
+        // Without a family, its last query has been taken away.
+        if let Some(family) = self.queries.family(parcel.family) {
+            self.spent.visit(family, self.ground, findings, |walk| walk.receive(parcel));
+        }
+        true
+    }
 }
 
 /// No row with a tick before the frontier will be read for again.

@@ -13,7 +13,7 @@ use crate::render::dense::Dense;
 use crate::render::family::Family;
 use crate::render::program::{EdgeView, NodeView, Path, Version};
 use crate::render::queries::{Origin, Queries, Route};
-use crate::render::walk::{Change, Findings, Ground, Here, Walk, read_node};
+use crate::render::walk::{Change, Findings, Ground, Here, Walk};
 use crate::view::HalfEdge;
 
 /// A batch on offer to the families of all queries.
@@ -25,13 +25,45 @@ pub(super) struct Offered<'a> {
     pub(super) spent: &'a Spent,
 }
 
+/// A change of a node that a path of a family begins at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Offer {
+    route: Route,
+    /// The tick of the change; 0 for `Origin::EdgeView`, which is offered once for all ticks of the batch.
+    time: Time,
+    /// For `Origin::Edge`, the place of the edge among the updates of the node; otherwise 0.
+    place: usize,
+}
+
+/// A node that the batch changes.
+struct ChangedNode<'f, 'a> {
+    here: Here<'f, 'a>,
+    segment: &'a Segment,
+    updates: &'a [Fact],
+    /// Its changed edges as they were last looked at: mostly the next route asks for the same.
+    seen: SeenEdges,
+}
+
+/// An edge that came or went, offered as an edge of a pattern.
+#[derive(Clone, Copy)]
+pub struct EdgeChange<'c> {
+    pub change: Change,
+    /// The edge of the pattern.
+    pub edge: usize,
+    /// The edge of the graph, by its outgoing half.
+    pub half: HalfEdge,
+    /// Those conditions of the pattern on the edge that are not known to hold.
+    pub conditions: &'c [Expr],
+}
+
 impl<'a> Offered<'a> {
-    /// Walks everything the batch changes, node by node, for the families it can concern. What sieves tell is not among it.
+    /// Walks everything the batch changes, node by node, for the families it can concern. What begins or ends to pass a sieve is
+    /// left to `walk_turns`.
     pub(super) fn walk(&self, findings: &mut Findings) {
         let routes = &self.queries.routes;
-        // Edges, by their place among the facts of the node; nodes and edges that are looked at before and after, by tick.
-        let mut edges: Vec<(Route, usize)> = Vec::new();
-        let mut views: Vec<(Route, Time)> = Vec::new();
+        // What comes or goes, in the order of the facts; and what is looked at before and after, once for each tick.
+        let mut edges: Vec<Offer> = Vec::new();
+        let mut views: Vec<Offer> = Vec::new();
         // Most changes concern the family the last one did.
         let mut current: Option<&Family> = None;
         let mut row: Vec<Value> = Vec::new();
@@ -42,9 +74,9 @@ impl<'a> Offered<'a> {
             for (place, (tag, fact)) in segment.tags(updates).enumerate() {
                 if routes.may_concern(tag) {
                     routes.each(tag, |route| match route.from {
-                        Origin::Edge => edges.push((route, place)),
-                        Origin::Node => views.push((route, segment.time(fact))),
-                        Origin::EdgeView => views.push((route, 0)),
+                        Origin::Edge => edges.push(Offer { route, time: segment.time(fact), place }),
+                        Origin::Node => views.push(Offer { route, time: segment.time(fact), place: 0 }),
+                        Origin::EdgeView => views.push(Offer { route, time: 0, place: 0 }),
                     });
                 }
             }
@@ -55,13 +87,12 @@ impl<'a> Offered<'a> {
             views.dedup();
             let facts = self.located.facts(self.batch, index);
             let here = Here { id: *id, facts: &facts };
-            let mut seen = SeenEdges::default();
-            let offers = edges.iter().map(|(route, place)| (*route, *place, 0));
-            for (route, place, time) in offers.chain(views.iter().map(|(route, time)| (*route, 0, *time))) {
+            let mut node = ChangedNode { here, segment, updates, seen: SeenEdges::default() };
+            for offer in edges.iter().chain(&views) {
                 let family = match current {
-                    Some(family) if family.number == route.family => family,
+                    Some(family) if family.number == offer.route.family => family,
                     _ => {
-                        let Some(family) = self.queries.family(route.family) else { continue };
+                        let Some(family) = self.queries.family(offer.route.family) else { continue };
                         if let Some(before) = current.replace(family) {
                             self.go_on(before, findings);
                         }
@@ -70,25 +101,7 @@ impl<'a> Offered<'a> {
                         family
                     }
                 };
-                let path = usize::from(route.path);
-                let time = if route.from == Origin::Edge { segment.time(&updates[place]) } else { time };
-                let one_time = matches!(route.from, Origin::Node | Origin::Edge).then_some(time);
-                if !has_needs(&family.program.paths[path], &facts, one_time) {
-                    continue;
-                }
-                self.spent.visit(family, self.ground, findings, |walk| match (family.program.paths[path].atom, route.from) {
-                    (Atom::Node(node), _) => change_of_view(walk, path, node, here, time, &mut row),
-                    (Atom::Edge(edge), Origin::EdgeView) => {
-                        change_of_edges(walk, path, edge, here, (segment, updates), &mut seen, &mut row);
-                    }
-                    (Atom::Edge(edge), _) => {
-                        let fact = &updates[place];
-                        let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
-                        let half = segment.half(fact);
-                        let conditions = &family.program.edges[edge].conditions;
-                        change_of_edge(walk, change, edge, here, half, conditions, &mut row);
-                    }
-                });
+                self.walk_from(family, *offer, &mut node, &mut row, findings);
             }
         }
         if let Some(last) = current {
@@ -96,7 +109,34 @@ impl<'a> Offered<'a> {
         }
     }
 
-    /// With what waits for a family.
+    /// Walks the path of a family that begins at a change of a node.
+    fn walk_from(
+        &self,
+        family: &'a Family,
+        Offer { route, time, place }: Offer,
+        node: &mut ChangedNode<'_, 'a>,
+        row: &mut [Value],
+        findings: &mut Findings,
+    ) {
+        let (number, here) = (usize::from(route.path), node.here);
+        let path = &family.program.paths[number];
+        let one_time = (route.from != Origin::EdgeView).then_some(time);
+        if !has_needs(path, here.facts, one_time) {
+            return;
+        }
+        self.spent.visit(family, self.ground, findings, |walk| match (path.atom, route.from) {
+            (Atom::Node(view), _) => change_of_view(walk, number, view, here, time, row),
+            (Atom::Edge(edge), Origin::EdgeView) => change_of_edges(walk, number, edge, node, row),
+            (Atom::Edge(edge), _) => {
+                let fact = &node.updates[place];
+                let change = Change { path: number, time, diff: if fact.adds() { 1 } else { -1 } };
+                let conditions = &family.program.edges[edge].conditions;
+                change_of_edge(walk, EdgeChange { change, edge, half: node.segment.half(fact), conditions }, here, row);
+            }
+        });
+    }
+
+    /// Goes on with the rows that wait for a node, which are all of this family.
     fn go_on(&self, family: &'a Family, findings: &mut Findings) {
         if findings.has_waiting() {
             self.spent.visit(family, self.ground, findings, |walk| walk.go_on());
@@ -122,7 +162,8 @@ impl<'a> Offered<'a> {
                         let here = Here { id: self.batch.ids[node], facts: &facts };
                         for turn in of_node {
                             let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
-                            change_of_edge(walk, change, edge, here, turn.half, &[], &mut row);
+                            // That its conditions hold is what the sieve has found.
+                            change_of_edge(walk, EdgeChange { change, edge, half: turn.half, conditions: &[] }, here, &mut row);
                         }
                     }
                     walk.go_on();
@@ -132,7 +173,8 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// False where the node lacks an edge that every match in question has. Without a time it is one of several.
+/// False where the node lacks an edge that every match has that begins here along this path. `time` is the tick of the change,
+/// or none where there are changes at several: then it only counts whether there may be such an edge at any of them.
 pub fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
     path.needs.iter().all(|need| {
         let at = match need.version {
@@ -143,15 +185,11 @@ pub fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
     })
 }
 
-/// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does. The conditions are those that
-/// are not known to hold.
+/// Walks from an edge that came or went, once for each way round in which it fits the pattern. `here` is its source.
 pub fn change_of_edge<'a>(
     walk: &mut Walk<'a, '_>,
-    change: Change,
-    edge: usize,
+    EdgeChange { change, edge, half, conditions }: EdgeChange<'_>,
     here: Here<'_, 'a>,
-    half: HalfEdge,
-    conditions: &[Expr],
     row: &mut [Value],
 ) {
     let view = &walk.program.edges[edge];
@@ -171,25 +209,18 @@ pub fn change_of_edge<'a>(
     }
 }
 
-/// Edges of which properties are read: each that came, went or has other properties, as it was and as it is.
-fn change_of_edges<'a>(
-    walk: &mut Walk<'a, '_>,
-    path: usize,
-    edge: usize,
-    here: Here<'_, 'a>,
-    updates: (&Segment, &[Fact]),
-    seen: &mut SeenEdges,
-    row: &mut [Value],
-) {
+/// Walks from edges of which properties are read: from each that came, went or has other properties, as it was and as it is.
+fn change_of_edges<'a>(walk: &mut Walk<'a, '_>, path: usize, edge: usize, node: &mut ChangedNode<'_, 'a>, row: &mut [Value]) {
     let view = &walk.program.edges[edge];
-    if !seen.is_of(view) {
-        *seen = SeenEdges::new(view, updates, here.facts);
+    if !node.seen.is_of(view) {
+        node.seen = SeenEdges::new(view, (node.segment, node.updates), node.here.facts);
     }
-    for SeenEdge { half, time, was, is } in &seen.edges {
+    for SeenEdge { half, time, was, is } in &node.seen.edges {
         for (values, diff) in [(was, -1), (is, 1)] {
             let Some(values) = values else { continue };
             view.reads.iter().zip(values).for_each(|((_, slot), value)| row[*slot].clone_from(value));
-            change_of_edge(walk, Change { path, time: *time, diff }, edge, here, *half, &view.conditions, row);
+            let change = Change { path, time: *time, diff };
+            change_of_edge(walk, EdgeChange { change, edge, half: *half, conditions: &view.conditions }, node.here, row);
         }
     }
 }
@@ -260,14 +291,16 @@ fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Se
     touched
 }
 
-/// A node's local view before and after a tick; where they differ, what was goes and what is comes.
+/// Walks from a node whose local view may have changed at a tick. Where it has, the matches with the old view go, and those with
+/// the new one come.
 fn change_of_view<'a>(walk: &mut Walk<'a, '_>, path: usize, node: usize, here: Here<'_, 'a>, time: Time, row: &mut [Value]) {
     let program = walk.program;
     let view = &program.nodes[node];
     row[view.slot] = Value::Node(here.id);
-    let was = read_node(node, here.facts, time.wrapping_sub(1), row, walk.family, walk.ground.symbols);
+    let reader = walk.node_reader();
+    let was = reader.read(node, here.facts, Version::Before.tick(time), row);
     let old = was.then(|| row.to_vec());
-    let is = read_node(node, here.facts, time, row, walk.family, walk.ground.symbols);
+    let is = reader.read(node, here.facts, time, row);
     if let Some(mut old) = old {
         if is && seen(view, &old) == seen(view, row) {
             return;
@@ -279,6 +312,7 @@ fn change_of_view<'a>(walk: &mut Walk<'a, '_>, path: usize, node: usize, here: H
     }
 }
 
+/// What a row has read of a node.
 fn seen(view: &NodeView, row: &[Value]) -> Vec<Value> {
     let slots = view.reads.iter().map(|(_, slot)| *slot).chain(view.reads_all);
     slots.map(|slot| row[slot].clone()).collect()

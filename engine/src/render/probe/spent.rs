@@ -1,5 +1,5 @@
-//! Spent: how long a worker walks for each family, of one batch. What a pattern costs all queries wait for, so one that keeps a
-//! worker busy is told, with the names of its queries.
+//! Spent: how long a worker walks for each family over one batch. All queries of a graph wait for what a pattern costs, so one
+//! that keeps a worker busy is told in the log of the process, with the names of its queries.
 //!
 //! The clock is looked at after a visit of a family, or of several where they are short: a visit costs the count of it, and a
 //! step of a walk nothing.

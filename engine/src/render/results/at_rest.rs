@@ -1,4 +1,4 @@
-//! At rest: what is found in the graph at rest, kept until all of it has been looked through.
+//! At rest: keeps what is found in the graph at rest until all of the graph has been looked through.
 
 use std::collections::VecDeque;
 

@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 
 use weir_model::expression::{FailureKind, Subquery};
 use weir_model::membership::Lists;
-use weir_model::{Context, Failure, GraphFree, Value, forward_context};
+use weir_model::{Context, Expr, Failure, GraphFree, Value, forward_context};
 
-use super::Row;
-use crate::evaluate::weight_beside;
+use super::{Row, valued};
+use crate::evaluate::{NoValue, weight_beside};
 use crate::memory::{at_most, is_over_limit};
 use crate::render::health::Health;
 
@@ -121,7 +121,7 @@ pub struct Bounded<'a> {
     health: &'a Health,
     spent: Cell<usize>,
     /// Why something of the row has no value.
-    failed: RefCell<Option<Failure>>,
+    failed: RefCell<Option<NoValue>>,
 }
 
 impl<'a> Bounded<'a> {
@@ -136,16 +136,21 @@ impl<'a> Bounded<'a> {
     }
 
     /// What was worked out of the row. None where it has no value, which `end` tells.
-    pub fn value<T>(&self, evaluated: Result<T, Failure>) -> Option<T> {
-        evaluated.map_err(|failure| self.failed.replace(Some(failure))).ok()
+    pub fn value<T>(&self, evaluated: Result<T, NoValue>) -> Option<T> {
+        evaluated.map_err(|none| self.failed.replace(Some(none))).ok()
+    }
+
+    /// As `value`, of an expression.
+    pub fn evaluate(&self, expr: &Expr, row: &[Value]) -> Option<Value> {
+        self.value(valued(expr, row, self))
     }
 
     /// Tells of a row of which something has no value, or for which it was too much; of one that goes it was told when it came.
     pub fn end(&self, row: &Row, diff: i64) {
         if diff > 0
-            && let Some(failure) = self.failed.take().or_else(|| self.spend(0).err())
+            && let Some(none) = self.failed.take().or_else(|| self.spend(0).err().map(NoValue::from))
         {
-            self.health.leave_out(|| row, &failure);
+            self.health.leave_out(|| row, &none.failure, none.of.as_ref());
         }
     }
 }

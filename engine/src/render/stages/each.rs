@@ -214,12 +214,12 @@ impl Each {
         let mut asked = watched.map(Watched::take_asked).unwrap_or_default();
         let left_out = evaluator.take_left_out();
         if let Err(failure) = ran {
-            turn.health.leave_out(|| row, &failure);
+            turn.health.leave_out(|| row, &failure, None);
             found.clear();
         }
         // Of those that would come of the row.
-        if let Some((times, failure)) = left_out {
-            turn.health.leave_all_out(times, || row, &failure);
+        if let Some((times, none)) = left_out {
+            turn.health.leave_all_out(times, || row, &none.failure, none.of.as_ref());
         }
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.

@@ -135,9 +135,8 @@ impl Group {
     fn parts(&self, row: &Row, turn: &mut Turn) -> Option<(Row, Vec<Value>, Vec<Vec<Value>>)> {
         self.layout.spread(row, &mut turn.row);
         turn.context.begin();
-        let values = |exprs: &[Expr]| -> Option<Vec<Value>> {
-            exprs.iter().map(|expr| turn.context.value(expr.evaluate(&turn.row, turn.context))).collect()
-        };
+        let values =
+            |exprs: &[Expr]| -> Option<Vec<Value>> { exprs.iter().map(|expr| turn.context.evaluate(expr, &turn.row)).collect() };
         let arguments: Option<Vec<_>> = self.aggregates.iter().map(|aggregate| values(&aggregate.arguments)).collect();
         Some((Row::from_slice(&values(&self.keys)?), values(&self.order)?, arguments?))
     }
@@ -281,7 +280,7 @@ impl State {
 
 /// The row of a group. None where an aggregate has no value, which is told.
 fn made(group: &mut Values, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>], turn: &Turn) -> Option<Row> {
-    group.row(key, aggregates, out).map_err(|failure| turn.health.leave_out(|| key, &failure)).ok()
+    group.row(key, aggregates, out).map_err(|failure| turn.health.leave_out(|| key, &failure, None)).ok()
 }
 
 /// Adds to the count of a value, and says what it was before and is after.

@@ -248,7 +248,7 @@ impl Side {
     fn keys_of(&self, row: &Row, turn: &mut Turn) -> Option<Vec<Value>> {
         self.layout.spread(row, &mut turn.row);
         turn.context.begin();
-        let keys = self.keys.iter().map(|key| turn.context.value(key.evaluate(&turn.row, turn.context)));
+        let keys = self.keys.iter().map(|key| turn.context.evaluate(key, &turn.row));
         keys.collect::<Option<Vec<_>>>().filter(|keys| !keys.iter().any(Value::is_null))
     }
 

@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use weir_model::clock::At;
-use weir_model::{Clock, Context, Expr, Failure, GraphFree, IdScheme, Tick, Value};
+use weir_model::{Clock, Context, Expr, GraphFree, IdScheme, Tick, Value};
 
 use self::bounds::{Bounded, Made};
 use self::looks::{Mark, Touched, marks_of, own_of};
@@ -50,7 +50,7 @@ use super::results::{Row, RowChange};
 use super::{QueryNumber, Time};
 use crate::alarm::Alarm;
 use crate::arrangement::Published;
-use crate::evaluate::{Evaluator, Moved, Prepared, Watched, unwound};
+use crate::evaluate::{Evaluator, Moved, NoValue, Prepared, Watched, unwound};
 use crate::symbols::Symbols;
 
 /// Rows, and how many more of each there are.
@@ -233,20 +233,10 @@ impl Stages {
             let next = input.first().into_iter().chain(self.first).chain(self.next_turn()).min();
             let Some(time) = next.filter(|time| *time < frontier) else { return Ok(turned) };
             let first = self.first.take_if(|first| *first == time).is_some();
-            let (mut sources, mut touched) = (Vec::<Changes>::new(), Touched::default());
-            let mut is_new = first || self.next_turn().is_some_and(|turn| turn <= time);
-            while let Some(change) = input.next_of(time) {
-                turned.taken += 1;
-                if change.source == TOUCHED {
-                    is_new = is_new || hears(&self.root, watched, &change.row);
-                    touched.add(&change.row);
-                    continue;
-                }
-                is_new = true;
-                sources.resize_with(self.sources, Vec::new);
-                sources[change.source as usize].push((change.row, i64::from(change.diff)));
-            }
-            if !is_new {
+            let turns = first || self.next_turn().is_some_and(|turn| turn <= time);
+            let TickInput { mut sources, mut touched, count, is_of_interest } = self.take_in(input, time, watched, turns);
+            turned.taken += count;
+            if !is_of_interest {
                 // Most changes concern other queries: the graph need not be looked at.
                 if enough() {
                     turned.upper = time + 1;
@@ -286,23 +276,55 @@ impl Stages {
                 return Err(reason);
             }
             consolidate(&mut rows);
-            for (row, count) in rows {
-                let change = |row: Row, diff: i32| RowChange { row, time, diff, query: QueryNumber::default(), source: 0 };
-                let piece = |left: i64| left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
-                // A count no `i32` holds comes in pieces, none of which is nothing; the last takes the row along.
-                let mut left = count;
-                while i64::from(piece(left)) != left {
-                    turned.changes.push(change(row.clone(), piece(left)));
-                    left -= i64::from(piece(left));
-                }
-                turned.changes.push(change(row, piece(left)));
-            }
+            rows.into_iter().for_each(|(row, count)| push_in_pieces(&mut turned.changes, row, count, time));
             if enough() {
                 turned.upper = time + 1;
                 return Ok(turned);
             }
         }
     }
+
+    /// Takes in all that has come of one tick. `turns` where its answer may be another one in any case.
+    fn take_in(&self, input: &mut Input, time: Time, watched: &Watched, turns: bool) -> TickInput {
+        let mut tick = TickInput { sources: Vec::new(), touched: Touched::default(), count: 0, is_of_interest: turns };
+        while let Some(change) = input.next_of(time) {
+            tick.count += 1;
+            if change.source == TOUCHED {
+                tick.is_of_interest = tick.is_of_interest || hears(&self.root, watched, &change.row);
+                tick.touched.add(&change.row);
+                continue;
+            }
+            tick.is_of_interest = true;
+            tick.sources.resize_with(self.sources, Vec::new);
+            tick.sources[change.source as usize].push((change.row, i64::from(change.diff)));
+        }
+        tick
+    }
+}
+
+/// What has come of one tick.
+struct TickInput {
+    /// Changes of the rows of each pattern; none at all where no pattern has any.
+    sources: Vec<Changes>,
+    /// What of the graph has changed that a row may have looked at.
+    touched: Touched,
+    /// How many changes that is.
+    count: usize,
+    /// Whether the answer of the tick may be another one than that of the tick before.
+    is_of_interest: bool,
+}
+
+/// Adds a row, and how many more of it there are. A count that no `i32` holds comes in pieces, none of which is nothing; the last
+/// takes the row along.
+fn push_in_pieces(changes: &mut Vec<RowChange>, row: Row, count: i64, time: Time) {
+    let change = |row: Row, diff: i32| RowChange { row, time, diff, query: QueryNumber::default(), source: 0 };
+    let piece = |left: i64| left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+    let mut left = count;
+    while i64::from(piece(left)) != left {
+        changes.push(change(row.clone(), piece(left)));
+        left -= i64::from(piece(left));
+    }
+    changes.push(change(row, piece(left)));
 }
 
 /// What has come of some ticks.
@@ -390,7 +412,7 @@ impl Stage {
             Stage::Filter { input, layout, condition, out, timed } => {
                 let changes = input.step(turn);
                 each_row(changes, layout, turn, timed, |row, context, each| {
-                    if condition.evaluate(row, context)?.holds() {
+                    if valued(condition, row, context)?.holds() {
                         let _ = each(out.collect(row));
                     }
                     Ok(())
@@ -402,7 +424,7 @@ impl Stage {
                 each_row(changes, layout, turn, timed, |row, context, each| {
                     values.clear();
                     for (_, expr) in items.iter() {
-                        values.push(expr.evaluate(row, context)?);
+                        values.push(valued(expr, row, context)?);
                     }
                     for ((slot, _), value) in items.iter().zip(values.drain(..)) {
                         row[*slot] = value;
@@ -414,7 +436,7 @@ impl Stage {
             Stage::Unwind { input, layout, list, into, out, timed } => {
                 let changes = input.step(turn);
                 each_row(changes, layout, turn, timed, |row, context, each| {
-                    for element in unwound(list.evaluate(row, context)?) {
+                    for element in unwound(valued(list, row, context)?) {
                         row[*into] = element;
                         if each(out.collect(row)).is_break() {
                             break;
@@ -426,19 +448,7 @@ impl Stage {
             Stage::Distinct { input, layout, counts, out } => {
                 let mut changes = input.step(turn);
                 consolidate(&mut changes);
-                let mut flips = Vec::new();
-                for (row, diff) in changes {
-                    let count = counts.entry(row.clone()).or_default();
-                    let before = *count > 0;
-                    *count += diff;
-                    let after = *count > 0;
-                    if *count == 0 {
-                        counts.remove(&row);
-                    }
-                    if before != after {
-                        flips.push((row, i64::from(after) - i64::from(before)));
-                    }
-                }
+                let flips = flips(counts, changes);
                 if layout.0 == out.0 {
                     return flips;
                 }
@@ -460,13 +470,31 @@ impl Stage {
     }
 }
 
+/// Which rows there are at all from here on, or no longer. `counts` says how often each is there.
+fn flips(counts: &mut FxHashMap<Row, i64>, changes: Changes) -> Changes {
+    let mut flips = Vec::new();
+    for (row, diff) in changes {
+        let count = counts.entry(row.clone()).or_default();
+        let before = *count > 0;
+        *count += diff;
+        let after = *count > 0;
+        if *count == 0 {
+            counts.remove(&row);
+        }
+        if before != after {
+            flips.push((row, i64::from(after) - i64::from(before)));
+        }
+    }
+    flips
+}
+
 /// Makes rows out of each row, the same number of times, until there are too many.
 fn each_row(
     changes: Changes,
     layout: &Layout,
     turn: &mut Turn,
     timed: &mut Option<Timed>,
-    mut make: impl FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<(), Failure>,
+    mut make: impl FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<(), NoValue>,
 ) -> Changes {
     let (values, context, made) = (&mut turn.row, turn.context, turn.made);
     if let Some(timed) = timed {
@@ -513,6 +541,12 @@ pub fn consolidate(changes: &mut Changes) {
         });
     }
     changes.retain(|(_, diff)| *diff != 0);
+}
+
+/// The value of an expression, or which one has none.
+#[inline]
+fn valued(expr: &Expr, row: &[Value], context: &dyn Context) -> Result<Value, NoValue> {
+    expr.evaluate(row, context).map_err(|failure| NoValue::of(expr, failure))
 }
 
 /// Whether a condition holds; one that has no value does not.

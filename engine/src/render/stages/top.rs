@@ -84,7 +84,7 @@ impl Top {
     fn placed(&self, row: &Row, turn: &mut Turn) -> Option<Placed> {
         self.layout.spread(row, &mut turn.row);
         turn.context.begin();
-        let keys = self.keys.iter().map(|key| turn.context.value(key.evaluate(&turn.row, turn.context)));
+        let keys = self.keys.iter().map(|key| turn.context.evaluate(key, &turn.row));
         Some(Placed { keys: keys.collect::<Option<_>>()?, row: self.out.collect(&turn.row), descending: self.descending.clone() })
     }
 
