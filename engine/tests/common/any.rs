@@ -170,8 +170,8 @@ pub const QUERIES: &[&str] = &[
     "MATCH (c:A)-[e:s]->(d) MATCH (d)-[rs:r*1..2]->(b:B {x: 1}) WHERE all(r IN rs WHERE r.w <= e.w) RETURN id(c) AS c, id(b) AS b",
 ];
 
-/// An order of one clause that another one goes by, and clauses in parts of their own: of UNION, of what is asked for each row, and
-/// of CALL. Where the order of rows decides, it is complete.
+/// An order of one clause that another one goes by, and clauses in parts of their own: of UNION, of what is asked for each row,
+/// and of CALL. Where the order of rows decides, it is complete.
 pub const PARTS: &[&str] = &[
     // An order that goes on.
     "MATCH (n) WITH n ORDER BY n.z DESC, id(n) RETURN n.z AS z LIMIT 3",
