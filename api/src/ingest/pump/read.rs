@@ -40,9 +40,11 @@ const OPEN_PAUSE: Duration = Duration::from_secs(2);
 fn open(stream: &Arc<Stream>, context: &SourceContext, shared: &Shared) -> Result<Option<Resting>, ConnectorError> {
     let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
     loop {
-        let source = stream.config.open(context, from.as_ref());
-        let decoder = || stream.while_wanted(|| stream.config.decoder(context));
-        match source.and_then(|source| Ok((source, decoder()?))) {
+        let opened = stream.while_wanted(|| -> Result<_, ConnectorError> {
+            let source = stream.config.open(context, from.as_ref())?;
+            Ok((source, stream.config.decoder(context)?))
+        });
+        match opened {
             Ok((source, decoder)) => {
                 let position = source.position();
                 return Ok(Some(Resting { source, decoder, position }));
