@@ -15,7 +15,7 @@ use weir_tests::queries::text::Relative;
 use weir_tests::queries::{Query, Tally, World, run};
 
 /// In `make test`: a few seconds of them, the same every time.
-const QUERIES: usize = 400;
+const QUERIES: usize = 500;
 const SEED: u64 = 1;
 /// How often the long form says where it is.
 const QUERIES_BETWEEN_WORDS: usize = 5_000;
@@ -102,6 +102,7 @@ fn all_ways_to_answer_a_query_agree() {
         assert!(tally.checkpoints > 0, "no checkpoint takes anything in: {tally:?}");
         assert!(tally.from_log > 0, "none begins again from the log alone: {tally:?}");
         assert!(tally.from_checkpoint > 0, "none begins again from a checkpoint: {tally:?}");
+        assert!(tally.filled_mixed * 20 > tally.queries, "too few answers are about what is hard to compare: {tally:?}");
         for (form, filled) in FORMS.iter().zip(tally.filled_forms) {
             assert!(filled > 0, "no query of the form {form:?} has an answer: {tally:?}");
         }
@@ -201,6 +202,39 @@ fn a_row_that_fails_is_left_out_by_itself() {
             assert_eq!((tally.filled, tally.filled_forms[Form::Fails as usize]), (2, 1), "{tally:?}");
         }
         Err(difference) => panic!("{}", difference.what),
+    }
+}
+
+/// Equal and not the same, the same and not equal, neither equal nor not: also as constants, in each mode that takes them.
+#[test]
+fn what_is_hard_to_compare_is_compared() {
+    let v = |n, value| Change::Property(n, "v", value);
+    let float = Value::Float;
+    let records = vec![
+        vec![v(0, Value::Integer(1)), v(1, float(1.0))],
+        vec![v(2, float(f64::NAN)), v(3, float(-f64::NAN))],
+        vec![v(4, Value::list(vec![Value::Integer(1), Value::Null])), v(5, float(-0.0)), v(6, Value::Integer(0))],
+        vec![v(1, Value::text("\u{ffff}")), v(0, Value::text("\u{10ffff}"))],
+        vec![v(2, Value::Integer((1 << 53) + 1)), v(3, float((1_u64 << 53) as f64))],
+    ];
+    for (text, maintained) in [
+        ("MATCH (a), (b) WHERE a.v = b.v AND a <> b RETURN id(a) AS c0, id(b) AS c1", 0),
+        ("MATCH (a), (b) WHERE a.v < b.v RETURN id(a) AS c0, b.v AS c1", 0),
+        ("MATCH (a) RETURN a.v AS c0, count(*) AS c1", 0),
+        ("MATCH (a) RETURN min(a.v) AS c0, max(a.v) AS c1, {bag: collect(DISTINCT a.v)} AS c2", 0),
+        ("MATCH (a) OPTIONAL MATCH (b) WHERE b.v = a.v AND b <> a RETURN a.v AS c0, b.v AS c1", 0),
+        ("MATCH (a) WHERE NOT a.v IN [1, 0.0, (0.0 / 0.0)] RETURN a.v AS c0", 1),
+        ("MATCH (a) WHERE a.v = 1 RETURN DISTINCT id(a) AS c0", 1),
+    ] {
+        let setting = plain(2, Some(2), vec![Begin { after: 0, baseline: Baseline::All }]);
+        let history = History { open_cypher: false, records: records.clone() };
+        match World::new(history, setting).live(&[unordered(text)]) {
+            Ok(tally) => {
+                assert!(tally.any_query == 1 && tally.filled > 0 && tally.without_reference == 0, "{text}: {tally:?}");
+                assert!(tally.maintained >= maintained, "{text}: {tally:?}");
+            }
+            Err(difference) => panic!("{text}: {}", difference.what),
+        }
     }
 }
 

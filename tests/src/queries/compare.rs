@@ -1,7 +1,8 @@
 //! Each query answered four ways over the same graph: by the engine with the plan of the compiler, by the evaluator with the
 //! plan as written, by the reference, and, where it can be maintained, by what a standing query has reported up to each tick.
 //! Some worlds have a clock, which stands still but where it is driven: every millisecond of it is a tick to compare. Some begin
-//! again and again, from the log alone or from a checkpoint and what was logged since.
+//! again and again, from the log alone or from a checkpoint and what was logged since. Beside each is a smaller one, whose nodes
+//! hold what is hard to compare.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,12 +20,12 @@ use weir_model::expression::FailureKind;
 use weir_model::{Clock, Failure, Mutations, NodeId, Plan, QueryId, Tick, Value};
 
 use super::forms::FORMS;
-use super::graph::{BEGIN, History, Record};
+use super::graph::{BEGIN, History, MIXED_KEYS, MOMENT_KEYS, Record};
 use super::maintained::{Counted, Watched};
 use super::outcome::{Difference, Sort, Tally};
 use super::replaced::Successor;
 use super::setting::{Baseline, Setting};
-use super::text::{Query, parameters, query_of_form, random_clocked_query, random_query};
+use super::text::{Query, parameters, query_of_form, random_clocked_query, random_mixed_query, random_query};
 use crate::random::Random;
 
 /// Queries that share a graph: a graph costs more than a query.
@@ -43,6 +44,12 @@ const QUERIES_PER_FORM: usize = 8;
 /// Pauses, clocks, replacements, checkpoints and the queries of forms, with the properties that these look at, come of numbers of
 /// their own: without them a world is the one that it was before there were any.
 const APART: u64 = 0xC10C << 48;
+/// The worlds of what is hard to compare, too, come of numbers of their own, and are worlds of their own: a query that sorts the
+/// maps of all properties would find ties in them.
+const MIXED: u64 = 0x3ED << 48;
+const MIXED_QUERIES: usize = 10;
+/// So that nearly all of the queries have begun before the end.
+const MIXED_BATCH_SIZES: &[usize] = &[6, 6, 4, 2, 1];
 /// How often the other ways of answering are compared in a life.
 const LOOKS: usize = 3;
 /// What the reference may try for one answer before its answer is done without.
@@ -61,8 +68,17 @@ const MODES: &[StandingMode] = &[StandingMode::DistinctId, StandingMode::Multipl
 
 type Rows = Vec<Vec<Value>>;
 type Answer = Result<Rows, Failure>;
-/// One world of a seed: a graph, and queries over it at several moments of its life.
+
+/// The two worlds of a seed.
 pub fn run(seed: u64) -> Result<Tally, Box<Difference>> {
+    let (mut tally, mixed) = (usual_world(seed)?, mixed_world(seed)?);
+    tally.add(mixed);
+    tally.filled_mixed = mixed.filled;
+    Ok(tally)
+}
+
+/// A graph, and queries over it at several moments of its life.
+fn usual_world(seed: u64) -> Result<Tally, Box<Difference>> {
     let mut random = Random::new(seed);
     let open_cypher = random.once_in(2);
     let ((queries, records), batch_sizes) = match random.once_in(LONG_WORLDS_ONE_IN) {
@@ -71,7 +87,8 @@ pub fn run(seed: u64) -> Result<Tally, Box<Difference>> {
     };
     let mut apart = Random::new(seed ^ APART);
     let clocked = apart.once_in(CLOCKED_ONE_IN);
-    let mut history = History::random(&mut random, (open_cypher, clocked), records);
+    let beside = if clocked { MOMENT_KEYS } else { &[] };
+    let mut history = History::random(&mut random, (open_cypher, beside), records);
     let query: fn(&mut Random) -> Query = if clocked { random_clocked_query } else { random_query };
     let mut queries: Vec<Query> = (0..queries).map(|_| query(&mut random)).collect();
     let batch_size = batch_sizes[random.below(batch_sizes.len() as u64) as usize];
@@ -91,6 +108,21 @@ pub fn run(seed: u64) -> Result<Tally, Box<Difference>> {
         let place = apart.below(some.len() as u64) as usize;
         some[place] = query_of_form(&mut apart, form);
     }
+    World::new(history, setting).live(&queries)
+}
+
+/// As the usual one, with values that are hard to compare and queries about them; without a clock and forms.
+fn mixed_world(seed: u64) -> Result<Tally, Box<Difference>> {
+    let mut random = Random::new(seed ^ MIXED);
+    let open_cypher = random.once_in(2);
+    let mut history = History::random(&mut random, (open_cypher, MIXED_KEYS), RECORDS);
+    history.add_properties(&mut random);
+    let queries: Vec<Query> = (0..MIXED_QUERIES).map(|_| random_mixed_query(&mut random)).collect();
+    let batch_size = MIXED_BATCH_SIZES[random.below(MIXED_BATCH_SIZES.len() as u64) as usize];
+    let mut setting = Setting::random(&mut random, batch_size);
+    setting.add_pauses(&mut random);
+    setting.add_replacements(&mut random);
+    setting.add_checkpoints(&mut random);
     World::new(history, setting).live(&queries)
 }
 

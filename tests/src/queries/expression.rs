@@ -1,5 +1,5 @@
 //! Random expressions of a wanted type over the variables in scope. None of them can fail: keys hold what their type says,
-//! numbers stay small, and nothing is divided by zero.
+//! numbers stay small, and nothing is divided by zero. What `mixed.rs` has of no type is compared only.
 
 use super::graph::{KINDS, LABELS, choose, moment};
 use super::text::{Holds, Writer};
@@ -15,7 +15,8 @@ impl Writer<'_> {
             Holds::Integers => self.integers(depth),
             Holds::Moment => self.moment(),
             Holds::Node | Holds::Edge | Holds::Path | Holds::Edges => self.variable(holds).unwrap_or_else(|| "null".into()),
-            Holds::Anything | Holds::Bag | Holds::Shortest => self.anything(depth),
+            Holds::Mixed => self.mixed_value(),
+            Holds::Anything | Holds::Bag | Holds::Collected | Holds::Shortest => self.anything(depth),
         }
     }
 
@@ -24,7 +25,7 @@ impl Writer<'_> {
         (!fitting.is_empty()).then(|| fitting[self.below(fitting.len())].clone())
     }
 
-    fn of_node(&mut self, key: &str) -> Option<String> {
+    pub fn of_node(&mut self, key: &str) -> Option<String> {
         self.variable(Holds::Node).map(|node| format!("{node}.{key}"))
     }
 
@@ -196,6 +197,9 @@ impl Writer<'_> {
     pub fn boolean(&mut self, depth: usize) -> String {
         if self.clocked && self.chance(4) {
             return self.on_the_clock();
+        }
+        if self.mixed && self.chance(3) {
+            return self.mixed_condition();
         }
         let deeper = depth.saturating_sub(1);
         let found = match self.below(if depth == 0 { 9 } else { 29 }) {

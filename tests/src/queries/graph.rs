@@ -1,6 +1,6 @@
 //! Random graphs as the records that make them: nodes, labels, properties and edges come and go; there are self loops, a node
 //! that many edges touch and, in the graph model of openCypher, parallel edges. Where a world has a clock, some of their
-//! properties are moments around it.
+//! properties are moments around it; in some worlds, others are values that are hard to compare.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,6 +11,7 @@ use weir_model::random::STEP;
 use weir_model::temporal::DateTime;
 use weir_model::{IdScheme, Mutations, NodeId, Value};
 
+use super::mixed;
 use crate::random::Random;
 
 pub const LABELS: &[&str] = &["A", "B", "C"];
@@ -67,7 +68,7 @@ pub struct Edge {
 
 /// What a property of each key holds. Of `z` nobody knows; no number of it is an integer and a float at once, so that
 /// values which sort alike are the same. `t` is a moment, `d` one as an instant, `ref` the text of the id of some node,
-/// mostly of the one that has most edges.
+/// mostly of the one that has most edges, `v` anything that is hard to compare.
 pub fn property(random: &mut Random, key: &str) -> Value {
     let text = |random: &mut Random| Value::text(["", "a", "b", "ab", "B"][random.below(5) as usize]);
     match key {
@@ -76,6 +77,7 @@ pub fn property(random: &mut Random, key: &str) -> Value {
         "s" => text(random),
         "b" => Value::Boolean(random.once_in(2)),
         "t" => Value::Integer(moment(random)),
+        "v" => mixed::value(random),
         "d" => {
             let millis = moment(random);
             let nano = millis.rem_euclid(1000) * 1_000_000;
@@ -100,20 +102,22 @@ const NODE_KEYS: &[&str] = &["x", "y", "f", "s", "b", "l", "z", "x", "y"];
 const EDGE_KEYS: &[&str] = &["w", "s"];
 /// Of what is set beside another property.
 const BESIDE_KEYS: &[&str] = &["ref", "ref", "l", "x", "x"];
-const MOMENT_KEYS: &[&str] = &["t", "t", "d"];
+/// What a world may have beside the others; its edges have the first of them.
+pub const MOMENT_KEYS: &[&str] = &["t", "t", "d"];
+pub const MIXED_KEYS: &[&str] = &["v"];
 
 /// What is there while a history is made.
 #[derive(Default)]
 struct Present {
-    /// There are moments.
-    clocked: bool,
+    /// Keys that are set beside the others.
+    beside: &'static [&'static str],
     nodes: BTreeSet<usize>,
     edges: BTreeMap<Edge, BTreeSet<&'static str>>,
 }
 
 impl History {
-    pub fn random(random: &mut Random, (open_cypher, clocked): (bool, bool), count: usize) -> History {
-        let mut present = Present { clocked, ..Present::default() };
+    pub fn random(random: &mut Random, (open_cypher, beside): (bool, &'static [&'static str]), count: usize) -> History {
+        let mut present = Present { beside, ..Present::default() };
         let mut first = Vec::new();
         for n in 0..LASTING {
             present.nodes.insert(n);
@@ -186,8 +190,8 @@ impl Present {
             self.nodes.insert(n);
             out.push(Change::Exists(n, true));
         }
-        if self.clocked && random.once_in(3) {
-            let key = choose(random, MOMENT_KEYS);
+        if !self.beside.is_empty() && random.once_in(3) {
+            let key = choose(random, self.beside);
             let value = if random.once_in(6) { Value::Null } else { property(random, key) };
             out.push(Change::Property(n, key, value));
             return;
@@ -228,7 +232,10 @@ impl Present {
     fn set_edge_property(&mut self, random: &mut Random, out: &mut Record) {
         let at = random.below(self.edges.len().max(1) as u64) as usize;
         let Some((edge, keys)) = self.edges.iter_mut().nth(at) else { return };
-        let key = if self.clocked && random.once_in(2) { "t" } else { choose(random, EDGE_KEYS) };
+        let key = match self.beside.first() {
+            Some(&key) if random.once_in(2) => key,
+            _ => choose(random, EDGE_KEYS),
+        };
         keys.insert(key);
         let value = if random.once_in(5) { Value::Null } else { property(random, key) };
         out.push(Change::EdgeProperty(*edge, key, value));

@@ -44,6 +44,8 @@ pub struct Tally {
     pub comparisons: usize,
     /// Answers that were not empty.
     pub filled: usize,
+    /// Of those: the answers about what is hard to compare.
+    pub filled_mixed: usize,
     /// Of the queries of each form; of those of which rows fail, where others did not.
     pub filled_forms: [usize; FORMS.len()],
 }
@@ -92,6 +94,7 @@ impl Tally {
         self.from_checkpoint += other.from_checkpoint;
         self.comparisons += other.comparisons;
         self.filled += other.filled;
+        self.filled_mixed += other.filled_mixed;
         self.filled_forms.iter_mut().zip(other.filled_forms).for_each(|(sum, more)| *sum += more);
     }
 }

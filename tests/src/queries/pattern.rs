@@ -75,7 +75,9 @@ impl Writer<'_> {
             4 => self.labels(),
             _ => String::new(),
         };
-        let properties = if !known && self.chance(10) {
+        let properties = if !known && self.mixed && self.chance(8) {
+            format!(" {{v: {}}}", self.mixed_constant())
+        } else if !known && self.chance(10) {
             let key = choose(self.random, &["x", "y", "s"]);
             let value = if key == "s" { "'a'".to_owned() } else { self.below(3).to_string() };
             format!(" {{{key}: {value}}}")
@@ -114,7 +116,13 @@ impl Writer<'_> {
             _ => format!(":{}", choose(self.random, KINDS)),
         };
         let length = if chain { choose(self.random, &["*1..2", "*0..1", "*..2", "*2", "*1..3", "*0..2"]) } else { "" };
-        let properties = if self.chance(12) { format!(" {{w: {}}}", self.below(3)) } else { String::new() };
+        let properties = if self.mixed && self.chance(12) {
+            format!(" {{v: {}}}", self.mixed_constant())
+        } else if self.chance(12) {
+            format!(" {{w: {}}}", self.below(3))
+        } else {
+            String::new()
+        };
         let inside = format!("{name}{kinds}{length}{properties}");
         let inside = if inside.is_empty() { inside } else { format!("[{inside}]") };
         match self.below(7) {

@@ -4,6 +4,7 @@ use weir_model::{IdScheme, Plan, Value};
 
 use super::forms::Form;
 use super::graph::{choose, node};
+use super::mixed::BAG;
 use crate::random::Random;
 
 /// A query, and how far its answer is one.
@@ -15,6 +16,9 @@ pub struct Query {
     /// It is of a form of its own.
     pub form: Option<Form>,
 }
+
+/// 2^52.
+const DIGITS_END: f64 = (1_u64 << 52) as f64;
 
 impl Query {
     /// The text with the values of its parameters written out, for those that take none.
@@ -61,8 +65,8 @@ impl Query {
         [".x DESC MATCH", ".y DESC MATCH"].iter().any(|sorted| self.text.contains(sorted))
     }
 
-    /// A row as any answer may give it: what was collected is sorted, unless it has one order, and so are the last digits of a
-    /// sum that was added up in another order.
+    /// A row as any answer may give it: what was collected is sorted, unless it has one order, and a float is rounded, since a
+    /// sum may have been added up in another order.
     pub fn comparable(&self, row: &[Value]) -> Vec<Value> {
         let collects = self.text.contains("collect(") && !self.collects_in_order();
         let comparable = |value: &Value| match value {
@@ -72,7 +76,16 @@ impl Query {
                 items.sort();
                 Value::list(items)
             }
-            Value::Float(x) => Value::Float((x * 1e9).round() / 1e9),
+            Value::Map(map) => match map.get(BAG) {
+                Some(Value::List(items)) => {
+                    let mut items = items.to_vec();
+                    items.sort();
+                    Value::list(items)
+                }
+                _ => value.clone(),
+            },
+            // From here on a float has nothing behind its point, and its neighbours are to be told apart.
+            Value::Float(x) if x.abs() < DIGITS_END => Value::Float((x * 1e9).round() / 1e9),
             other => other.clone(),
         };
         row.iter().map(comparable).collect()
@@ -164,6 +177,17 @@ pub enum Holds {
     Moment,
     /// A list of integers in nobody's order.
     Bag,
+    /// What is hard to compare.
+    Mixed,
+    /// A map with a list of anything in nobody's order.
+    Collected,
+}
+
+impl Holds {
+    /// It differs from answer to answer: it is no key of a group, nor what is sorted by.
+    fn is_in_no_order(self) -> bool {
+        matches!(self, Holds::Bag | Holds::Collected)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -179,6 +203,8 @@ pub struct Writer<'r> {
     pub bound_edges: Vec<String>,
     /// It may look at the clock.
     pub clocked: bool,
+    /// It may ask for what is hard to compare.
+    pub mixed: bool,
     names: usize,
 }
 
@@ -191,27 +217,39 @@ struct Size {
 }
 
 pub fn random_query(random: &mut Random) -> Query {
-    query(random, false)
+    query(Writer::new(random))
 }
 
 /// As `random_query`, with conditions on the current time wherever conditions stand.
 pub fn random_clocked_query(random: &mut Random) -> Query {
-    query(random, true)
+    query(Writer { clocked: true, ..Writer::new(random) })
+}
+
+/// As `random_query`, with what is hard to compare wherever conditions, items and keys of groups stand.
+pub fn random_mixed_query(random: &mut Random) -> Query {
+    match random.once_in(3) {
+        true => mixed_query_of_form(random),
+        false => query(Writer { mixed: true, ..Writer::new(random) }),
+    }
+}
+
+/// A query about what is hard to compare, as the random ones hardly ever are.
+pub fn mixed_query_of_form(random: &mut Random) -> Query {
+    Writer { mixed: true, ..Writer::new(random) }.mixed_form()
 }
 
 /// A query of a form that the random ones hardly ever come to.
 pub fn query_of_form(random: &mut Random, form: Form) -> Query {
-    Writer { random, scope: Vec::new(), bound_edges: Vec::new(), clocked: false, names: 0 }.form(form)
+    Writer::new(random).form(form)
 }
 
-fn query(random: &mut Random, clocked: bool) -> Query {
-    let size = match random.below(4) {
+fn query(mut writer: Writer) -> Query {
+    let size = match writer.below(4) {
         0 => Size { clauses: 1, depth: 1, edges: 2 },
         1 => Size { clauses: 1, depth: 2, edges: 3 },
-        _ => Size { clauses: 1 + random.below(4) as usize, depth: 1 + random.below(3) as usize, edges: 2 },
+        _ => Size { clauses: 1 + writer.below(4), depth: 1 + writer.below(3), edges: 2 },
     };
-    let (union, watched) = (random.once_in(16), random.once_in(6));
-    let mut writer = Writer { random, scope: Vec::new(), bound_edges: Vec::new(), clocked, names: 0 };
+    let (union, watched) = (writer.chance(16), writer.chance(6));
     if watched {
         return writer.watched();
     }
@@ -224,6 +262,12 @@ fn query(random: &mut Random, clocked: bool) -> Query {
     let second = writer.single(size, Some(columns));
     let all = if writer.chance(2) { " ALL" } else { "" };
     Query { text: format!("{} UNION{all} {}", first.text, second.text), ordered: false, form: None }
+}
+
+impl<'r> Writer<'r> {
+    fn new(random: &'r mut Random) -> Writer<'r> {
+        Writer { random, scope: Vec::new(), bound_edges: Vec::new(), clocked: false, mixed: false, names: 0 }
+    }
 }
 
 impl Writer<'_> {
@@ -286,7 +330,10 @@ impl Writer<'_> {
         for at in 0..1 + self.below(4) {
             let name = self.fresh("n");
             let arrow = choose(self.random, &["-[:R]->", "<-[:R]-", "-[:S]->", "<-[:T]-"]);
-            let label = choose(self.random, &["", ":A", ":B", "", " {x: 1}"]);
+            let label = match self.mixed && self.chance(6) {
+                true => format!(" {{v: {}}}", self.mixed_constant()),
+                false => choose(self.random, &["", ":A", ":B", "", " {x: 1}"]).to_owned(),
+            };
             // From the second on at the end of the chain, or beside it.
             part += &match (at, self.chance(3)) {
                 (0, _) => format!("({name}{label})"),
@@ -298,9 +345,13 @@ impl Writer<'_> {
         let mut conditions = Vec::new();
         for _ in 0..self.below(3) {
             let (n, m) = (&nodes[self.below(nodes.len())].clone(), &nodes[self.below(nodes.len())].clone());
-            let test =
-                choose(self.random, &["x = 1", "y <> 2", "s IS NULL", "b IS NOT NULL", "x >= 0", "s STARTS WITH 'a'", "l = [1]"]);
+            let plain = ["x = 1", "y <> 2", "s IS NULL", "b IS NOT NULL", "x >= 0", "s STARTS WITH 'a'", "l = [1]"];
+            let test = match self.mixed && !self.chance(3) {
+                true => self.mixed_test(),
+                false => choose(self.random, &plain).to_owned(),
+            };
             conditions.push(match self.below(3) {
+                0 if self.mixed => format!("{n}.v {} {m}.v", choose(self.random, &["=", "=", "<>", "<"])),
                 0 => format!("{n}.x < {m}.y"),
                 1 => format!("(coalesce({n}.x, 0) + 1 > 0 OR {m}.b)"),
                 _ => format!("{n}.{test}"),
@@ -308,14 +359,18 @@ impl Writer<'_> {
         }
         let distinct = self.chance(3);
         if distinct {
-            conditions.retain(|condition| ["IS", "= 1", "<> 2"].iter().any(|simple| condition.contains(simple)));
+            let simple = ["IS", "= 1", "<> 2", ".v = ", ".v <> "];
+            conditions.retain(|condition| simple.iter().any(|simple| condition.contains(simple)));
         }
         let condition = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
         let returned = if distinct {
             format!("DISTINCT id({}) AS c0", nodes[0])
         } else {
             let node = &nodes[self.below(nodes.len())];
-            let rest = choose(self.random, &["x AS c1", "z AS c1", "s + 'a' AS c1", "x + 1 AS c1, 2 AS c2"]);
+            let rest = match self.mixed {
+                true => choose(self.random, &["v AS c1", "v AS c1", "x AS c1"]),
+                false => choose(self.random, &["x AS c1", "z AS c1", "s + 'a' AS c1", "x + 1 AS c1, 2 AS c2"]),
+            };
             format!("id({}) AS c0, {node}.{rest}", nodes[0])
         };
         Query { text: format!("MATCH {part}{condition} RETURN {returned}"), ordered: false, form: None }
@@ -323,7 +378,7 @@ impl Writer<'_> {
 
     fn matching(&mut self, size: Size, word: &str) -> String {
         self.bound_edges.clear();
-        if self.chance(20) {
+        if self.chance(20) || self.mixed && self.chance(5) {
             return self.joined_by_value(word);
         }
         let patterns = self.patterns(2, size.edges);
@@ -339,7 +394,10 @@ impl Writer<'_> {
     /// Parts that no edge connects, and values that do.
     fn joined_by_value(&mut self, word: &str) -> String {
         let (a, b) = (self.fresh("n"), self.fresh("n"));
-        let (of_a, of_b) = (choose(self.random, &["x", "y", "z", "k"]), choose(self.random, &["x", "y", "z", "x + 1"]));
+        let (of_a, of_b) = match self.mixed && !self.chance(5) {
+            true => ("v", choose(self.random, &["v", "v", "v", "v", "x", "f", "s", "l"])),
+            false => (choose(self.random, &["x", "y", "z", "k"]), choose(self.random, &["x", "y", "z", "x + 1"])),
+        };
         let parts = format!("({a}{}), ({b}){}()", choose(self.random, &["", ":A", ":B"]), self.edge("", false));
         self.declare(&a, Holds::Node);
         self.declare(&b, Holds::Node);
@@ -352,6 +410,12 @@ impl Writer<'_> {
     }
 
     fn unwind(&mut self, size: Size) -> String {
+        if self.mixed && self.chance(2) {
+            let list = format!("[{}, {}, {}]", self.mixed_constant(), self.mixed_value(), self.mixed_constant());
+            let name = self.fresh("u");
+            self.declare(&name, Holds::Mixed);
+            return format!("UNWIND {list} AS {name}");
+        }
         let list = match self.variable(Holds::Bag) {
             Some(bag) if self.chance(2) => bag,
             _ => self.integers(size.depth),
@@ -365,14 +429,22 @@ impl Writer<'_> {
     fn call(&mut self, size: Size) -> String {
         let Some(node) = self.variable(Holds::Node) else { return self.matching(size, "MATCH") };
         let name = self.fresh("c");
+        let mut holds = Holds::Integer;
         let inner = self.inside(|writer| {
             writer.scope = vec![Variable { name: node.clone(), holds: Holds::Node }];
             let word = choose(writer.random, &["OPTIONAL MATCH", "MATCH", "MATCH"]);
             let matched = writer.matching(Size { edges: 1, depth: 1, ..size }, word);
-            let value = if writer.chance(2) { "count(*)".to_owned() } else { format!("max({})", writer.integer(1)) };
+            let value = if writer.mixed && writer.chance(2) {
+                holds = Holds::Mixed;
+                format!("max({})", writer.mixed_item())
+            } else if writer.chance(2) {
+                "count(*)".to_owned()
+            } else {
+                format!("max({})", writer.integer(1))
+            };
             format!("{matched} RETURN {value} AS {name}")
         });
-        self.declare(&name, Holds::Integer);
+        self.declare(&name, holds);
         if self.chance(2) { format!("CALL {{ WITH {node} {inner} }}") } else { format!("CALL ({node}) {{ {inner} }}") }
     }
 
@@ -384,7 +456,7 @@ impl Writer<'_> {
         for variable in self.scope.clone() {
             let goes_on = match variable.holds {
                 Holds::Shortest => false,
-                Holds::Bag => !aggregates && !distinct,
+                Holds::Bag | Holds::Collected => !aggregates && !distinct,
                 Holds::Node => !self.chance(4),
                 _ => !self.chance(3),
             };
@@ -409,7 +481,10 @@ impl Writer<'_> {
 
     /// ORDER BY every column, so that all have the same order, and perhaps some rows of it.
     fn order(&mut self) -> Option<String> {
-        if self.scope.is_empty() || self.scope.iter().any(|v| matches!(v.holds, Holds::Bag | Holds::Shortest)) {
+        // Values that sort alike and differ have no order, and the map of all properties may hold such a one.
+        let has_ties = |holds: Holds| self.mixed && matches!(holds, Holds::Mixed | Holds::Anything);
+        let has_order = |v: &Variable| !(v.holds.is_in_no_order() || v.holds == Holds::Shortest || has_ties(v.holds));
+        if self.scope.is_empty() || !self.scope.iter().all(has_order) {
             return None;
         }
         let mut names: Vec<String> = self.scope.iter().map(|v| v.name.clone()).collect();
@@ -427,6 +502,9 @@ impl Writer<'_> {
         if self.clocked && self.chance(6) {
             return (self.moment(), Holds::Moment);
         }
+        if self.mixed && self.chance(2) {
+            return (self.mixed_item(), Holds::Mixed);
+        }
         let holds = match self.below(8) {
             0 => Holds::Float,
             1 => Holds::Text,
@@ -442,6 +520,9 @@ impl Writer<'_> {
         if self.clocked && self.chance(4) {
             let (function, moment) = (choose(self.random, &["min", "max"]), self.moment());
             return (format!("{function}({moment})"), Holds::Moment);
+        }
+        if self.mixed && self.chance(2) {
+            return self.mixed_aggregate();
         }
         let distinct = if self.chance(3) { "DISTINCT " } else { "" };
         let depth = depth.min(1);
@@ -486,14 +567,14 @@ impl Writer<'_> {
             let item = match self.below(5) {
                 _ if aggregates && at == 0 => {
                     let mut item = self.aggregate(size.depth);
-                    while columns.is_some() && item.1 == Holds::Bag {
+                    while columns.is_some() && item.1.is_in_no_order() {
                         item = self.aggregate(size.depth);
                     }
                     item
                 }
                 0 | 1 if columns.is_none() => {
-                    let plain: Vec<Variable> =
-                        self.scope.iter().filter(|v| !matches!(v.holds, Holds::Shortest | Holds::Bag)).cloned().collect();
+                    let is_plain = |v: &&Variable| v.holds != Holds::Shortest && !v.holds.is_in_no_order();
+                    let plain: Vec<Variable> = self.scope.iter().filter(is_plain).cloned().collect();
                     match plain.is_empty() {
                         true => self.item(size.depth),
                         false => {
@@ -519,7 +600,24 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Relative, relative};
+    use weir_model::{Text, Value};
+
+    use super::{BAG, Query, Relative, relative};
+
+    #[test]
+    fn only_what_has_no_order_and_no_last_digit_is_made_alike() {
+        let query = Query { text: String::new(), ordered: false, form: None };
+        let alike = |x: Value, y: Value| query.comparable(&[x]) == query.comparable(&[y]);
+        let list = |items: [i64; 2]| Value::list(items.map(Value::Integer).to_vec());
+        let map = |key: &str, items| Value::map([(Text::new(key), list(items))]);
+        assert!(alike(map(BAG, [1, 2]), map(BAG, [2, 1])) && !alike(map("a", [1, 2]), map("a", [2, 1])));
+        assert!(!alike(list([1, 2]), list([2, 1])));
+        assert!(alike(Value::Float(0.1 + 0.2), Value::Float(0.3)));
+        for (x, y) in [(1.0, 1.1), (0.0, -0.0), (9_000_000_000_000_002.0, 9_000_000_000_000_003.0)] {
+            assert!(!alike(Value::Float(x), Value::Float(y)), "{x}, {y}");
+        }
+        assert!(!alike(Value::Float(1.0), Value::Integer(1)));
+    }
 
     #[test]
     fn a_relative_differs_in_one_respect() {
