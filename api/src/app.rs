@@ -2,6 +2,7 @@
 //!
 //! Owns the order of starting and stopping. Does not know HTTP or the command line.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -208,6 +209,12 @@ impl App {
         }
     }
 
+    /// The namespaces for which something is not done for now that should be; what, and why.
+    pub fn neglected(&self) -> Vec<(String, BTreeMap<&'static str, String>)> {
+        let graphs = self.engine.graphs().into_iter().filter_map(|name| self.engine.graph(&name));
+        graphs.map(|graph| (graph.name().to_owned(), graph.neglected())).filter(|(_, neglected)| !neglected.is_empty()).collect()
+    }
+
     /// The names of all namespaces, the default one first; also of those that are damaged.
     pub fn namespaces(&self) -> Vec<String> {
         let damaged = self.engine.damaged().into_iter().map(|(name, _)| name);
@@ -251,13 +258,7 @@ impl App {
 
     /// Ends what runs in a namespace that is left. What else is noted of it goes with it, all at once.
     fn empty(&self, graph: &Graph) -> Result<(), ApiError> {
-        for stream in self.ingests.last_of(graph) {
-            self.ingests.delete(graph, &stream.name)?;
-        }
-        for query in self.standing.last_of(graph) {
-            self.standing.delete(&query)?;
-        }
-        Ok(())
+        self.standing.delete_all(graph, || self.ingests.delete_all(graph))
     }
 
     /// The end: sources stop and hand in what they have read, results found so far are delivered, queries that run get a moment

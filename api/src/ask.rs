@@ -5,15 +5,20 @@ use std::future::Future;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value as Json};
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{Client, Parameter, Parameters, Problem, encoded};
 use crate::clock;
 use crate::shell::statement;
+use crate::start::exit;
 use crate::terminal::{Table, Terminal};
 
 /// The query is wrong, or failed while it ran.
@@ -24,6 +29,9 @@ pub const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 /// Ctrl-C, as shells have it.
 pub const INTERRUPTED: u8 = 130;
+
+/// How long a command has to end by itself at Ctrl-C.
+const END_MAX: Duration = Duration::from_millis(200);
 
 /// Which weir is asked, and with what.
 #[derive(clap::Args, Debug, Clone, Default, PartialEq)]
@@ -124,6 +132,7 @@ pub enum PlanFormat {
 
 /// Prints the dataflow of a standing query.
 pub fn plan(of: &PlanOf, url: &str) -> ExitCode {
+    end_when_interrupted(|| ());
     let asked = || -> Result<Option<Vec<u8>>, Problem> {
         let (runtime, client) = (runtime()?, of.target().client(url)?);
         let format = of.format.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
@@ -162,6 +171,7 @@ pub fn run(question: &Question, url: &str) -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    end_when_interrupted(|| ());
     match answer(question, url, &text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(End::Interrupted) => ExitCode::from(INTERRUPTED),
@@ -360,6 +370,28 @@ pub fn until_interrupted<T>(runtime: &Runtime, future: impl Future<Output = T>) 
             _ = tokio::signal::ctrl_c() => None,
         }
     })
+}
+
+/// Ends the process after Ctrl-C wherever it is, also in a write that waits for whoever reads the output: nothing else listens
+/// then. `clean` removes what is not to stay.
+pub fn end_when_interrupted(clean: impl FnOnce() + Send + 'static) {
+    let (listens, is_heard) = sync_channel(1);
+    let listen = move || {
+        let Ok(runtime) = runtime() else { return };
+        runtime.block_on(async move {
+            let Ok(mut pressed) = signal(SignalKind::interrupt()) else { return };
+            let _ = listens.send(());
+            if pressed.recv().await.is_some() {
+                thread::sleep(END_MAX);
+                clean();
+                exit(INTERRUPTED)
+            }
+        });
+    };
+    // Where there is no thread for it the system ends the process, and what is not to stay does.
+    if thread::Builder::new().name("interrupt".to_owned()).spawn(listen).is_ok() {
+        let _ = is_heard.recv();
+    }
 }
 
 /// The value is only looked at: what its numbers are, the service decides, as it does of any body.

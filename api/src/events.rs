@@ -2,8 +2,10 @@
 //! results of a standing query, for those who follow it, which have places to come back to.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,8 +22,10 @@ use weir_model::lock::lock;
 use crate::outputs::Sent;
 use crate::standing::{Follower, News};
 
-/// Events waiting for one listener. A listener that is slower loses events rather than slow the graph.
+/// Events waiting for one listener, and their bytes; one that is larger waits alone. A listener that is slower loses events
+/// rather than slow the graph.
 const WAITING_MAX: usize = 1024;
+const WAITING_BYTES_MAX: usize = 1 << 20;
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
@@ -39,9 +43,57 @@ pub struct Event {
     pub data: String,
 }
 
+impl Event {
+    fn bytes(&self) -> usize {
+        self.data.len() + self.id.as_ref().map_or(0, String::len)
+    }
+}
+
 pub struct Broadcast {
     /// None once it is closed.
-    listeners: Mutex<Option<Vec<mpsc::Sender<Event>>>>,
+    listeners: Mutex<Option<Vec<Ear>>>,
+}
+
+/// The end of the sender.
+struct Ear {
+    events: mpsc::Sender<Event>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+/// One who listens.
+pub struct Listener {
+    events: mpsc::Receiver<Event>,
+    waiting_bytes: Arc<AtomicUsize>,
+}
+
+impl Ear {
+    /// Lets it hear the event, if there is room. Only one thread does at a time.
+    fn tell(&self, event: &Event) {
+        let (bytes, waiting) = (event.bytes(), self.waiting_bytes.load(Ordering::Relaxed));
+        if waiting > 0 && waiting + bytes > WAITING_BYTES_MAX {
+            return;
+        }
+        // Counted before, for whoever takes it counts it off.
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.events.try_send(event.clone()).is_err() {
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Listener {
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let next = self.events.poll_recv(context);
+        if let Poll::Ready(Some(event)) = &next {
+            self.waiting_bytes.fetch_sub(event.bytes(), Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// The next event; none once the broadcast is closed.
+    pub async fn recv(&mut self) -> Option<Event> {
+        poll_fn(|context| self.poll_recv(context)).await
+    }
 }
 
 impl Default for Broadcast {
@@ -52,23 +104,25 @@ impl Default for Broadcast {
 
 impl Broadcast {
     pub fn is_heard(&self) -> bool {
-        lock(&self.listeners).iter().flatten().any(|listener| !listener.is_closed())
+        lock(&self.listeners).iter().flatten().any(|ear| !ear.events.is_closed())
     }
 
     pub fn send(&self, event: Event) {
         if let Some(listeners) = &mut *lock(&self.listeners) {
-            listeners.retain(|listener| !matches!(listener.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+            listeners.retain(|ear| !ear.events.is_closed());
+            listeners.iter().for_each(|ear| ear.tell(&event));
         }
     }
 
-    pub fn listen(&self) -> mpsc::Receiver<Event> {
+    pub fn listen(&self) -> Listener {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        let waiting_bytes = Arc::<AtomicUsize>::default();
         if let Some(listeners) = &mut *lock(&self.listeners) {
             // Where nothing is sent for long, this is when those who have gone are seen.
-            listeners.retain(|listener| !listener.is_closed());
-            listeners.push(sender);
+            listeners.retain(|ear| !ear.events.is_closed());
+            listeners.push(Ear { events: sender, waiting_bytes: waiting_bytes.clone() });
         }
-        receiver
+        Listener { events: receiver, waiting_bytes }
     }
 
     /// Ends all streams, and those that begin later at once.
@@ -151,14 +205,14 @@ fn respond(events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + S
 }
 
 /// The events as a response: an empty event at once and after every ten seconds of silence.
-pub fn listening(receiver: mpsc::Receiver<Event>) -> Response {
+pub fn listening(listener: Listener) -> Response {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    respond(Events { receiver, heartbeat })
+    respond(Events { listener, heartbeat })
 }
 
 struct Events {
-    receiver: mpsc::Receiver<Event>,
+    listener: Listener,
     heartbeat: Interval,
 }
 
@@ -166,7 +220,7 @@ impl Stream for Events {
     type Item = Result<sse::Event, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(next) = self.receiver.poll_recv(context) {
+        if let Poll::Ready(next) = self.listener.poll_recv(context) {
             self.heartbeat.reset();
             return Poll::Ready(next.map(|event| Ok(written(event))));
         }
@@ -179,6 +233,8 @@ impl Stream for Events {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -191,13 +247,36 @@ mod tests {
         assert_eq!(lock(&broadcast.listeners).as_ref().map(Vec::len), Some(1));
     }
 
+    /// All that waits.
+    fn heard(listener: &mut Listener) -> Vec<usize> {
+        std::iter::from_fn(|| listener.recv().now_or_never().flatten()).map(|event| event.data.len()).collect()
+    }
+
+    /// A thousand were kept for one who took nothing, whatever they were: hundreds of megabytes.
+    #[test]
+    fn what_waits_for_a_listener_is_bounded_by_its_bytes_and_its_number() {
+        let broadcast = Broadcast::default();
+        let send = |bytes: usize| broadcast.send(Event { name: "result", id: None, data: "x".repeat(bytes) });
+        let mut listener = broadcast.listen();
+        (0..10).for_each(|_| send(WAITING_BYTES_MAX / 4));
+        send(1);
+        assert_eq!(heard(&mut listener), [WAITING_BYTES_MAX / 4; 4]);
+        // There is room again, also for one that is larger than all of it.
+        (0..2).for_each(|_| send(2 * WAITING_BYTES_MAX));
+        assert_eq!(heard(&mut listener), [2 * WAITING_BYTES_MAX]);
+        (0..2 * WAITING_MAX).for_each(|_| send(1));
+        assert_eq!(heard(&mut listener).len(), WAITING_MAX);
+        send(1);
+        assert_eq!(heard(&mut listener), [1], "those that had no room are not counted");
+    }
+
     #[test]
     fn who_comes_after_the_end_is_sent_off() {
         let broadcast = Broadcast::default();
         let mut before = broadcast.listen();
         broadcast.close();
         for listener in [&mut before, &mut broadcast.listen()] {
-            assert_eq!(listener.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
+            assert!(matches!(listener.recv().now_or_never(), Some(None)));
         }
         assert!(!broadcast.is_heard());
     }

@@ -48,7 +48,7 @@ use std::sync::LazyLock;
 
 use weir_connectors::{DESTINATIONS, SOURCES};
 
-pub use start::run;
+pub use start::{exit, run};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

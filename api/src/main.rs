@@ -50,9 +50,5 @@ fn leave(code: ExitCode) -> ! {
     }
     // There is no other way to get at the number.
     let number = (0..=u8::MAX).find(|number| ExitCode::from(*number) == code).unwrap_or(u8::MAX);
-    #[expect(unsafe_code, reason = "the standard library ends a process only through what is to be left out here")]
-    // SAFETY: nothing comes after it that could rely on anything.
-    unsafe {
-        libc::_exit(i32::from(number))
-    }
+    weir_api::exit(number)
 }

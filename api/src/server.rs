@@ -4,10 +4,12 @@
 //! queries, so both are here: hyper takes the requests, one function answers them.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
@@ -17,6 +19,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulConnection;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 #[cfg(target_os = "linux")]
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -55,6 +58,15 @@ const ONLY_TLS: &str = "max-age=63072000; includeSubDomains";
 
 /// Sooner no client is taken for gone: short breaks of a network are none.
 const GONE_AFTER_MIN: Duration = Duration::from_secs(4);
+
+/// How often it is looked whether clients that wait for answers are still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What a system says of a connection that its client has left.
+#[cfg(target_os = "linux")]
+const GONE: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
+#[cfg(not(target_os = "linux"))]
+const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 
 /// What a listener answers.
 #[derive(Clone)]
@@ -222,6 +234,8 @@ pub async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut http = Builder::new(TokioExecutor::new());
+    // Without `half_close`: a client that closes only its sending side is taken for one that is gone, since both send the same.
+    // The other way round, the query of one that is gone would run until there is something to send.
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
     let places = Arc::new(Semaphore::new(settings.connections_max));
@@ -279,7 +293,7 @@ impl Serving {
         let Some(tls) = &self.tls else {
             // hyper counts the time for headers from their first byte on. A client that sends none has no more of it.
             if matches!(wait_for(begins(&stream), first_word_max, self.left.clone()).await, Some(Ok(()))) {
-                self.talk(&self.http, stream, remote, place).await;
+                self.talk(&self.http, stream, is_gone, remote, place).await;
             }
             return;
         };
@@ -293,12 +307,18 @@ impl Serving {
             Some(b"h2") => (*self.http).clone().http2_only(),
             _ => (*self.http).clone().http1_only(),
         };
-        self.talk(&http, stream, remote, place).await;
+        self.talk(&http, stream, |stream| is_gone(stream.get_ref().0), remote, place).await;
     }
 
-    /// Answers requests until the connection ends.
-    async fn talk<S>(&self, http: &Builder<TokioExecutor>, stream: S, remote: SocketAddr, place: OwnedSemaphorePermit)
-    where
+    /// Answers requests until the connection ends. `is_gone`: whether its client has closed it.
+    async fn talk<S>(
+        &self,
+        http: &Builder<TokioExecutor>,
+        stream: S,
+        is_gone: fn(&S) -> bool,
+        remote: SocketAddr,
+        place: OwnedSemaphorePermit,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let secure = self.tls.is_some();
@@ -312,9 +332,10 @@ impl Serving {
             }
         });
         let line = Line::new(stream, place);
-        let traffic = line.traffic().clone();
+        let (traffic, stream) = (line.traffic().clone(), line.stream().clone());
+        let is_gone = || is_gone(&lock(&stream));
         let connection = http.serve_connection_with_upgrades(TokioIo::new(line), service).into_owned();
-        if let Err(error) = until_its_end(connection, &requests, &traffic, self.left.clone()).await {
+        if let Err(error) = until_its_end(connection, &requests, &traffic, is_gone, self.left.clone()).await {
             tracing::debug!("a connection ended: {error}");
         }
     }
@@ -365,20 +386,44 @@ async fn drain(leave: watch::Sender<bool>) {
     }
 }
 
-/// Talks over a connection until that ends. Once the server stops, what is under way finishes, up to the last byte of its answer;
-/// nobody waits for a client that has fallen silent in the middle of a request, or answers no pings of HTTP/2, nor for one to
-/// take what there is of an answer that was cut.
+/// Whether a client has closed its side, or is gone altogether, whatever of what it has sent is still to be read.
+fn is_gone(stream: &TcpStream) -> bool {
+    let mut looked = [PollFd::new(stream, GONE)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut looked, Some(&at_once)).is_ok() && looked[0].revents().intersects(GONE)
+}
+
+/// Talks over a connection until that ends, or its client leaves while something is under way: hyper looks for that only where
+/// nothing of the client's lies unread behind the request, no further one and no empty line.
+///
+/// Once the server stops, what is under way finishes, up to the last byte of its answer; nobody waits for a client that has gone
+/// silent in the middle of a request, or answers no pings of HTTP/2, nor for one to take what there is of an answer that was cut.
 async fn until_its_end<C: GracefulConnection>(
     connection: C,
     requests: &Requests,
     traffic: &Traffic,
+    is_gone: impl Fn() -> bool,
     mut left: watch::Receiver<bool>,
 ) -> Result<(), C::Error> {
     let mut connection = pin!(connection);
-    tokio::select! {
-        biased;
-        ended = connection.as_mut() => return ended,
-        _ = left.wait_for(|left| *left) => {}
+    loop {
+        // Requests begin where the connection is polled, which comes first: a connection at rest needs no timer.
+        let begun = poll_fn(|_| if requests.left() == Left::Nothing { Poll::Pending } else { Poll::Ready(()) });
+        let is_due = async {
+            begun.await;
+            tokio::time::sleep(LOOK).await;
+        };
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return ended,
+            _ = left.wait_for(|left| *left) => break,
+            () = is_due => {}
+        }
+        // Where something still comes it may be the rest of a request, which is answered as far as that goes.
+        let is_silent = !traffic.take_heard();
+        if is_silent && requests.left() != Left::Nothing && is_gone() {
+            return Ok(());
+        }
     }
     connection.as_mut().graceful_shutdown();
     // What came until now does not count.
@@ -397,7 +442,7 @@ async fn until_its_end<C: GracefulConnection>(
             () = std::future::ready(()) => {}
         }
         let is_over = match to_do {
-            Left::Answers => false,
+            Left::Answers => is_gone(),
             Left::CutAnswers => true,
             Left::Nothing => !traffic.is_held_up(),
         };

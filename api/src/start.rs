@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, geteuid, getpid, kill_process};
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{self, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use weir_engine::memory;
 
@@ -24,7 +24,7 @@ use crate::config::{self, ConfigError, MemorySettings, Settings, StoreSettings, 
 use crate::error::chain;
 use crate::log::{say, tell};
 use crate::metrics::memory_bytes_total;
-use crate::queries::QuerySettings;
+use crate::queries::{QuerySettings, RUNNING_MAX};
 use crate::recipe::{NoRecipe, Recipe};
 use crate::server::Answers;
 use crate::startup::Startup;
@@ -250,7 +250,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
 }
 
 fn serve(arguments: &Arguments, demo: Option<u32>) -> Result<(), Trouble> {
-    let runtime = Runtime::new().map_err(|error| format!("cannot start the threads that serve requests: {error}"))?;
+    let runtime = runtime().map_err(|error| format!("cannot start the threads that serve requests: {error}"))?;
     let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
     let at_once = {
         let _within = runtime.enter();
@@ -271,6 +271,11 @@ fn serve(arguments: &Arguments, demo: Option<u32>) -> Result<(), Trouble> {
     runtime.shutdown_timeout(Duration::from_secs(1));
     drop(temporary);
     result
+}
+
+/// With threads for all queries that may run at a time, and as many again for everything else that blocks.
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_multi_thread().enable_all().max_blocking_threads(2 * RUNNING_MAX).build()
 }
 
 /// Where that cannot be had, which the error says why, weir works as long as the graph has room.
@@ -347,7 +352,7 @@ async fn serve_within(
     let mut stop = app.stopping();
     let _ = stop.wait_for(|stop| *stop).await;
     if let Some(demo) = demo {
-        let _ = tokio::task::spawn_blocking(move || demo.join()).await;
+        let _ = tokio::task::block_in_place(|| demo.join());
     }
     end(app, tasks, &close).await
 }
@@ -355,8 +360,7 @@ async fn serve_within(
 /// `close`: the ports.
 async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>, close: &watch::Sender<bool>) -> Result<(), Trouble> {
     let began = Instant::now();
-    let ended = tokio::task::spawn_blocking(move || app.shut_down());
-    let ended = tokio::time::timeout(STOP_MAX, ended).await;
+    let ended = tokio::time::timeout(STOP_MAX, shut_down(app)).await;
     close.send_replace(true);
     let left = STOP_MAX.saturating_sub(began.elapsed()).max(LAST_ANSWERS_MAX);
     if tokio::time::timeout(left, all_end(tasks)).await.is_err() {
@@ -364,18 +368,40 @@ async fn end(app: Arc<App>, tasks: Vec<JoinHandle<()>>, close: &watch::Sender<bo
     }
     traces::finish().await;
     let reason = match ended {
-        Ok(Ok(Ok(()))) => {
+        Ok(Some(Ok(()))) => {
             match log::is_objects_alone() {
                 true => tracing::info!("stopped"),
                 false => say("Stopped."),
             }
             return Ok(());
         }
-        Ok(Ok(Err(error))) => chain(&error),
-        Ok(Err(error)) => format!("the end failed: {error}"),
+        Ok(Some(Err(error))) => chain(&error),
+        Ok(None) => "the end failed: an error in weir itself".to_owned(),
         Err(_) => format!("not everything ended within {} s; what was acknowledged is safe", STOP_MAX.as_secs()),
     };
     Err(Trouble::Unfinished(reason))
+}
+
+/// None where it has panicked. On a thread of its own: those of the runtime may all be busy with what only this ends.
+async fn shut_down(app: Arc<App>) -> Option<Result<(), StartError>> {
+    let (tell, told) = oneshot::channel();
+    let (own, runtime) = (app.clone(), Handle::current());
+    let work = move || {
+        let _within = runtime.enter();
+        let ended = own.shut_down();
+        // What it holds goes before the process may end.
+        drop(own);
+        // Who asked may have waited long enough.
+        let _ = tell.send(ended);
+    };
+    match std::thread::Builder::new().name("the end".to_owned()).spawn(work) {
+        Ok(_) => {
+            drop(app);
+            told.await.ok()
+        }
+        // Then on this one, which has nothing else to do.
+        Err(_) => Some(tokio::task::block_in_place(|| app.shut_down())),
+    }
 }
 
 async fn all_end(tasks: Vec<JoinHandle<()>>) {
@@ -546,6 +572,15 @@ fn end_at_once() {
     let _ = kill_process(getpid(), Signal::KILL);
     // The first process of a container is not ended by that.
     std::process::abort()
+}
+
+/// Ends the process as it stands, in a command as behind `run`: what libraries have static may be in use by their threads.
+pub fn exit(code: u8) -> ! {
+    #[expect(unsafe_code, reason = "the standard library ends a process only through what is to be left out here")]
+    // SAFETY: nothing comes after it that could rely on anything.
+    unsafe {
+        libc::_exit(i32::from(code))
+    }
 }
 
 #[cfg(test)]

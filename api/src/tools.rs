@@ -1,8 +1,9 @@
 //! `weir check`, `weir backup`, `weir restore`: a store as a whole, while no weir works with it; a backup also of a weir that
 //! runs. Where the store is, the configuration says, as for the service.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, IsTerminal, Write, stderr};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, IsTerminal, Write, stderr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -165,10 +166,11 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
     };
     // A slash at the end would put what lies beside it into it.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.components().collect());
-    let is_free = !path.exists() || fs::read_dir(path).is_ok_and(|mut items| items.next().is_none());
-    if !is_free {
-        return Err(format!("{} is there already: restore into another place (store.filepath)", path.display()).into());
-    }
+    let must_be_free = || match !path.exists() || fs::read_dir(path).is_ok_and(|mut items| items.next().is_none()) {
+        true => Ok(()),
+        false => Err(format!("{} is there already: restore into another place (store.filepath)", path.display())),
+    };
+    must_be_free()?;
     let open = |file: &PathBuf| match File::open(file) {
         Ok(opened) => Ok(BufReader::new(opened)),
         Err(error) => Err(format!("cannot read the backup {}: {error}", file.display())),
@@ -177,6 +179,9 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
     let given_bytes: u64 = opened_files.iter().map(|file| file.get_ref().metadata().map_or(0, |found| found.len())).sum();
     let mut from: Vec<&mut dyn Source> = opened_files.iter_mut().map(|file| file as &mut dyn Source).collect();
     let named = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
+    let _alone = Alone::at(path, store)?;
+    // Another one may just have come to its end.
+    must_be_free()?;
     // Under another name until it is whole, so that nothing takes half a graph for one.
     let unfinished = beside(path, "restoring");
     let remove = || if unfinished.is_dir() { fs::remove_dir_all(&unfinished) } else { fs::remove_file(&unfinished) };
@@ -202,6 +207,55 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
     renamed(&unfinished, path).inspect_err(|_| drop(remove())).map_err(|error| failed(&error))?;
     println!("{} from {named} into {}", shown(copied), path.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// One at a time restores into a place. What another one writes there looks like what one has left that broke off.
+struct Alone {
+    /// Beside the place, and gone with this.
+    file: PathBuf,
+    /// Held, not read: closing it gives the lock back.
+    _lock: File,
+}
+
+impl Alone {
+    /// None where there is no directory that the place could be in: what is wrong then is said when the store is opened.
+    fn at(path: &Path, store: &StoreSettings) -> Result<Option<Alone>, String> {
+        let file = beside(path, "restoring.lock");
+        let failed = |error: io::Error| format!("cannot restore into {}: {}: {error}", path.display(), file.display());
+        let makes_parent = matches!(
+            store,
+            StoreSettings::RocksDb { create_parent_dir: true, .. } | StoreSettings::MapDb { create_parent_dir: true, .. }
+        );
+        if makes_parent && let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        loop {
+            let lock = match OpenOptions::new().write(true).create(true).truncate(false).open(&file) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                opened => opened.map_err(failed)?,
+            };
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let hint = "wait until that one has ended, or restore into another place (store.filepath)";
+                    return Err(format!("another weir is restoring into {}: {hint}", path.display()));
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Who had it before may have removed it since it was opened here, and then it keeps nobody out.
+            let is_this = |found: Metadata| lock.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (found.dev(), found.ino()));
+            if fs::metadata(&file).is_ok_and(is_this) {
+                return Ok(Some(Alone { file, _lock: lock }));
+            }
+        }
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // While it is locked still. One that stays does no harm.
+        let _ = fs::remove_file(&self.file);
+    }
 }
 
 fn shown(copied: Copied) -> String {

@@ -8,9 +8,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::time::Instant;
 
 use weir_cypher_compiler::compile;
 use weir_model::plan::QueryFacts;
@@ -23,6 +22,12 @@ use crate::queries::fixed::{Fixed, node_id};
 const NEIGHBOURS: &str = "MATCH (n)--(m) WHERE id(n) = $n RETURN id(m)";
 const NODES: &str = "MATCH (n) RETURN id(n)";
 const PREFIX: &str = "MATCH (thisNode) WHERE id(thisNode) = $n ";
+
+/// What an item takes beside its text: its place in the list, in the JSON made of it, and what each allocation adds.
+const ITEM_BYTES: usize = 128;
+
+/// What a neighbour takes while the next step is chosen: in a list, with a weight, and in the set of those around the last node.
+const NEIGHBOUR_BYTES: usize = 96;
 
 #[derive(Clone, Debug)]
 pub struct WalkSettings {
@@ -57,6 +62,12 @@ impl WalkSettings {
         Err(ApiError::bad(format!("The query of a walk {wrong}: {query}")))
     }
 
+    /// As the list of what runs has it.
+    pub fn shown(&self, from: &str) -> String {
+        let query = self.query.as_ref().map(|query| format!(": {query}")).unwrap_or_default();
+        format!("random walk of {} steps from {from}{query}", self.length)
+    }
+
     fn random(&self, start: NodeId, number: u32) -> Random {
         let seed = self.seed.as_deref().map_or_else(fresh, |seed| seed.bytes().fold(7, |hash, byte| mix(hash ^ u64::from(byte))));
         Random(mix(seed ^ mix(start.high ^ mix(start.low ^ u64::from(number)))))
@@ -66,18 +77,18 @@ impl WalkSettings {
 /// What the nodes of one walk contribute, the first node's before that of the first step.
 pub fn walk(ask: &Fixed<'_>, settings: &WalkSettings, start: NodeId, number: u32) -> Result<Vec<String>, ApiError> {
     let mut random = settings.random(start, number);
-    let mut items = Vec::new();
+    let mut items = Items::default();
     contribute(ask, settings, start, &mut items)?;
     let (mut here, mut before): (NodeId, Option<(NodeId, BTreeSet<NodeId>)>) = (start, None);
     for _ in 0..settings.length {
-        if ask.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(ApiError::TimeLimit(ask.app.queries.settings.time_max.as_millis()));
-        }
-        let mut around = Vec::new();
+        ask.go_on()?;
+        let (mut around, mut fits) = (Vec::new(), Ok(()));
         ask.each(NEIGHBOURS, &[("n", ask.id(here))], &mut |row| {
             around.extend(row.first().and_then(node_id));
-            ControlFlow::Continue(())
+            fits = ask.may_hold(items.bytes + around.len() * NEIGHBOUR_BYTES);
+            while_fits(&fits)
         })?;
+        fits?;
         around.sort_unstable();
         let weight = |node: &NodeId| match &before {
             None => 1.0,
@@ -91,7 +102,27 @@ pub fn walk(ask: &Fixed<'_>, settings: &WalkSettings, start: NodeId, number: u32
         here = next;
         contribute(ask, settings, here, &mut items)?;
     }
-    Ok(items)
+    Ok(items.texts)
+}
+
+/// What the nodes of a walk have contributed so far.
+#[derive(Default)]
+struct Items {
+    texts: Vec<String>,
+    bytes: usize,
+}
+
+impl Items {
+    fn add(&mut self, text: String, ask: &Fixed<'_>) -> Result<(), ApiError> {
+        // Once here, and once in the answer.
+        self.bytes += 2 * text.len() + ITEM_BYTES;
+        self.texts.push(text);
+        ask.may_hold(self.bytes)
+    }
+}
+
+fn while_fits(fits: &Result<(), ApiError>) -> ControlFlow<()> {
+    if fits.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 /// One over a number; 0 stands for something of its own.
@@ -99,16 +130,15 @@ fn inverse(number: f64, of_zero: f64) -> f64 {
     if number == 0.0 { of_zero } else { 1.0 / number }
 }
 
-fn contribute(ask: &Fixed<'_>, settings: &WalkSettings, node: NodeId, items: &mut Vec<String>) -> Result<(), ApiError> {
+fn contribute(ask: &Fixed<'_>, settings: &WalkSettings, node: NodeId, items: &mut Items) -> Result<(), ApiError> {
     let ids = ask.graph.ids();
-    let Some(query) = &settings.query else {
-        items.push(ids.text(node));
-        return Ok(());
-    };
+    let Some(query) = &settings.query else { return items.add(ids.text(node), ask) };
+    let mut fits = Ok(());
     ask.each(&format!("{PREFIX}{query}"), &[("n", ask.id(node))], &mut |row| {
-        items.extend(row.iter().map(|value| text(value, ids)));
-        ControlFlow::Continue(())
-    })
+        fits = row.iter().try_for_each(|value| items.add(text(value, ids), ask));
+        while_fits(&fits)
+    })?;
+    fits
 }
 
 fn text(value: &Value, ids: IdScheme) -> String {
@@ -123,32 +153,31 @@ fn text(value: &Value, ids: IdScheme) -> String {
     }
 }
 
-/// Walks from every node into a file of comma separated values, a walk a row, until there are no more or weir stops.
-pub fn save(ask: Fixed<'_>, settings: &WalkSettings, file: File) -> Result<u64, ApiError> {
+/// Walks from every node into a file of comma separated values, a walk a row. `written` counts them also where not all are.
+pub fn save(ask: Fixed<'_>, settings: &WalkSettings, file: File, written: &mut u64) -> Result<(), ApiError> {
     // A file of walks takes as long as it takes; each walk has its limit.
     let mut nodes = Vec::new();
     ask.each(NODES, &[], &mut |row| {
         nodes.extend(row.first().and_then(node_id));
         ControlFlow::Continue(())
     })?;
-    let failed = |error: std::io::Error| ApiError::Failed(format!("the walks could not be written: {}", chain(&error)));
+    let failed = |error: io::Error| ApiError::Failed(format!("the walks could not be written: {}", chain(&error)));
     let stopping = ask.app.stopping();
     let mut out = BufWriter::new(file);
-    let mut written = 0;
     for node in nodes {
         for number in 0..settings.count {
             if *stopping.borrow() {
-                return Ok(written);
+                return Err(ApiError::stopping());
             }
-            let ask = Fixed::new(ask.app, ask.graph, ask.at);
+            let ask = Fixed { cancelled: ask.cancelled, ..Fixed::new(ask.app, ask.graph, ask.at) };
+            ask.go_on()?;
             let items = walk(&ask, settings, node, number)?;
             let row = std::iter::once(ask.graph.ids().text(node)).chain(items).map(|item| csv(&item)).collect::<Vec<_>>();
             writeln!(out, "{}", row.join(",")).map_err(failed)?;
-            written += 1;
+            *written += 1;
         }
     }
-    out.flush().map_err(failed)?;
-    Ok(written)
+    out.into_inner().map_err(io::Error::from).and_then(|file| file.sync_all()).map_err(failed)
 }
 
 fn csv(item: &str) -> String {

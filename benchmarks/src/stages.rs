@@ -22,6 +22,9 @@ use crate::weir::{self, Counter, Scratch};
 /// At most this many records are made once and evaluated again and again: more than any cache holds.
 const RECORDS_KEPT: u64 = 100_000;
 
+/// How long the log is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Records to mutations.
 pub fn evaluate(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let engine = weir::started(Arc::new(InMemory::default()), 1)?;
@@ -61,17 +64,12 @@ pub fn log(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let clock = Clock::start()?;
     for (mutations, records) in batches {
         let upper = Tick(next.0 + records as u64);
-        log.submit(Arc::new(Entry {
-            graph,
-            first: next,
-            upper,
-            mutations: Arc::new(mutations),
-            sources: Vec::new(),
-            delivered: Vec::new(),
-        }))?;
+        let mutations = Arc::new(mutations);
+        let entry = Entry { graph, first: next, upper, mutations, sources: Vec::new(), delivered: Vec::new() };
+        log.room(&entry, PATIENCE)?.submit(Arc::new(entry))?;
         next = upper;
     }
-    log.wait_durable(graph, next, Duration::from_secs(60))?;
+    log.wait_durable(graph, next, PATIENCE)?;
     let mut run = clock.stop("log", settings.events)?;
     if settings.store == StoreKind::RocksDb {
         run.disk_bytes = bytes_on_disk(&scratch.path())?;

@@ -53,6 +53,9 @@ pub trait Destination: Send {
     /// order, whether it comes again.
     fn gave_up(&mut self, _comes_again: &[bool]) {}
 
+    /// Somebody waits until what is held counts as written: the next `idle` sees to it, however much that is.
+    fn store_now(&mut self) {}
+
     /// Called now and then while there is nothing to write, until it rests.
     fn idle(&mut self) -> Result<(), ConnectorError> {
         Ok(())
@@ -234,6 +237,12 @@ impl Destination for Waiting {
     fn gave_up(&mut self, comes_again: &[bool]) {
         if let Some(opened) = &mut self.opened {
             opened.gave_up(comes_again);
+        }
+    }
+
+    fn store_now(&mut self) {
+        if let Some(opened) = &mut self.opened {
+            opened.store_now();
         }
     }
 

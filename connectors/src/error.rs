@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// Who has to act.
@@ -61,8 +62,11 @@ impl ConnectorError {
     /// An operation of the operating system failed at `place`.
     pub fn io(place: &str, doing: &str, source: std::io::Error) -> ConnectorError {
         use std::io::ErrorKind::*;
+        // Too many files are open, which has no kind of its own.
+        let too_many = [Errno::MFILE, Errno::NFILE].iter().any(|errno| source.raw_os_error() == Some(errno.raw_os_error()));
         // These pass by themselves or after somebody makes room; the others need a changed definition.
-        let retryable = matches!(source.kind(), Interrupted | WouldBlock | TimedOut | StorageFull | QuotaExceeded | ResourceBusy);
+        let retryable =
+            too_many || matches!(source.kind(), Interrupted | WouldBlock | TimedOut | StorageFull | QuotaExceeded | ResourceBusy);
         let fault = match source.kind() {
             NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidInput | InvalidFilename => Fault::User,
             _ => Fault::World,
@@ -89,5 +93,20 @@ impl ConnectorError {
     /// Whether the same thing may succeed later without anybody changing the definition.
     pub fn retryable(&self) -> bool {
         matches!(self, ConnectorError::World { retryable: true, .. } | ConnectorError::Secret { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_what_the_process_may_have_passes() {
+        let retryable = |errno: Errno| {
+            let error = std::io::Error::from_raw_os_error(errno.raw_os_error());
+            ConnectorError::io("here", "cannot open", error).retryable()
+        };
+        assert_eq!([Errno::MFILE, Errno::NFILE, Errno::AGAIN].map(retryable), [true; 3]);
+        assert_eq!([Errno::NOENT, Errno::ACCESS, Errno::IO].map(retryable), [false; 3]);
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,8 @@ struct Item {
     position: Vec<u8>,
     /// What is known of it besides (`Origin`).
     origin: Vec<u8>,
+    /// As `Inlet::connection` was when it came.
+    connection: u64,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -56,6 +59,8 @@ pub struct Inlet {
     trouble: Trouble,
     bell: Bell,
     known: Arc<Mutex<Known>>,
+    /// How many connections there have been that begin with what earlier ones had not acknowledged.
+    connection: Arc<AtomicU64>,
     lasts_min: Duration,
     _end: Knell,
 }
@@ -116,6 +121,8 @@ pub struct Feed {
     position: Vec<u8>,
     bell: Bell,
     acknowledges: Option<Arc<dyn Acknowledge>>,
+    /// What waits of connections before this one comes again.
+    connection: Arc<AtomicU64>,
 }
 
 /// The number of a record, which counts since the stream was started last, as people are shown it.
@@ -138,7 +145,7 @@ impl Inlet {
         let size = (bytes.len() + position.len() + origin.len()).min(BYTES_WAITING_MAX) as u32;
         let room = self.room.clone().acquire_many_owned(size).await.ok();
         // Nobody takes it any more: the task is about to end, too.
-        let _ = self.items.send(Item { bytes: Some(bytes), position, origin, _room: room }).await;
+        let _ = self.items.send(self.item(Some(bytes), position, origin, room)).await;
         self.bell.ring();
     }
 
@@ -149,8 +156,18 @@ impl Inlet {
 
     /// Says where the source stands when no record does.
     pub async fn stands(&self, position: Vec<u8>) {
-        let _ = self.items.send(Item { bytes: None, position, origin: Vec::new(), _room: None }).await;
+        let _ = self.items.send(self.item(None, position, Vec::new(), None)).await;
         self.bell.ring();
+    }
+
+    fn item(&self, bytes: Option<Vec<u8>>, position: Vec<u8>, origin: Vec<u8>, room: Option<OwnedSemaphorePermit>) -> Item {
+        Item { bytes, position, origin, connection: self.connection.load(Ordering::Relaxed), _room: room }
+    }
+
+    /// The other side gives again what earlier connections brought and nobody has acknowledged. What still waits of them is not
+    /// handed out any more: it can never be acknowledged, and would take effect once more for each connection.
+    pub fn drop_earlier(&self) {
+        self.connection.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What keeps records from coming.
@@ -259,10 +276,20 @@ impl Feed {
         let trouble = Trouble::new(place);
         let room = Arc::new(Semaphore::new(BYTES_WAITING_MAX));
         let bell = Bell::default();
-        let (known, lasts_min, end) = (Arc::default(), LASTS_MIN, Knell(bell.clone()));
-        let inlet = Inlet { items: sender, room, trouble: trouble.clone(), bell: bell.clone(), known, lasts_min, _end: end };
+        let connection = Arc::<AtomicU64>::default();
+        let inlet = Inlet {
+            items: sender,
+            room,
+            trouble: trouble.clone(),
+            bell: bell.clone(),
+            known: Arc::default(),
+            connection: connection.clone(),
+            lasts_min: LASTS_MIN,
+            _end: Knell(bell.clone()),
+        };
         let task = runtime.spawn(run(inlet));
-        Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position, bell, acknowledges: None }
+        let (place, runtime) = (place.to_owned(), runtime.clone());
+        Feed { place, runtime, items, task, trouble, position, bell, acknowledges: None, connection }
     }
 
     pub fn acknowledged_by(mut self, keeper: Arc<dyn Acknowledge>) -> Feed {
@@ -306,6 +333,10 @@ impl Source for Feed {
                 ended = true;
                 break;
             };
+            // Looked at for each: a connection may begin meanwhile.
+            if item.connection < self.connection.load(Ordering::Relaxed) {
+                continue;
+            }
             if let Some(bytes) = &item.bytes {
                 batch.push(bytes);
                 if !item.origin.is_empty() {
@@ -418,7 +449,7 @@ impl Trouble {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
     use crate::conformance::runtime;
@@ -458,12 +489,47 @@ mod tests {
         assert!(!feed.rest(Box::new(|| panic!("it has ended before"))));
     }
 
+    #[test]
+    fn what_waits_of_earlier_connections_is_not_handed_out_where_it_comes_again() {
+        let runtime = runtime();
+        let (go, mut gone) = tokio::sync::mpsc::channel(1);
+        let (say, mut said) = tokio::sync::mpsc::channel(1);
+        let mut feed = Feed::start(runtime.handle(), "here", Vec::new(), |inlet| async move {
+            for connection in 1..=3 {
+                inlet.drop_earlier();
+                inlet.record(vec![connection], vec![connection, 1]).await;
+                inlet.record(vec![connection], vec![connection, 2]).await;
+            }
+            say.send(()).await.unwrap();
+            gone.recv().await;
+            inlet.drop_earlier();
+            say.send(()).await.unwrap();
+            gone.recv().await;
+            inlet.record(vec![4], vec![4, 1]).await;
+            Ok(())
+        });
+        let mut next = |wait: Duration| {
+            let (limits, mut batch) = (Limits { records_max: 1, wait_max: wait, ..Limits::default() }, Frames::default());
+            feed.next(&limits, &mut batch).unwrap();
+            ((0..batch.len()).map(|index| batch.get(index).bytes.to_vec()).collect::<Vec<_>>(), batch.position.0)
+        };
+        let (short, long) = (Duration::from_millis(50), Duration::from_secs(60));
+        runtime.block_on(said.recv()).unwrap();
+        assert_eq!(next(long), (vec![vec![3]], vec![3, 1]), "six wait, and two of them can be acknowledged");
+        runtime.block_on(go.send(())).unwrap();
+        runtime.block_on(said.recv()).unwrap();
+        assert_eq!(next(short), (vec![], vec![3, 1]), "the last of them comes again, too");
+        runtime.block_on(go.send(())).unwrap();
+        assert_eq!(next(long), (vec![vec![4]], vec![4, 1]));
+    }
+
     /// Much longer than a machine stands still between two lines of a test.
     const TEST_LASTS_MIN: Duration = Duration::from_secs(2);
 
     fn inlet(items: Sender<Item>, trouble: Trouble, lasts_min: Duration) -> Inlet {
         let (room, bell) = (Arc::new(Semaphore::new(BYTES_WAITING_MAX)), Bell::default());
-        Inlet { items, room, trouble, bell: bell.clone(), known: Arc::default(), lasts_min, _end: Knell(bell) }
+        let (known, connection) = Default::default();
+        Inlet { items, room, trouble, bell: bell.clone(), known, connection, lasts_min, _end: Knell(bell) }
     }
 
     #[test]

@@ -16,6 +16,9 @@ use weir_model::lock::lock;
 use crate::commit::wall_clock_millis;
 use crate::store::GraphId;
 
+/// The thread that watches them is called so.
+pub const CLOCK: &str = "clock";
+
 /// The longest sleep while something waits: the clock of the machine may be set forward meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -115,6 +118,11 @@ impl Alarms {
                 None => self.wake.wait(state).unwrap_or_else(|e| e.into_inner()),
             };
         }
+    }
+
+    /// Whether a query of the graph waits for a moment.
+    pub fn any_of(&self, graph: GraphId) -> bool {
+        self.lock().moments.range((graph, 0)..=(graph, u32::MAX)).next().is_some()
     }
 
     pub fn stop(&self) {

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use weir_model::lock::lock;
+use weir_model::lock::{lock, try_lock};
 use weir_model::{QueryId, Text, Tick};
 
 use crate::arrangement::build::Shard;
@@ -45,8 +45,8 @@ const REST: Duration = Duration::from_secs(2);
 /// Facts, with `ENTRY_WEIGHT` for each entry, that are hardly anything.
 const HARDLY_ANYTHING: usize = 10 * ENTRY_WEIGHT;
 
-/// Between one look at what is delivered that found nothing to move, and the next: with thousands of standing queries it is no
-/// small one.
+/// Between one look at what is delivered that found nothing to move, or nothing that may be moved now, and the next: with
+/// thousands of standing queries it is no small one.
 const AFTER_IN_VAIN: Duration = Duration::from_secs(1);
 
 /// A start reads this many chunks at a time: few enough for all threads to have some until the end.
@@ -59,7 +59,7 @@ pub struct Checkpoints {
     /// What the store knows.
     progress: Mutex<Progress>,
     quiet: Mutex<Option<Quiet>>,
-    /// When it was last found that nothing can be moved yet: not everything is delivered.
+    /// When it was last found that nothing can be moved yet: not everything is delivered, or a backup reads the log.
     in_vain: Mutex<Option<Instant>>,
 }
 
@@ -130,15 +130,26 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
     write(graph, until, None).map(drop)
 }
 
-/// With `breath` it is work that nobody waits for, unless it falls too far behind. False where there is nothing to move.
+/// With `breath` it is work that nobody waits for, unless it falls too far behind. False where there is nothing to move; with
+/// `breath` also where nothing may be moved now: the other graphs are not to wait for whoever fetches a backup of this one.
 fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<bool, EngineError> {
     let checkpoints = graph.checkpoints();
-    let mut progress = lock(&checkpoints.progress);
+    let progress = if breath.is_some() { try_lock(&checkpoints.progress) } else { Some(lock(&checkpoints.progress)) };
+    let Some(mut progress) = progress else { return Ok(false) };
     let mut delivered = None;
     loop {
         let store = &graph.parts().store;
         let (entries, facts) = read_some(&**store, graph.id(), progress.upto..until, FACTS_PER_RUN)?;
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(delivered.is_some()) };
+        let stored = store.progress(graph.id())?.upto;
+        if stored != progress.upto {
+            if graph.committer().check_there().is_err() {
+                return Ok(true);
+            }
+            // A mistake came between a checkpoint and what is known of it here. Another one would lose what that says of sources.
+            let problem = format!("a checkpoint up to {stored} did not end as it should; a new start of weir takes it in");
+            return Err(EngineError::Panicked(problem));
+        }
         // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
         // results in between would be lost.
         let delivered = &*delivered.get_or_insert_with(|| graph.delivered());
@@ -177,11 +188,9 @@ fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<bool, En
     }
 }
 
-/// Does something while neither a checkpoint nor a merge changes what the store holds of the graph.
-pub fn holding_still<R>(graph: &Graph, act: impl FnOnce() -> R) -> R {
-    let _no_checkpoint = lock(&graph.checkpoints().progress);
-    let _no_merge = graph.history().no_merges();
-    act()
+/// No checkpoint is made as long as this is held. Whoever wants both holds off merges first.
+pub(crate) fn no_checkpoints(graph: &Graph) -> MutexGuard<'_, Progress> {
+    lock(&graph.checkpoints().progress)
 }
 
 /// Adds what an entry says of sources.
@@ -368,4 +377,36 @@ fn side_by_side<T: Send, R: Send>(
 /// What a thread found; a panic goes on in the one that waited.
 pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::{Mutations, NodeId, Value};
+
+    use super::*;
+    use crate::store::InMemory;
+    use crate::{Engine, Options};
+
+    #[test]
+    fn none_is_made_behind_one_that_only_the_store_knows_of() {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let write = |n: u64| {
+            let mut record = Mutations::default();
+            record.set_property(NodeId::spread(n), graph.symbols().intern("x"), &Value::Integer(1));
+            graph.apply(record, 1).unwrap()
+        };
+        let first = write(1);
+        make(&graph, first).unwrap();
+        let second = write(2);
+        // As after a panic in between.
+        let known = std::mem::take(&mut *no_checkpoints(&graph));
+        let refused = make(&graph, second);
+        assert!(matches!(refused, Err(EngineError::Panicked(_))), "{refused:?}");
+        *no_checkpoints(&graph) = known;
+        make(&graph, second).unwrap();
+        assert_eq!(no_checkpoints(&graph).upto, second);
+        engine.shutdown().unwrap();
+    }
 }

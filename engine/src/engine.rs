@@ -13,9 +13,9 @@ use rustc_hash::FxHashMap;
 use weir_model::lock::{lock, read, write};
 use weir_model::{IdScheme, codec};
 
-use crate::alarm::Alarms;
+use crate::alarm::{Alarms, CLOCK};
 use crate::commit::WORKERS_PATIENCE;
-use crate::error::EngineError;
+use crate::error::{EngineError, caught};
 use crate::evaluate::pool::Pool;
 use crate::graph::Graph;
 use crate::history::cache::ChunkCache;
@@ -38,6 +38,10 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How soon a graph is looked at again that a query has locked.
 const LOCKED_LOOK: Duration = Duration::from_millis(5);
+
+/// So often the runs of a graph are looked for that have come while others went into a backup; what comes after that, checkpoints
+/// wait for. Each time there are fewer of them, unless they come faster than the backup is fetched.
+const LOOKS_FOR_RUNS: usize = 4;
 
 /// What failed for a graph is tried again after this long, and after twice as long each time it fails again: a checkpoint or a
 /// merge may have done all of its work before it fails.
@@ -116,6 +120,13 @@ struct Shared {
     housekeepers: Mutex<Vec<JoinHandle<()>>>,
 }
 
+impl Shared {
+    /// Those that are to end. The list is not locked any more when this returns: what they are at may have to do with it.
+    fn take_housekeepers(&self) -> Vec<JoinHandle<()>> {
+        std::mem::take(&mut *lock(&self.housekeepers))
+    }
+}
+
 #[derive(Clone)]
 struct Damaged {
     id: GraphId,
@@ -129,7 +140,7 @@ pub struct Parts {
     pub log: Arc<Log>,
     pub symbols: Arc<Symbols>,
     pub workers: Arc<Workers>,
-    /// Held while commands are sent, so that all workers see one order.
+    /// Held while commands are sent, so that all workers see one order. Whoever holds it waits for no worker.
     pub sending: Arc<Mutex<()>>,
     pub ids: IdScheme,
     pub limits: QueryLimits,
@@ -185,7 +196,7 @@ impl Engine {
             nothing_ends: options.nothing_ends,
             hubs: options.hubs,
             chunks: Arc::default(),
-            together: Arc::new(Together::start()?),
+            together: Arc::default(),
             alarms: Arc::default(),
             asides: Arc::new(Asides::new(count)),
             loading,
@@ -253,13 +264,22 @@ impl Engine {
     /// A thread that gives ticks to graphs whose standing queries wait for the clock.
     fn watch_clock(&self) -> Result<JoinHandle<()>, EngineError> {
         let (engine, alarms) = (Arc::downgrade(&self.shared), self.shared.parts.alarms.clone());
+        let mut retries = Retries::default();
         let get_past = move |id, moment| {
             let graph = engine.upgrade().and_then(|shared| (Engine { shared }).all().into_iter().find(|graph| graph.id() == id));
             // Of one that is gone nobody waits.
             graph.is_none_or(|graph| {
-                graph.committer().get_past(moment).unwrap_or_else(|error| {
+                let now = Instant::now();
+                if !retries.may_try(id, now) {
+                    return false;
+                }
+                let got_past = caught(|| graph.committer().get_past(moment));
+                graph.note_care(CLOCK, got_past.as_ref().err());
+                retries.note(id, got_past.is_err(), now);
+                got_past.unwrap_or_else(|error| {
                     tracing::error!(graph = graph.name(), "standing queries that wait for the clock wait on: {error}");
-                    true
+                    // Any other says that nothing is accepted any more.
+                    !matches!(error, EngineError::Panicked(_) | EngineError::Store(StoreError::TooSlow { .. }))
                 })
             })
         };
@@ -267,14 +287,14 @@ impl Engine {
             scheduling::prompt();
             alarms.watch(get_past);
         };
-        std::thread::Builder::new().name("clock".to_owned()).spawn(run).map_err(|error| EngineError::Workers(error.to_string()))
+        std::thread::Builder::new().name(CLOCK.to_owned()).spawn(run).map_err(|error| EngineError::Workers(error.to_string()))
     }
 
     /// A thread that does something for every graph, now and then, until the engine ends. A graph for which that fails is left
     /// alone for a while.
     fn housekeeper(
         &self,
-        name: &str,
+        name: &'static str,
         begin: fn(),
         mut keep: impl FnMut(&Graph) -> Result<(), EngineError> + Send + 'static,
     ) -> Result<JoinHandle<()>, EngineError> {
@@ -294,11 +314,12 @@ impl Engine {
                     if !retries.may_try(graph.id(), Instant::now()) {
                         continue;
                     }
-                    let kept = keep(&graph);
+                    let kept = caught(|| keep(&graph));
+                    graph.note_care(name, kept.as_ref().err());
                     retries.note(graph.id(), kept.is_err(), Instant::now());
                     if let Err(error) = kept {
                         told.entry((graph.id(), error.to_string())).or_insert_with(|| {
-                            tracing::error!(graph = graph.name(), "{error}");
+                            tracing::error!(graph = graph.name(), task = name, "{error}");
                             Instant::now()
                         });
                     }
@@ -413,8 +434,9 @@ impl Engine {
         Ok(self.shared.parts.store.list_metadata(prefix)?)
     }
 
-    /// Writes everything that is committed to a backup, or what was committed since another, graph by graph, while all goes on;
-    /// only checkpoints wait. A graph that cannot be read is an error, unless it is among those that are to be left out.
+    /// Writes everything that is committed to a backup, or what was committed since another, graph by graph, while all goes on.
+    /// Of the graph that is being written merges wait, and checkpoints while its end is: its newest runs and its log. A graph
+    /// that cannot be read is an error, unless it is among those that are to be left out.
     pub fn back_up(&self, since: Option<&Since>, leave_out: &[String], out: &mut dyn Write) -> Result<Copied, EngineError> {
         let store = &*self.shared.parts.store;
         if !store.durable() {
@@ -427,25 +449,42 @@ impl Engine {
         for info in store.graphs()?.into_iter().filter(|info| !leave_out.contains(&info.name)) {
             // One that is being created has nothing yet, one that is being dropped is not wanted.
             let Some(graph) = self.all().into_iter().find(|graph| graph.id() == info.id) else { continue };
-            let (own, until) = loop {
-                // What a definition refers to (where a source stood, how far an output has delivered) is in the log before the
-                // definition is stored, and is noted as gone only when the next one is. So the log up to here fits those there
-                // are now, and no others.
-                let as_it_is = write(&self.shared.defining);
-                if let Some(until) = graph.try_next() {
-                    break (store.list_metadata(&info.id.metadata_prefix())?, until);
-                }
-                // Whoever defines something must not wait for the query that has the graph locked.
-                drop(as_it_is);
-                std::thread::sleep(LOCKED_LOOK);
-            };
-            match graph.wait_durable(until) {
-                Err(EngineError::NoSuchGraph(_)) => continue,
-                waited => waited?,
+            // Whoever fetches it may take hours for the runs of a graph. They stay, so none is missing when its turn comes, while
+            // checkpoints cut the log and add others.
+            let _no_merges = graph.history().no_merges();
+            if graph.committer().check_there().is_err() {
+                continue;
             }
-            checkpoint::holding_still(&graph, || backup.graph(&info, &own, until))?;
+            let written = self.back_up_graph(&mut backup, &info, &graph);
+            // Of one that was dropped meanwhile there may be a part, which must not be taken for the whole.
+            graph.committer().check_there()?;
+            written?;
         }
         Ok(backup.finish()?)
+    }
+
+    /// Writes a graph of which nobody merges runs.
+    fn back_up_graph(&self, backup: &mut Backup<'_>, info: &GraphInfo, graph: &Graph) -> Result<(), EngineError> {
+        let mut begun = backup.begin_graph(info, graph.durable())?;
+        for _ in 0..LOOKS_FOR_RUNS {
+            backup.runs(&mut begun)?;
+        }
+        // Before it is asked how far the log is to go: a later checkpoint might put more than that into a run.
+        let _no_checkpoints = checkpoint::no_checkpoints(graph);
+        let (own, until) = loop {
+            // What a definition refers to (where a source stood, how far an output has delivered) is in the log before the
+            // definition is stored, and is noted as gone only when the next one is. So the log up to here fits those there
+            // are now, and no others.
+            let as_it_is = write(&self.shared.defining);
+            if let Some(until) = graph.try_next() {
+                break (self.shared.parts.store.list_metadata(&info.id.metadata_prefix())?, until);
+            }
+            // Whoever defines something must not wait for the query that has the graph locked.
+            drop(as_it_is);
+            std::thread::sleep(LOCKED_LOOK);
+        };
+        graph.wait_durable(until)?;
+        Ok(backup.end_graph(begun, &own, until)?)
     }
 
     /// How much the store takes.
@@ -466,7 +505,7 @@ impl Engine {
         }
         self.close_ingest();
         self.shared.parts.alarms.stop();
-        for keeper in std::mem::take(&mut *lock(&self.shared.housekeepers)) {
+        for keeper in self.shared.take_housekeepers() {
             let _ = keeper.join();
         }
         let graphs = self.all();
@@ -489,7 +528,7 @@ impl Engine {
                 }
             }
         }
-        self.shared.parts.workers.stop();
+        self.shared.parts.workers.stop(&self.shared.parts.sending);
         self.shared.parts.asides.stop();
         let logged = self.shared.parts.log.shutdown();
         failure.map_or(Ok(()), Err).and(logged.map_err(EngineError::from))
@@ -521,7 +560,7 @@ impl Drop for Shared {
         self.stopping.store(true, Ordering::SeqCst);
         self.parts.closing.store(true, Ordering::Relaxed);
         self.parts.alarms.stop();
-        for keeper in std::mem::take(&mut *lock(&self.housekeepers)) {
+        for keeper in self.take_housekeepers() {
             // The last handle may have been the housekeeper's own.
             if keeper.thread().id() != std::thread::current().id() {
                 let _ = keeper.join();
@@ -530,7 +569,7 @@ impl Drop for Shared {
         for graph in self.graphs.get_mut().unwrap_or_else(|e| e.into_inner()).values() {
             graph.expiry().stop();
         }
-        self.parts.workers.stop();
+        self.parts.workers.stop(&self.parts.sending);
         self.parts.asides.stop();
     }
 }
@@ -639,6 +678,27 @@ mod tests {
         engine.shutdown().unwrap();
     }
 
+    /// The list of those that keep house was locked while each was waited for.
+    #[test]
+    fn the_end_waits_for_who_keeps_house_with_nothing_locked() {
+        let engine = Engine::open(Arc::new(InMemory::new()), options()).unwrap();
+        engine.start().unwrap();
+        let of = engine.clone();
+        let keeper = std::thread::spawn(move || {
+            while !of.shared.stopping.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // The end has come to wait for it.
+            std::thread::sleep(Duration::from_millis(200));
+            lock(&of.shared.housekeepers).clear();
+        });
+        lock(&engine.shared.housekeepers).push(keeper);
+        let (sender, has_ended) = crossbeam_channel::bounded(1);
+        let ending = engine.clone();
+        std::thread::spawn(move || sender.send(ending.shutdown()).unwrap());
+        has_ended.recv_timeout(Duration::from_secs(40)).expect("the end waits for ever").unwrap();
+    }
+
     #[test]
     fn what_failed_is_tried_again_later_each_time_and_at_once_after_it_went_well() {
         let (mut retries, begin) = (Retries::default(), Instant::now());
@@ -689,6 +749,80 @@ mod tests {
         assert!(tried as u64 <= 1 + took.as_secs(), "{tried} times in {took:?}");
         store.is_full.store(false, Ordering::SeqCst);
         until("it was not tried again", &|| !store.runs(graph.id()).unwrap().is_empty());
+        engine.shutdown().unwrap();
+    }
+
+    /// The thread ended with it, and nobody kept house for any graph from then on.
+    #[test]
+    fn a_panic_of_who_keeps_house_is_a_failure_for_one_graph() {
+        let engine = Engine::open(Arc::new(InMemory::new()), options()).unwrap();
+        let ill = engine.default_graph();
+        let well = engine.create_graph("other", GraphOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+        let (is_mended, kept) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (mended, count, id) = (is_mended.clone(), kept.clone(), ill.id());
+        let keep = move |graph: &Graph| {
+            assert!(graph.id() != id || mended.load(Ordering::SeqCst), "simulated: of {}", graph.name());
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        };
+        let keeper = engine.housekeeper("pages", || (), keep).unwrap();
+        lock(&engine.shared.housekeepers).push(keeper);
+        let begun = Instant::now();
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        until("the other is kept no more", &|| !ill.neglected().is_empty() && kept.load(Ordering::SeqCst) > 5);
+        let told = ill.neglected().remove("pages").unwrap();
+        assert!(told.contains("an error in weir itself") && told.contains("simulated: of quine"), "{told}");
+        assert!(well.neglected().is_empty());
+        is_mended.store(true, Ordering::SeqCst);
+        until("it is not tried again", &|| ill.neglected().is_empty());
+        engine.shutdown().unwrap();
+    }
+
+    /// The thread ended with it, and no query that waits for the clock was woken from then on.
+    #[test]
+    fn the_clock_is_watched_after_a_panic() {
+        use weir_model::Tick;
+
+        use crate::alarm::Alarm;
+        use crate::commit::wall_clock_millis;
+
+        let store = Arc::new(FaultyStore::new(Arc::new(InMemory::new()), usize::MAX));
+        let engine = Engine::open(store.clone(), options()).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let begun = Instant::now();
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        let is_told = || graph.neglected().contains_key(CLOCK);
+        let wait_for = |moment: u64| {
+            let mut alarm = Alarm::new(graph.parts().alarms.clone(), graph.id(), 1000);
+            alarm.set(Some(moment));
+            alarm
+        };
+        store.panics.store(true, Ordering::SeqCst);
+        let moment = wall_clock_millis();
+        let waiting = wait_for(moment);
+        until("nobody says that it failed", &is_told);
+        store.panics.store(false, Ordering::SeqCst);
+        until("it is not tried again", &|| graph.sent() > Tick::at_millis(moment));
+        until("it is said to fail", &|| !is_told());
+        drop(waiting);
+        // One that goes takes along what is said of it.
+        store.panics.store(true, Ordering::SeqCst);
+        let waiting = wait_for(wall_clock_millis() + 5);
+        until("nobody says that it failed again", &is_told);
+        drop(waiting);
+        until("it is said to fail though nobody waits", &|| !is_told());
+        store.panics.store(false, Ordering::SeqCst);
         engine.shutdown().unwrap();
     }
 

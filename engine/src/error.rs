@@ -1,5 +1,6 @@
 //! What can go wrong in the engine, told apart by who has to do something about it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -83,6 +84,19 @@ pub enum EngineError {
     NotYet(u64),
     #[error("a query that writes cannot run at a past time; leave 'at-time' out")]
     PastIsReadOnly,
+    /// Of what threads do for a graph that keep house, build an index, or commit small writes.
+    #[error("an error in weir itself; please report it: {0}")]
+    Panicked(String),
+}
+
+/// Does something for a graph on a thread that also has other things to do. A panic is a failure like any other: the thread would
+/// end with it, nobody would do any of this again, and nobody would say so. Locks go on after a panic, and what they guard is
+/// whole.
+pub(crate) fn caught<R>(act: impl FnOnce() -> Result<R, EngineError>) -> Result<R, EngineError> {
+    catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(EngineError::Panicked(text.unwrap_or("no reason is given").to_owned()))
+    })
 }
 
 impl EngineError {

@@ -3,7 +3,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_model::{NodeId, Text, Tick, Value, codec};
+use weir_model::expression::FailureKind;
+use weir_model::{Failure, NodeId, Text, Tick, Value, codec};
 
 use crate::error::EngineError;
 use crate::graph::Graph;
@@ -13,24 +14,35 @@ use crate::view::{Direction, EdgeRef, View};
 impl Graph {
     /// The hash code of the graph as it is, or was at the end of a tick. Visits every node.
     pub fn hash_code(&self, at: Option<Tick>) -> Result<i64, EngineError> {
+        self.hash_code_while(at, &|| true)
+    }
+
+    /// As `hash_code`; fails where `go_on` said no before the end.
+    pub fn hash_code_while(&self, at: Option<Tick>, go_on: &dyn Fn() -> bool) -> Result<i64, EngineError> {
+        let given_up =
+            || EngineError::Query(Failure::new(FailureKind::Interrupted, "The hash code was given up before the last node"));
         let Some(at) = at else {
             self.readable()?;
-            return Ok(hash_code(&self.snapshot(), self.symbols()));
+            return hash_code(&self.snapshot(), self.symbols(), go_on).ok_or_else(given_up);
         };
         let moment = self.at(at)?;
-        let code = hash_code(moment.view(), self.symbols());
-        moment.take_failure().map_or(Ok(code), Err)
+        let code = hash_code(moment.view(), self.symbols(), go_on);
+        moment.take_failure().map_or(code.ok_or_else(given_up), Err)
     }
 }
 
-pub fn hash_code(view: &dyn View, symbols: &Symbols) -> i64 {
-    let mut sum = 0u64;
+/// None when `go_on` said no.
+fn hash_code(view: &dyn View, symbols: &Symbols, go_on: &dyn Fn() -> bool) -> Option<i64> {
+    let (mut sum, mut whole) = (0u64, true);
     view.nodes(&mut |node| {
-        // A sum does not ask in which order its parts came.
-        sum = sum.wrapping_add(of_node(view, symbols, node));
-        true
+        whole = go_on();
+        if whole {
+            // A sum does not ask in which order its parts came.
+            sum = sum.wrapping_add(of_node(view, symbols, node));
+        }
+        whole
     });
-    sum as i64
+    whole.then_some(sum as i64)
 }
 
 fn of_node(view: &dyn View, symbols: &Symbols, node: NodeId) -> u64 {

@@ -157,7 +157,7 @@ impl Ingester {
         let mut mutations = Mutations::default();
         mutations.rows.reserve(records.len() * 16);
         let fresh_id = || graph.fresh_id();
-        let now_millis = crate::commit::wall_clock_millis() as i64;
+        let now_millis = graph.now_millis() as i64;
         for (index, record) in records.iter().enumerate() {
             if !goes_on() {
                 return Ok(None);

@@ -2,7 +2,7 @@
 //! and replay count them; whoever waits for the start looks.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 #[derive(Default, Debug)]
 pub struct Loading {
@@ -12,6 +12,8 @@ pub struct Loading {
     pub(crate) read: AtomicU64,
     /// Those of them that are replayed.
     pub(crate) entries: Part,
+    /// Nothing more is replayed until outputs have taken some of what was found.
+    pub(crate) waits: AtomicBool,
 }
 
 const REPLAYED: &str = "entries of the log replayed";
@@ -61,6 +63,9 @@ impl fmt::Display for Loading {
         }
         match (self.read.load(Ordering::Relaxed), self.reached()) {
             // Of what is replayed all was read.
+            (0, _) | (_, Some((REPLAYED, ..))) if self.waits.load(Ordering::Relaxed) => {
+                write!(f, ", and the rest waits until outputs have taken results")
+            }
             (0, _) | (_, Some((REPLAYED, ..))) => Ok(()),
             (read, reached) => write!(f, "{}{read} entries of the log read", if reached.is_some() { ", " } else { "" }),
         }
@@ -83,6 +88,10 @@ mod tests {
         assert_eq!(loading.to_string(), "1 of 4 pages read (25 %), 3 entries of the log read");
         (0..3).for_each(|_| loading.pages.one());
         assert_eq!(loading.to_string(), "0 of 3 entries of the log replayed (0 %)");
+        loading.waits.store(true, Ordering::Relaxed);
+        let waits = "0 of 3 entries of the log replayed (0 %), and the rest waits until outputs have taken results";
+        assert_eq!(loading.to_string(), waits);
+        loading.waits.store(false, Ordering::Relaxed);
         loading.entries.one();
         loading.entries.one();
         assert_eq!(loading.to_string(), "2 of 3 entries of the log replayed (66 %)");

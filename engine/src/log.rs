@@ -4,12 +4,12 @@
 //! write is shared by as many entries as have come meanwhile and an idle log writes at once. After a failed write
 //! nothing more is accepted: a later success would leave a hole in what was acknowledged.
 //!
-//!     submit ─> queue (bounded) ─> group: encoded entries + new symbols ─> Store::append ─> durable tick of each graph
+//!     room ─> submit ─> queue (bounded) ─> group: encoded entries + new symbols ─> Store::append ─> durable tick of each graph
 //!
 //! It knows nothing of the dataflow, which is fed side by side, and cuts nothing: that is `checkpoint`.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -50,11 +50,14 @@ struct Shared {
     symbols: Arc<Symbols>,
     options: LogOptions,
     state: Mutex<State>,
-    /// `State::failed`, for those who only ask whether.
-    has_failed: AtomicBool,
+    /// Whether nothing is accepted any more, for those who only ask that. Set with the state locked.
+    refuses: AtomicBool,
+    /// Bytes in line, and of entries that have room there. They become fewer only with the state locked, so that whoever waits
+    /// for room misses none.
+    taken: AtomicUsize,
     /// The writer waits here for entries.
     work: Condvar,
-    /// Those who submit wait here for room.
+    /// Those who have something to submit wait here for room.
     room: Condvar,
     /// Those who wait for a tick to be durable wait here.
     progress: Condvar,
@@ -64,6 +67,10 @@ struct Shared {
 struct State {
     queue: Vec<Arc<Entry>>,
     queue_bytes: usize,
+    /// How many wait for room.
+    waiting: usize,
+    /// Since when there is too little for somebody, and nothing has left.
+    full_since: Option<Instant>,
     graphs: FxHashMap<GraphId, Ticks>,
     /// Nothing of them becomes durable any more.
     dropped: FxHashSet<GraphId>,
@@ -110,7 +117,8 @@ impl Log {
             symbols,
             options,
             state: Mutex::default(),
-            has_failed: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+            taken: AtomicUsize::new(0),
             work: Condvar::new(),
             room: Condvar::new(),
             progress: Condvar::new(),
@@ -129,33 +137,32 @@ impl Log {
         Log { shared, writer: Mutex::new(writer) }
     }
 
-    /// Puts an entry in line. Waits while the line is full, so that a slow disk slows the sources. Entries of one graph
-    /// are submitted in the order of their ticks.
-    pub fn submit(&self, entry: Arc<Entry>) -> Result<(), StoreError> {
-        let size = entry.size();
-        let mut state = self.shared.lock();
+    /// Room in line for an entry. Waits while the line is full, so that a slow disk slows the sources, but not for longer than
+    /// `patience`. Where nothing has left for so long, the disk is stuck, and who comes then does not wait at all: one after
+    /// another has the graph locked. Nothing need be changed before it is known that the entry can go in.
+    pub fn room(&self, entry: &Entry, patience: Duration) -> Result<Room<'_>, StoreError> {
+        let (shared, bytes) = (&*self.shared, entry.size());
+        // Mostly there is some, and only `submit` takes the lock.
+        if !shared.refuses.load(Ordering::Acquire) && shared.take(bytes) {
+            return Ok(Room { shared, bytes });
+        }
+        let begun = Instant::now();
+        let mut state = shared.lock();
         loop {
             state.accepts()?;
-            // An entry larger than the bound goes alone.
-            if state.queue.is_empty() || state.queue_bytes + size <= self.shared.options.queue_bytes_max {
-                break;
+            if shared.take(bytes) {
+                return Ok(Room { shared, bytes });
             }
-            state = self.shared.room.wait(state).unwrap_or_else(|e| e.into_inner());
+            let now = Instant::now();
+            let since = *state.full_since.get_or_insert(now);
+            let left = (begun.min(since) + patience).saturating_duration_since(now);
+            if left.is_zero() {
+                return Err(StoreError::TooSlow { graph: entry.graph, tick: entry.upper, patience });
+            }
+            state.waiting += 1;
+            state = shared.room.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
+            state.waiting -= 1;
         }
-        if self.shared.store.durable() {
-            state.queue_bytes += size;
-            state.queue.push(entry);
-            self.shared.work.notify_one();
-        } else {
-            if self.shared.options.hold {
-                self.shared.store.hold(&entry);
-            }
-            if let Some(ticks) = state.ticks(entry.graph) {
-                ticks.durable = entry.upper;
-            }
-            self.shared.progress.notify_all();
-        }
-        Ok(())
     }
 
     /// Everything of the graph before this tick is durable.
@@ -214,7 +221,7 @@ impl Log {
     /// Why a write failed, if one did: what was committed and is not durable will not be.
     pub fn failure(&self) -> Option<StoreError> {
         // Asked before every read, so mostly without the lock.
-        self.shared.has_failed.load(Ordering::Acquire).then(|| self.shared.lock().failed.clone()).flatten()
+        self.shared.refuses.load(Ordering::Acquire).then(|| self.shared.lock().failed.clone()).flatten()
     }
 
     /// A graph was dropped: its ticks need not be known any more.
@@ -227,7 +234,11 @@ impl Log {
 
     /// Writes what is in line, makes it survive the loss of power, and ends. Gives the error that kept it from that.
     pub fn shutdown(&self) -> Result<(), StoreError> {
-        self.shared.lock().stopping = true;
+        {
+            let mut state = self.shared.lock();
+            state.stopping = true;
+            self.shared.refuses.store(true, Ordering::Release);
+        }
         self.shared.work.notify_all();
         self.shared.room.notify_all();
         let writer = lock(&self.writer).take();
@@ -249,6 +260,52 @@ impl Log {
     }
 }
 
+/// Room in line for one entry. Dropping it gives it back.
+#[must_use]
+pub struct Room<'a> {
+    shared: &'a Shared,
+    bytes: usize,
+}
+
+impl Room<'_> {
+    /// Puts the entry in line, at once. Entries of one graph are submitted in the order of their ticks. What was noted of
+    /// delivery goes in on top, as it lay in memory already. Refused only where the log has failed, or was closed, since there
+    /// was room.
+    pub fn submit(mut self, entry: Arc<Entry>) -> Result<(), StoreError> {
+        let (shared, reserved) = (self.shared, std::mem::take(&mut self.bytes));
+        let mut state = shared.lock();
+        if let Err(refused) = state.accepts() {
+            shared.give_back(&mut state, reserved);
+            return Err(refused);
+        }
+        if shared.store.durable() {
+            let bytes = entry.size();
+            shared.taken.fetch_add(bytes.saturating_sub(reserved), Ordering::Relaxed);
+            state.queue_bytes += bytes.max(reserved);
+            state.queue.push(entry);
+            shared.work.notify_one();
+        } else {
+            shared.give_back(&mut state, reserved);
+            if shared.options.hold {
+                shared.store.hold(&entry);
+            }
+            if let Some(ticks) = state.ticks(entry.graph) {
+                ticks.durable = entry.upper;
+            }
+            shared.progress.notify_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.shared.give_back(&mut self.shared.lock(), self.bytes);
+        }
+    }
+}
+
 impl Drop for Log {
     fn drop(&mut self) {
         if let Err(error) = self.shutdown() {
@@ -263,14 +320,32 @@ impl Shared {
         lock(&self.state)
     }
 
+    /// Whether there is room for so much; then it is taken.
+    fn take(&self, bytes: usize) -> bool {
+        // An entry larger than the bound goes alone.
+        let fits = |taken: usize| taken == 0 || taken + bytes <= self.options.queue_bytes_max;
+        let more = |taken: usize| fits(taken).then(|| taken + bytes);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// So much is there again, and those who wait for it are told.
+    fn give_back(&self, state: &mut State, bytes: usize) {
+        self.taken.fetch_sub(bytes, Ordering::Relaxed);
+        state.full_since = None;
+        // To tell nobody is a call of the system, too.
+        if state.waiting > 0 {
+            self.room.notify_all();
+        }
+    }
+
     fn fail(&self, error: StoreError) {
         tracing::error!(%error, "the log refuses further writes");
         let mut state = self.lock();
         state.failed.get_or_insert(error.poisoned());
-        self.has_failed.store(true, Ordering::Release);
+        self.refuses.store(true, Ordering::Release);
         state.queue.clear();
-        state.queue_bytes = 0;
-        self.room.notify_all();
+        let bytes = std::mem::take(&mut state.queue_bytes);
+        self.give_back(&mut state, bytes);
         self.progress.notify_all();
     }
 }
@@ -327,8 +402,8 @@ impl<'a> Writer<'a> {
             state = self.shared.work.wait(state).unwrap_or_else(|e| e.into_inner());
         }
         std::mem::swap(&mut state.queue, group);
-        state.queue_bytes = 0;
-        self.shared.room.notify_all();
+        let bytes = std::mem::take(&mut state.queue_bytes);
+        self.shared.give_back(&mut state, bytes);
         true
     }
 
@@ -402,19 +477,23 @@ mod tests {
         Log::start(store, Arc::default(), LogOptions::default())
     }
 
+    fn submit(log: &Log, entry: Entry) -> Result<(), StoreError> {
+        log.room(&entry, PATIENCE)?.submit(Arc::new(entry))
+    }
+
     #[test]
     fn in_memory_is_durable_at_once() {
         let store = Arc::new(InMemory::new());
         let graph = store.create_graph("a", b"").unwrap();
         let log = start(store);
         assert_eq!(log.durable(graph), Tick::ZERO);
-        log.submit(Arc::new(entry(graph, 10, 5))).unwrap();
+        submit(&log, entry(graph, 10, 5)).unwrap();
         assert_eq!(log.durable(graph), Tick(15));
         log.wait_durable(graph, Tick(15), Duration::ZERO).unwrap();
         let late = log.wait_durable(graph, Tick(16), Duration::from_millis(1)).unwrap_err();
         assert!(matches!(late, StoreError::TooSlow { .. }), "{late}");
         log.shutdown().unwrap();
-        assert!(matches!(log.submit(Arc::new(entry(graph, 15, 5))), Err(StoreError::Stopped)));
+        assert!(matches!(submit(&log, entry(graph, 15, 5)), Err(StoreError::Stopped)));
         assert!(matches!(log.wait_durable(graph, Tick(20), PATIENCE), Err(StoreError::Stopped)));
     }
 
@@ -529,7 +608,7 @@ mod tests {
                     scope.spawn(move || {
                         for n in 0..200 {
                             symbols.intern(&format!("{n} of {graph:?}"));
-                            log.submit(Arc::new(entry(*graph, n * 10, n % 10))).unwrap();
+                            submit(log, entry(*graph, n * 10, n % 10)).unwrap();
                         }
                         log.wait_durable(*graph, Tick(1999), PATIENCE).unwrap();
                         assert_eq!(log.durable(*graph), Tick(1999));
@@ -564,13 +643,62 @@ mod tests {
                 log.wait_durable(graph, Tick(start), Duration::ZERO).unwrap();
                 symbols.intern(&start.to_string());
                 for first in [start, start + 50] {
-                    log.submit(Arc::new(entry(graph, first, 50))).unwrap();
+                    submit(&log, entry(graph, first, 50)).unwrap();
                 }
                 // Dropping it writes what is in line.
             }
             let store = open(&temporary);
             assert_eq!(read_log(&*store, graph, 0).unwrap().len(), 6);
             assert_eq!(store.symbols().unwrap(), ["0", "100", "200"]);
+        }
+
+        /// It was waited for without end, and nobody was told.
+        #[test]
+        fn where_the_disk_is_stuck_there_is_no_room_after_a_while() {
+            let temporary = tempfile::tempdir().unwrap();
+            let inner = open(&temporary);
+            let (graph, other) = (inner.create_graph("a", b"").unwrap(), inner.create_graph("b", b"").unwrap());
+            let store = Arc::new(FaultyStore::new(inner, usize::MAX));
+            let large = |first: u64| {
+                let mut mutations = weir_model::Mutations::default();
+                let text = weir_model::Value::Text("x".repeat(600).into());
+                mutations.set_property(weir_model::NodeId::new(0, 1), Symbol(0), &text);
+                let (first, upper, mutations) = (Tick(first), Tick(first + 1), Arc::new(mutations));
+                Entry { graph, first, upper, mutations, sources: Vec::new(), delivered: Vec::new() }
+            };
+            let options = LogOptions { queue_bytes_max: 1000, ..LogOptions::default() };
+            let log = Log::start(store.clone(), Arc::default(), options);
+            let moment = Duration::from_millis(50);
+            let stuck = lock(&store.stuck);
+            submit(&log, large(0)).unwrap();
+            // The writer has taken it, and waits for the disk.
+            while lock(&log.shared.state).queue_bytes > 0 {
+                std::thread::yield_now();
+            }
+            let next = large(1);
+            let room = log.room(&next, moment).unwrap();
+            // What has room counts before it is in line, also for other graphs, and no more when it is given up.
+            let others = Entry { graph: other, ..large(0) };
+            assert!(matches!(log.room(&others, moment), Err(StoreError::TooSlow { graph, .. }) if graph == other));
+            drop(room);
+            log.room(&others, moment).unwrap().submit(Arc::new(others)).unwrap();
+            let refused = log.room(&next, moment).err().expect("the line is full");
+            assert!(matches!(refused, StoreError::TooSlow { tick: Tick(2), .. }), "{refused}");
+            // Who comes later does not wait as long again. One after another has the graph locked.
+            let since = lock(&log.shared.state).full_since.and_then(|since| since.checked_sub(PATIENCE));
+            lock(&log.shared.state).full_since = Some(since.expect("the machine runs for a minute"));
+            let begun = Instant::now();
+            assert!(matches!(log.room(&next, PATIENCE).err(), Some(StoreError::TooSlow { .. })));
+            assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+            drop(stuck);
+            while lock(&log.shared.state).queue_bytes > 0 {
+                std::thread::yield_now();
+            }
+            assert!(lock(&log.shared.state).full_since.is_none(), "something has left");
+            submit(&log, next).unwrap();
+            log.wait_durable(graph, Tick(2), PATIENCE).unwrap();
+            log.wait_durable(other, Tick(1), PATIENCE).unwrap();
+            log.shutdown().unwrap();
         }
 
         #[test]
@@ -580,17 +708,17 @@ mod tests {
             let graph = store.create_graph("a", b"").unwrap();
             let faulty = Arc::new(FaultyStore::new(store.clone(), 1));
             let log = start(faulty.clone());
-            log.submit(Arc::new(entry(graph, 0, 5))).unwrap();
+            submit(&log, entry(graph, 0, 5)).unwrap();
             log.wait_durable(graph, Tick(5), PATIENCE).unwrap();
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| log.wait_durable(graph, Tick(10), PATIENCE));
-                log.submit(Arc::new(entry(graph, 5, 5))).unwrap();
+                submit(&log, entry(graph, 5, 5)).unwrap();
                 let error = waiter.join().unwrap().unwrap_err().to_string();
                 assert!(error.contains("simulated"), "{error}");
             });
             // Even when the disk is well again: an entry is missing.
             faulty.appends_left.store(100, std::sync::atomic::Ordering::SeqCst);
-            let refused = log.submit(Arc::new(entry(graph, 10, 5))).unwrap_err();
+            let refused = submit(&log, entry(graph, 10, 5)).unwrap_err();
             assert!(matches!(refused, StoreError::Poisoned(_)), "{refused}");
             assert!(log.check().is_err());
             assert_eq!(log.durable(graph), Tick(5));
@@ -605,7 +733,7 @@ mod tests {
             let graph = store.create_graph("a", b"").unwrap();
             let log = start(store);
             let bad = Entry { upper: Tick(1), ..entry(graph, 0, 5) };
-            log.submit(Arc::new(bad)).unwrap();
+            submit(&log, bad).unwrap();
             let error = log.wait_durable(graph, Tick(1), PATIENCE).unwrap_err();
             assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
         }
@@ -638,7 +766,7 @@ mod tests {
             const ENTRIES: u64 = 300;
             let mut begun = Instant::now();
             for n in 0..ENTRIES {
-                log.submit(Arc::new(entry(n))).unwrap();
+                submit(&log, entry(n)).unwrap();
             }
             log.wait_durable(graph, Tick(ENTRIES * 1000), PATIENCE).unwrap();
             let whole = begun.elapsed();

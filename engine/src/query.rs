@@ -146,9 +146,9 @@ impl Graph {
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Answered, EngineError> {
         let limits = self.query_limits();
-        let mut rows = Rows::new(&limits);
+        let (mut rows, mut seen) = (Rows::new(&limits), Tick::ZERO);
         let upper = if asked.query.reads(self.open_cypher()) {
-            self.read_and_write(asked, &mut rows)?
+            self.read_and_write(asked, &mut rows, &mut seen)?
         } else {
             let mut keep = |row: &[Value]| rows.push(row);
             let recall = Recall::new(self, Tick::MAX, false);
@@ -156,11 +156,15 @@ impl Graph {
             rows.checked()?;
             if change.mutations.is_empty() { None } else { Some(self.committer().commit(change)?) }
         };
-        // The caller takes the end of this call as a promise: the change is seen, and it stays.
-        if let Some(upper) = upper
-            && let Err(error) = self.confirm(upper)
-        {
-            return Err(EngineError::unconfirmed(upper, rows.rows, error));
+        // The caller takes the end of this call as a promise: the change is seen, and it stays. So does what others have changed,
+        // where that leaves nothing to change.
+        match upper {
+            Some(upper) => {
+                if let Err(error) = self.confirm(upper) {
+                    return Err(EngineError::unconfirmed(upper, rows.rows, error));
+                }
+            }
+            None => self.wait_durable_at(seen)?,
         }
         for row in &rows.rows {
             if each(row).is_break() {
@@ -174,6 +178,12 @@ impl Graph {
     pub fn confirm(&self, upper: Tick) -> Result<(), EngineError> {
         self.committer().wait_applied(upper)?;
         self.wait_durable(upper)
+    }
+
+    /// Waits until everything that shows at a tick is durable.
+    pub(crate) fn wait_durable_at(&self, seen: Tick) -> Result<(), EngineError> {
+        // Of a graph that nothing was ever written to, nothing is missing.
+        if seen == Tick::ZERO { Ok(()) } else { self.wait_durable(seen.next()) }
     }
 
     /// A query as of a moment, at which it can only read.
@@ -212,7 +222,7 @@ impl Graph {
             recall: None,
             parameters,
             ids: self.ids(),
-            now: Clock::at(crate::commit::wall_clock_millis() as i64),
+            now: Clock::at(self.now_millis() as i64),
             fresh_id: &fresh_id,
             limits: Limits::NONE,
             open_cypher: self.open_cypher(),
@@ -228,8 +238,8 @@ impl Graph {
 
     /// A transaction, evaluated until it can be committed: in the end with the graph locked. What its procedures bring from
     /// outside is brought once, and not while the graph is locked: the query begins anew until it has all of that, for as long
-    /// as it may take.
-    fn read_and_write(&self, asked: Asked<'_>, rows: &mut Rows<'_>) -> Result<Option<Tick>, EngineError> {
+    /// as it may take. `seen` becomes the last tick that it saw.
+    fn read_and_write(&self, asked: Asked<'_>, rows: &mut Rows<'_>, seen: &mut Tick) -> Result<Option<Tick>, EngineError> {
         let options = asked.options;
         let most = self.limits().time_max.and_then(|most| Instant::now().checked_add(most));
         let ends = [options.deadline, most].into_iter().flatten().min();
@@ -239,6 +249,7 @@ impl Graph {
         };
         self.committer().transact_fetching(TRIES, &goes_on, |view, at, locked, fetched| {
             rows.clear();
+            *seen = at;
             let recall = Recall::new(self, at, false).within(locked);
             let change = self.run(asked, &recall, Some(fetched), view, &mut |row| rows.push(row))?;
             rows.checked()?;
@@ -259,7 +270,7 @@ impl Graph {
             Change { records: 1, received: Some(Instant::now()), cause: options.cause.cloned(), ..Change::default() };
         let fresh_id = || self.fresh_id();
         let QueryOptions { now_millis, deadline, cancelled, steps_max, .. } = options;
-        let now = now_millis.unwrap_or_else(crate::commit::wall_clock_millis);
+        let now = now_millis.unwrap_or_else(|| self.now_millis());
         let environment = Environment {
             view,
             recall: Some(recall),
@@ -273,5 +284,79 @@ impl Graph {
         let mut evaluator = Evaluator::new(query, self.symbols()).keeping(fetched);
         evaluator.run_profiled(&environment, options.profile, &mut change.mutations, each)?;
         Ok(change)
+    }
+}
+
+#[cfg(all(test, feature = "rocks-db"))]
+mod tests {
+    use std::time::Duration;
+
+    use crossbeam_channel::bounded;
+    use weir_cypher_compiler::{Options as CompileOptions, compile};
+    use weir_model::NodeId;
+    use weir_model::lock::lock;
+
+    use super::*;
+    use crate::store::conformance::FaultyStore;
+    use crate::store::{RocksDb, RocksDbOptions};
+    use crate::{Engine, Options, Write, Written};
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// It was answered at once, and what it had found was gone when the process was killed.
+    #[test]
+    fn who_finds_a_change_made_is_answered_when_that_is_durable() {
+        let temporary = tempfile::tempdir().unwrap();
+        let inner = RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap();
+        let store = Arc::new(FaultyStore::new(Arc::new(inner), usize::MAX));
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = &engine.default_graph();
+        let merge = compile("MERGE (u:U {no: 1})", &CompileOptions::default());
+        let merge = &graph.prepare(merge.unwrap_or_else(|problems| panic!("{}", problems[0])));
+        std::thread::scope(|scope| {
+            let stuck = lock(&store.stuck);
+            let mut user = Mutations::default();
+            user.set_label(NodeId::spread(1), graph.symbols().intern("U"), true);
+            user.set_property(NodeId::spread(1), graph.symbols().intern("no"), &Value::Integer(1));
+            let upper = graph.apply(user, 1).unwrap();
+            graph.wait_visible().unwrap();
+
+            let (sender, answers) = bounded(3);
+            let (alone, in_order, together) = (sender.clone(), sender.clone(), sender);
+            scope.spawn(move || {
+                let answered = graph.query(merge, &[], QueryOptions::default(), &mut |_| ControlFlow::Continue(()));
+                alone.send(answered.is_ok_and(|answered| answered.committed.is_none())).unwrap();
+            });
+            scope.spawn(move || in_order.send(graph.write_in_order(std::slice::from_ref(merge)).is_ok()).unwrap());
+            let done = Box::new(move |written: Written| together.send(matches!(written, Written::Done(_))).unwrap());
+            graph.write_together(Write { query: merge.clone(), parameters: Vec::new(), done });
+
+            let early = answers.recv_timeout(Duration::from_millis(300));
+            assert!(early.is_err() && graph.durable() < upper, "{early:?}");
+            drop(stuck);
+            let answered: Vec<_> = (0..3).map(|_| answers.recv_timeout(PATIENCE)).collect();
+            assert_eq!(answered, [Ok(true); 3]);
+            assert!(graph.durable() >= upper);
+            assert_eq!(graph.next(), upper, "there was nothing to change");
+        });
+        engine.shutdown().unwrap();
+    }
+
+    /// A graph that nothing was ever written to waits for nothing.
+    #[test]
+    fn a_write_that_changes_nothing_of_an_empty_graph_is_answered() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap());
+        let engine = Engine::open(store, Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let delete = compile("MATCH (n) DETACH DELETE n", &CompileOptions::default());
+        let delete = graph.prepare(delete.unwrap_or_else(|problems| panic!("{}", problems[0])));
+        let begun = Instant::now();
+        graph.query(&delete, &[], QueryOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
+        graph.export(None, &mut |_| true).unwrap();
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+        engine.shutdown().unwrap();
     }
 }

@@ -1,17 +1,26 @@
 //! Together: small writes of many clients in one entry of the log.
 //!
 //! A commit costs a handful of wake-ups, of the worker, the log and whoever waits, however little it holds. So one thread takes
-//! the writes that wait, evaluates them one after another, each seeing those before it, and commits them at once; while it waits
-//! for that to be durable the next ones gather. Each is a transaction with a tick of its own, as the records of an ingest batch
-//! are. One that takes long or holds much is given back, for its caller to run alone: the others do not wait for it, and what it
-//! holds counts there.
+//! the writes to a graph that wait, evaluates them one after another, each seeing those before it, and commits them at once;
+//! while it waits for that to be durable the next ones gather. Each is a transaction with a tick of its own, as the records of
+//! an ingest batch are. One that takes long or holds much is given back, for its caller to run alone: the others do not wait for
+//! it, and what it holds counts there.
+//!
+//!     write ─> what waits ─ a thread: some at once, …, nothing waits ─> rests ─ a write to any graph ─> …
+//!
+//! Each graph has a thread of its own while something waits, as a query may have one locked for minutes. Threads that have
+//! nothing to do go to whichever graph is next, and end after a while: hundreds of graphs that are written to now and then are
+//! few threads.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_model::expression::FailureKind;
-use weir_model::{Clock, Mutations, Value};
+use weir_model::lock::lock;
+use weir_model::{Clock, Mutations, Tick, Value};
 
 use crate::commit::Change;
 use crate::error::EngineError;
@@ -21,7 +30,7 @@ use crate::query::Rows;
 use crate::view::View;
 use crate::view::overlay::Overlay;
 
-/// Writes that wait. More are refused, and run alone.
+/// Writes to one graph that wait. More are refused, and run alone.
 const WAITING_MAX: usize = 4096;
 
 /// Writes that are committed at once.
@@ -35,6 +44,9 @@ const BYTES_MAX: usize = 256 << 10;
 
 /// How often they are tried before they are evaluated under the lock of the graph.
 const TRIES: usize = 2;
+
+/// A thread that has nothing to do ends after this long.
+const STAYS: Duration = Duration::from_secs(2);
 
 /// A query that writes.
 pub struct Write {
@@ -50,7 +62,7 @@ pub enum Written {
     /// Committed, seen by the next read and durable. Its rows.
     Done(Vec<Vec<Value>>),
     Failed(Arc<EngineError>),
-    /// Nothing has happened: it takes long or holds much, or too many wait.
+    /// Nothing has happened: it takes long or holds much, too many wait, or there is no thread for it.
     RunAlone,
 }
 
@@ -60,26 +72,117 @@ struct Asked<'w> {
     parameters: &'w [Value],
 }
 
+/// The small writes to a graph.
+#[derive(Default)]
+pub struct SmallWrites(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    writes: VecDeque<Write>,
+    /// Whether a thread is at them, or will be.
+    is_served: bool,
+}
+
+impl SmallWrites {
+    /// Those that are committed next. None where nothing waits: then nobody is at them any more.
+    fn take(&self) -> Option<Vec<Write>> {
+        let mut waiting = lock(&self.0);
+        let count = waiting.writes.len().min(TOGETHER_MAX);
+        if count == 0 {
+            *waiting = Waiting::default();
+            return None;
+        }
+        Some(waiting.writes.drain(..count).collect())
+    }
+
+    /// There is nobody to do them.
+    fn give_back(&self) {
+        let Waiting { writes, .. } = std::mem::take(&mut *lock(&self.0));
+        writes.into_iter().for_each(|write| (write.done)(Written::RunAlone));
+    }
+}
+
+/// The threads of an engine that commit small writes, each those to one graph at a time.
+#[derive(Default)]
 pub struct Together {
-    sender: Sender<(Graph, Write)>,
+    /// The way to those that have nothing to do. The one that came last is called first, so the others end.
+    resting: Mutex<Vec<Sender<Graph>>>,
 }
 
 impl Together {
-    /// Starts the thread. It ends when nobody can send it anything any more.
-    pub fn start() -> Result<Together, EngineError> {
-        let (sender, receiver) = bounded(WAITING_MAX);
-        let run = move || run(&receiver);
-        let started = std::thread::Builder::new().name("together".to_owned()).spawn(run);
-        started.map_err(|error| EngineError::Workers(error.to_string()))?;
-        Ok(Together { sender })
+    /// Has a thread see to the writes to a graph.
+    fn call(self: &Arc<Self>, graph: Graph) {
+        {
+            let mut resting = lock(&self.resting);
+            if let Some(last) = resting.pop() {
+                // With the lock, so that one whose time is over finds either its place or the graph.
+                last.send(graph).expect("a thread takes itself off the list before it ends");
+                return;
+            }
+        }
+        let (together, of) = (self.clone(), graph.clone());
+        let started = std::thread::Builder::new().name("together".to_owned()).spawn(move || together.work(of));
+        if let Err(error) = started {
+            tracing::error!(graph = graph.name(), "no thread could be started for small writes, which run alone: {error}");
+            graph.small_writes().give_back();
+        }
+    }
+
+    fn work(&self, graph: Graph) {
+        let (sender, receiver) = bounded(1);
+        let mut next = Some(graph);
+        while let Some(graph) = next.take() {
+            // A bug in weir ends the writes that it was at, and not those behind them.
+            while catch_unwind(AssertUnwindSafe(|| graph.commit_small_writes())).is_err() {}
+            // Whoever rests keeps no graph, and no store, open.
+            drop(graph);
+            next = self.rest(&sender, &receiver);
+        }
+    }
+
+    /// Waits for a graph; none comes where the thread is to end.
+    fn rest(&self, sender: &Sender<Graph>, receiver: &Receiver<Graph>) -> Option<Graph> {
+        lock(&self.resting).push(sender.clone());
+        receiver.recv_timeout(STAYS).ok().or_else(|| {
+            lock(&self.resting).retain(|other| !other.same_channel(sender));
+            // It may have been called just before.
+            receiver.try_recv().ok()
+        })
     }
 }
 
 impl Graph {
     /// Commits a write that is probably small together with others. Returns at once.
     pub fn write_together(&self, write: Write) {
-        if let Err(refused) = self.parts().together.sender.try_send((self.clone(), write)) {
-            (refused.into_inner().1.done)(Written::RunAlone);
+        let mut waiting = lock(&self.small_writes().0);
+        if waiting.writes.len() >= WAITING_MAX {
+            drop(waiting);
+            (write.done)(Written::RunAlone);
+            return;
+        }
+        waiting.writes.push_back(write);
+        let is_served = std::mem::replace(&mut waiting.is_served, true);
+        drop(waiting);
+        if !is_served {
+            self.parts().together.call(self.clone());
+        }
+    }
+
+    /// Commits what waits, until nothing does.
+    fn commit_small_writes(&self) {
+        while let Some(writes) = self.small_writes().take() {
+            let asked: Vec<Asked> =
+                writes.iter().map(|write| Asked { query: &write.query, parameters: &write.parameters }).collect();
+            let told = match commit(self, &asked, false) {
+                Ok(outcomes) => outcomes,
+                Err(error) => {
+                    let error = Arc::new(error);
+                    writes.iter().map(|_| Written::Failed(error.clone())).collect()
+                }
+            };
+            for (write, written) in writes.into_iter().zip(told) {
+                (write.done)(written);
+            }
         }
     }
 
@@ -97,34 +200,6 @@ impl Graph {
     }
 }
 
-fn run(receiver: &Receiver<(Graph, Write)>) {
-    let mut next = None;
-    while let Some((graph, first)) = next.take().or_else(|| receiver.recv().ok()) {
-        let mut writes = vec![first];
-        while writes.len() < TOGETHER_MAX {
-            match receiver.try_recv() {
-                Ok((other, write)) if other.id() == graph.id() => writes.push(write),
-                Ok(other) => {
-                    next = Some(other);
-                    break;
-                }
-                Err(_) => break,
-            }
-        }
-        let asked: Vec<Asked> = writes.iter().map(|write| Asked { query: &write.query, parameters: &write.parameters }).collect();
-        let told = match commit(&graph, &asked, false) {
-            Ok(outcomes) => outcomes,
-            Err(error) => {
-                let error = Arc::new(error);
-                writes.iter().map(|_| Written::Failed(error.clone())).collect()
-            }
-        };
-        for (write, written) in writes.into_iter().zip(told) {
-            (write.done)(written);
-        }
-    }
-}
-
 /// `in_order`: the first that does not get done is the last.
 fn commit(graph: &Graph, writes: &[Asked<'_>], in_order: bool) -> Result<Vec<Written>, EngineError> {
     graph.readable()?;
@@ -132,8 +207,10 @@ fn commit(graph: &Graph, writes: &[Asked<'_>], in_order: bool) -> Result<Vec<Wri
     let mut outcomes = Vec::new();
     let received = Some(Instant::now());
     let change = |mutations| Change { mutations, records: writes.len(), received, ..Change::default() };
+    let mut seen = Tick::ZERO;
     let upper = if writes.iter().any(|write| write.query.reads(graph.open_cypher())) {
-        committer.transact(TRIES, |view, _, _| {
+        committer.transact(TRIES, |view, at, _| {
+            seen = at;
             let mutations = evaluate(graph, (writes, in_order), view, &mut outcomes);
             Ok((!mutations.is_empty()).then(|| change(mutations)))
         })?
@@ -141,9 +218,12 @@ fn commit(graph: &Graph, writes: &[Asked<'_>], in_order: bool) -> Result<Vec<Wri
         let mutations = evaluate(graph, (writes, in_order), &crate::view::Empty, &mut outcomes);
         if mutations.is_empty() { None } else { Some(committer.commit(change(mutations))?) }
     };
-    let Some(upper) = upper else { return Ok(outcomes) };
-    let Err(error) = graph.confirm(upper) else { return Ok(outcomes) };
-    let error = EngineError::unconfirmed(upper, Vec::new(), error);
+    let confirmed = match upper {
+        Some(upper) => graph.confirm(upper).map_err(|error| EngineError::unconfirmed(upper, Vec::new(), error)),
+        // What others have changed leaves nothing to change, and is to stay, too.
+        None => graph.wait_durable_at(seen),
+    };
+    let Err(error) = confirmed else { return Ok(outcomes) };
     if in_order {
         return Err(error);
     }
@@ -163,7 +243,7 @@ fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn 
     let fresh_id = || graph.fresh_id();
     let limits = graph.limits();
     let limits = Limits { steps_max: Some(STEPS_MAX), buffer_bytes_max: limits.buffer_bytes_max.min(BYTES_MAX), ..limits };
-    let now_millis = crate::commit::wall_clock_millis() as i64;
+    let now_millis = graph.now_millis() as i64;
     for (index, write) in writes.iter().enumerate() {
         mutations.start_record(index as u32);
         let mark = mutations.mark();
@@ -197,4 +277,129 @@ fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn 
         }
     }
     mutations
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use weir_cypher_compiler::{Options as CompileOptions, compile};
+
+    use super::*;
+    use crate::store::InMemory;
+    use crate::{Engine, GraphOptions, Options};
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn engine() -> Engine {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        engine
+    }
+
+    fn create(graph: &Graph) -> Arc<Prepared> {
+        let options = CompileOptions { parameters: vec!["that".into()], ..CompileOptions::default() };
+        let plan = compile("CREATE (:N {k: $that})", &options).unwrap_or_else(|problems| panic!("{}", problems[0]));
+        graph.prepare(plan)
+    }
+
+    /// Creates a node for each number. What is told, with the number it is told of.
+    fn create_all(graph: &Graph, numbers: Range<i64>) -> Receiver<(i64, Written)> {
+        let (sender, receiver) = bounded(numbers.clone().count());
+        let query = create(graph);
+        for number in numbers {
+            let sender = sender.clone();
+            let done = Box::new(move |written: Written| drop(sender.send((number, written))));
+            graph.write_together(Write { query: query.clone(), parameters: vec![Value::Integer(number)], done });
+        }
+        receiver
+    }
+
+    fn created(told: &Receiver<(i64, Written)>) -> Vec<i64> {
+        let is_done = |(number, written): (i64, Written)| matches!(written, Written::Done(_)).then_some(number);
+        // Not for ever, where nobody is at them.
+        std::iter::from_fn(|| told.recv_timeout(PATIENCE).ok()).filter_map(is_done).collect()
+    }
+
+    /// One thread committed those to all graphs, and stood before the first that was locked.
+    #[test]
+    fn a_graph_that_is_locked_holds_up_no_small_write_to_another() {
+        const COUNT: usize = WAITING_MAX + TOGETHER_MAX + 100;
+        let engine = engine();
+        let (locked, other) = (engine.default_graph(), engine.create_graph("other", GraphOptions::default()).unwrap());
+        let mut told = Vec::new();
+        let evaluated = locked.committer().transact(0, |_, _, _| {
+            let of_locked = create_all(&locked, 0..COUNT as i64);
+            // Those for which there was no room, of each graph by itself.
+            let refused: Vec<(i64, Written)> = of_locked.try_iter().collect();
+            assert!(refused.len() >= 100 && refused.iter().all(|(_, written)| matches!(written, Written::RunAlone)));
+            for number in 0..3 {
+                let of_other = create_all(&other, number..number + 1);
+                let (_, written) = of_other.recv_timeout(PATIENCE).expect("it waits for nobody");
+                assert!(matches!(written, Written::Done(_)));
+            }
+            assert!(of_locked.is_empty());
+            told.push((refused.len(), of_locked));
+            Ok(None)
+        });
+        assert!(evaluated.unwrap().is_none());
+        let (refused, of_locked) = told.remove(0);
+        let created = created(&of_locked);
+        assert_eq!(created.len() + refused, COUNT);
+        assert!(created.is_sorted(), "they keep their order");
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn a_thread_ends_where_nothing_comes_and_another_is_there_for_what_comes_then() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let together = &graph.parts().together;
+        // Each thread has it, too.
+        let without = Arc::strong_count(together);
+        for round in 0..2 {
+            assert_eq!(created(&create_all(&graph, round..round + 1)), [round]);
+            let begun = Instant::now();
+            while Arc::strong_count(together) > without {
+                assert!(begun.elapsed() < PATIENCE, "a thread stays");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        assert!(lock(&together.resting).is_empty());
+        engine.shutdown().unwrap();
+    }
+
+    /// Whoever writes and a thread that goes to rest meet at any moment: nothing may be left lying.
+    #[test]
+    fn each_write_is_told_how_it_went_whenever_it_comes() {
+        let engine = engine();
+        let graphs = [engine.default_graph(), engine.create_graph("other", GraphOptions::default()).unwrap()];
+        std::thread::scope(|scope| {
+            for client in 0..4 {
+                let graph = &graphs[client % 2];
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        let told = create_all(graph, number..number + 1);
+                        assert!(matches!(told.recv_timeout(PATIENCE), Ok((_, Written::Done(_)))), "{number}");
+                    }
+                });
+            }
+        });
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn who_panics_holds_up_nobody_behind() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let (sender, receiver) = bounded(1);
+        let done: Done = Box::new(move |_| {
+            sender.send(()).unwrap();
+            panic!("on purpose");
+        });
+        graph.write_together(Write { query: create(&graph), parameters: vec![Value::Integer(0)], done });
+        receiver.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(created(&create_all(&graph, 1..3)), [1, 2]);
+        engine.shutdown().unwrap();
+    }
 }

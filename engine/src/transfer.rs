@@ -48,7 +48,10 @@ impl Graph {
     pub fn export(&self, at: Option<Tick>, each: &mut dyn FnMut(Item) -> bool) -> Result<(), EngineError> {
         let Some(at) = at else {
             self.readable()?;
-            self.export_view(&self.snapshot(), each);
+            let snapshot = self.snapshot();
+            // What is given out stays, also where the log fails meanwhile.
+            self.wait_durable_at(snapshot.tick())?;
+            self.export_view(&snapshot, each);
             return Ok(());
         };
         let moment = self.at(at)?;

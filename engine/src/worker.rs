@@ -76,9 +76,13 @@ impl Workers {
         self.threads.iter().for_each(Thread::unpark);
     }
 
-    /// Ends the threads once they have done everything sent before.
-    pub fn stop(&self) {
-        self.send(&Command::Stop);
+    /// Ends the threads once they have done everything sent before. `sending` is the lock of those who send: where one worker was
+    /// told to end before a query was installed and another after it, they would wait for each other.
+    pub fn stop(&self, sending: &Mutex<()>) {
+        {
+            let _order = lock(sending);
+            self.send(&Command::Stop);
+        }
         if let Some(guards) = lock(&self.guards).take() {
             for result in guards.join() {
                 if let Err(error) = result {
@@ -363,5 +367,42 @@ impl State {
         while worker.has_dataflows() {
             worker.step_or_park(Some(Duration::from_millis(1)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use weir_model::{Mutations, Tick};
+
+    use super::*;
+    use crate::arrangement::Published;
+
+    /// Who stops did not wait for who was sending, so one worker could be told to end before a command and another after it.
+    #[test]
+    fn the_workers_are_told_to_end_after_what_is_being_sent() {
+        let (workers, sending) = (Arc::new(Workers::start(2).unwrap()), Arc::new(Mutex::new(())));
+        let graph = GraphId(1);
+        let published = Arc::new(Published::new(workers.count()));
+        let order = lock(&sending);
+        let ending = {
+            let (workers, sending) = (workers.clone(), sending.clone());
+            thread::spawn(move || workers.stop(&sending))
+        };
+        // So that it has got as far as it gets.
+        thread::sleep(Duration::from_millis(200));
+        workers.send(&Command::CreateGraph { graph, published: published.clone(), base: Arc::default() });
+        workers.send(&Command::Apply(Arc::new(Entry {
+            graph,
+            first: Tick(1),
+            upper: Tick(2),
+            mutations: Arc::new(Mutations::default()),
+            sources: Vec::new(),
+            delivered: Vec::new(),
+        })));
+        drop(order);
+        assert!(published.wait(Tick(2), Duration::from_secs(20)), "a worker has ended before");
+        ending.join().unwrap();
     }
 }

@@ -444,6 +444,62 @@ fn what_is_purged_leaves_the_store() {
     engine.shutdown().unwrap();
 }
 
+/// Nor is it in files of RocksDB: those that were small were never written again.
+#[cfg(feature = "rocks-db")]
+#[test]
+fn what_is_purged_leaves_the_files() {
+    // No part of them comes twice, so that files do not pack them.
+    const SECRETS: [&str; 2] = ["0123456789abcdefghijklmnopqrstuvwxyz", "ZYXWVUTSRQPONMLKJIHGFEDCBA9876543210"];
+    let directory = tempfile::tempdir().unwrap();
+    let holds = |secret: &str| {
+        let mut files = std::fs::read_dir(directory.path().join("rocks-db")).unwrap();
+        // One that is listed may be gone when it is read.
+        files.any(|file| {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap_or_default();
+            bytes.windows(secret.len()).any(|part| part == secret.as_bytes())
+        })
+    };
+    let start = || {
+        let engine = Engine::open(Arc::new(rocks_db(directory.path())), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        engine
+    };
+    let engine = start();
+    let graph = engine.default_graph();
+    for (n, secret) in (1..).zip(SECRETS) {
+        let mut mutations = Mutations::default();
+        mutations.set_property(node(n), graph.symbols().intern("x"), &Value::text(secret));
+        let there = graph.apply(mutations, 1).unwrap();
+        graph.wait_durable(there).unwrap();
+        // The first is in pages and was cut from the log, the second is in the log.
+        if n == 1 {
+            checkpoint::make(&graph, there).unwrap();
+        }
+    }
+    graph.wait_durable(set(&graph, 3, 3)).unwrap();
+    // The end writes the log to a file.
+    engine.shutdown().unwrap();
+    drop((graph, engine));
+    let engine = start();
+    let graph = engine.default_graph();
+    assert!(holds(SECRETS[1]));
+    let mut purged = Mutations::default();
+    for n in [1, 2] {
+        purged.clear_properties(node(n));
+        purged.erase(node(n));
+    }
+    graph.apply(purged, 1).unwrap();
+    let begun = std::time::Instant::now();
+    while SECRETS.iter().any(|secret| holds(secret)) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is still there");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(value(&graph, 3, now()), Value::Integer(3));
+    engine.shutdown().unwrap();
+    drop((graph, engine));
+    assert!(!SECRETS.iter().any(|secret| holds(secret)));
+}
+
 fn in_memory(retention: Retention) -> Engine {
     let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 2, retention, ..Options::default() }).unwrap();
     engine.start().unwrap();
@@ -873,6 +929,10 @@ fn equal_graphs_have_equal_hash_codes() {
         assert_eq!(graph.hash_code(Some(ticks[100])).unwrap(), then);
         let now = graph.hash_code(None).unwrap();
         assert_eq!(graph.hash_code(Some(ticks[199])).unwrap(), now);
+        // Whoever no longer wants it is not worked for.
+        for at in [None, Some(ticks[199])] {
+            assert!(graph.hash_code_while(at, &|| false).is_err());
+        }
         codes.insert((then, now));
     }
     assert_eq!(codes.len(), 1);
@@ -1024,6 +1084,126 @@ fn definitions_in_a_backup_fit_its_log() {
     engine.shutdown().unwrap();
 }
 
+/// A client that stops amid a backup, where the first block of a kind begins, until something has happened.
+#[cfg(feature = "rocks-db")]
+struct Halting<'a> {
+    written: Vec<u8>,
+    at: u8,
+    meanwhile: Option<&'a mut dyn FnMut()>,
+}
+
+#[cfg(feature = "rocks-db")]
+impl std::io::Write for Halting<'_> {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        // The head of a block comes on its own.
+        if part.len() == 5
+            && part[0] == self.at
+            && let Some(meanwhile) = self.meanwhile.take()
+        {
+            meanwhile();
+        }
+        self.written.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A client that took a backup slowly held up the checkpoints and merges of all graphs. Those of others go on, and checkpoints of
+/// the graph that it is at, too, but for the end of it.
+#[cfg(feature = "rocks-db")]
+#[test]
+fn who_fetches_a_backup_slowly_does_not_hold_up_checkpoints() {
+    let directory = tempfile::tempdir().unwrap();
+    // Amid the pages of the first graph, and amid its log.
+    for (at, its_own_go_on) in [(b'c', true), (b'e', false)] {
+        let place = |name: &str| directory.path().join(format!("{name}-{}", char::from(at)));
+        let store = Arc::new(rocks_db(&place("from")));
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graphs = [engine.default_graph(), engine.create_graph("other", Default::default()).unwrap()];
+        for graph in &graphs {
+            graph.wait_durable(set(graph, 1, 1)).unwrap();
+            checkpoint::make(graph, graph.durable()).unwrap();
+            set(graph, 2, 2);
+        }
+        let [first, other] = &graphs;
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            let begun = std::time::Instant::now();
+            while !is_so() {
+                assert!(begun.elapsed() < Duration::from_secs(40), "{what}, amid '{}'", char::from(at));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        // It asks for a checkpoint at once, and for a merge behind that.
+        let purge = |graph: &Graph| {
+            let mut purged = Mutations::default();
+            purged.clear_properties(node(1));
+            purged.erase(node(1));
+            graph.apply(purged, 1).unwrap();
+            graph.wait_visible().unwrap();
+        };
+        let upto = |graph: &Graph| store.progress(graph.id()).unwrap().upto;
+        let is_merged = |graph: &Graph| {
+            let notes = format!("{}erased/", graph.id().metadata_prefix());
+            store.list_metadata(&notes).unwrap().is_empty()
+        };
+        let (began, code) = (upto(first), first.hash_code(None).unwrap());
+        let mut meanwhile = || {
+            purge(first);
+            // Whoever keeps house comes to what is held up.
+            std::thread::sleep(Duration::from_millis(200));
+            purge(other);
+            until("a merge of the other graph waits", &|| is_merged(other));
+            if its_own_go_on {
+                until("its own checkpoint waits", &|| upto(first) > began);
+            }
+            assert!(!is_merged(first), "pages that are being read are gone");
+            assert_eq!(upto(first) > began, its_own_go_on);
+        };
+        let mut halting = Halting { written: Vec::new(), at, meanwhile: Some(&mut meanwhile) };
+        engine.back_up(None, &[], &mut halting).unwrap();
+        assert!(halting.meanwhile.is_none(), "there is no such block");
+        until("it is not merged afterwards", &|| is_merged(first));
+        let again = put_together(&[halting.written], &place("to"));
+        let expected = [if its_own_go_on { first.hash_code(None).unwrap() } else { code }, other.hash_code(None).unwrap()];
+        let found = [again.default_graph(), again.graph("other").unwrap()].map(|graph| {
+            graph.wait_visible().unwrap();
+            graph.hash_code(None).unwrap()
+        });
+        assert_eq!(found, expected, "amid '{}'", char::from(at));
+        assert_ne!(code, first.hash_code(None).unwrap());
+        again.shutdown().unwrap();
+        engine.shutdown().unwrap();
+    }
+}
+
+/// What was still to be written of it was gone, and the backup was taken for whole.
+#[cfg(feature = "rocks-db")]
+#[test]
+fn a_graph_that_is_dropped_while_it_is_written_ends_a_backup() {
+    let directory = tempfile::tempdir().unwrap();
+    // Amid the pages of the graph, and amid its log.
+    for at in *b"ce" {
+        let store = Arc::new(rocks_db(&directory.path().join(char::from(at).to_string())));
+        let engine = Engine::open(store, Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.create_graph("other", Default::default()).unwrap();
+        graph.wait_durable(set(&graph, 1, 1)).unwrap();
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        graph.wait_durable(set(&graph, 2, 2)).unwrap();
+        let mut meanwhile = || assert!(engine.drop_graph("other").unwrap());
+        let mut halting = Halting { written: Vec::new(), at, meanwhile: Some(&mut meanwhile) };
+        let ended = engine.back_up(None, &[], &mut halting);
+        assert!(halting.meanwhile.is_none(), "there is no such block");
+        assert!(matches!(ended, Err(EngineError::NoSuchGraph(_))), "amid '{}': {ended:?}", char::from(at));
+        engine.back_up(None, &[], &mut Vec::new()).unwrap();
+        engine.shutdown().unwrap();
+    }
+}
+
 /// A backup and those that go on from it, put together after each of them, are the graph and the past there were then: whatever
 /// checkpoints and merges came between, and whether a graph is new, gone or idle.
 #[cfg(feature = "rocks-db")]
@@ -1128,6 +1308,66 @@ fn back_up(engine: &Engine, backups: &mut Vec<Vec<u8>>) {
     let mut written = Vec::new();
     engine.back_up(since.as_ref(), &[], &mut written).unwrap();
     backups.push(written);
+}
+
+/// Of a store that was copied back, or had lost its end, and was then written otherwise: what was put together was a graph there
+/// never was.
+#[cfg(all(feature = "map-db", feature = "rocks-db"))]
+#[test]
+fn a_backup_goes_on_only_where_the_graph_still_is_what_it_was() {
+    use std::io::Cursor;
+    use weir_engine::store::{MapDb, MapDbOptions, Since, end_of, restore};
+    let directory = tempfile::tempdir().unwrap();
+    let open = |store: Arc<dyn Store>| {
+        let engine = Engine::open(store, Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        engine
+    };
+    // The second backup is of the same life as the first, which then has lost its end, or of one that nobody knows any more.
+    for is_of_another_life in [false, true] {
+        let place = |name: &str| directory.path().join(format!("{name}-{is_of_another_life}"));
+        let mut engine = open(Arc::new(rocks_db(&place("a"))));
+        let mut backups = Vec::new();
+        set(&engine.default_graph(), 1, 1);
+        back_up(&engine, &mut backups);
+        if is_of_another_life {
+            engine.shutdown().unwrap();
+            drop(engine);
+            engine = open(Arc::new(rocks_db(&place("a"))));
+        }
+        set(&engine.default_graph(), 2, 2);
+        back_up(&engine, &mut backups);
+        engine.shutdown().unwrap();
+        drop(engine);
+        let since: Vec<Since> = backups.iter().map(|backup| end_of(&mut Cursor::new(backup)).unwrap()).collect();
+        let stores: [Arc<dyn Store>; 2] =
+            [Arc::new(rocks_db(&place("copied"))), Arc::new(MapDb::open(MapDbOptions::new(place("copied.weir"))).unwrap())];
+        for store in stores {
+            restore(&*store, &mut [&mut Cursor::new(&backups[0])]).unwrap();
+            let kind = store.kind();
+            let copied = open(store);
+            set(&copied.default_graph(), 3, 3);
+            let mut nothing = Vec::new();
+            let refused = copied.back_up(Some(&since[1]), &[], &mut nothing).unwrap_err().to_string();
+            assert!(refused.contains("make a full one") && nothing.is_empty(), "{kind}, {is_of_another_life}: {refused}");
+            // It is made of the first.
+            let mut more = Vec::new();
+            copied.back_up(Some(&since[0]), &[], &mut more).unwrap();
+            let code = copied.default_graph().hash_code(None).unwrap();
+            let again = put_together(&[backups[0].clone(), more], &place(&format!("again-{kind}")));
+            again.default_graph().wait_visible().unwrap();
+            assert_eq!(again.default_graph().hash_code(None).unwrap(), code, "{kind}, {is_of_another_life}");
+            again.shutdown().unwrap();
+            copied.shutdown().unwrap();
+        }
+        // What both are restored to goes on from the second, and so does the store itself, however often it has begun since.
+        let both = put_together(&backups, &place("both"));
+        for engine in [both, open(Arc::new(rocks_db(&place("a"))))] {
+            set(&engine.default_graph(), 3, 3);
+            engine.back_up(Some(&since[1]), &[], &mut Vec::new()).unwrap();
+            engine.shutdown().unwrap();
+        }
+    }
 }
 
 /// The first has it in its log, and the second in none of its runs: it was all taken for cut off.

@@ -9,6 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use weir_cypher_compiler::{Options as CompileOptions, compile, expression_text};
+use weir_engine::commit::wall_clock_millis;
 use weir_engine::store::InMemory;
 use weir_engine::{
     Engine, EngineError, Graph, GraphOptions, Ingester, Options, Prepared, QueryLimits, QueryOptions, Write, Written,
@@ -72,22 +73,34 @@ fn counters_lose_no_step() {
     engine.shutdown().unwrap();
 }
 
+/// Takes its time whenever it is called, also with the graph locked.
+fn slow() -> Arc<Procedure> {
+    let body = Body::Rows(Arc::new(|_, _, each| {
+        std::thread::sleep(Duration::from_millis(3));
+        each(&[Value::Null]).map(drop)
+    }));
+    let slow = Procedure::declare("test.slow(x :: FLOAT) :: (out :: ANY?)", body).unwrap();
+    Arc::new(Procedure { at_hand: true, ..slow })
+}
+
 /// Each is slower than the one that only counts, loses every race with it, and asks for the past with the graph locked.
 #[test]
 fn who_asks_for_the_past_and_loses_every_race_counts_too() {
     let engine = engine(2);
     let graph = engine.default_graph();
-    let counted = AtomicI64::new(0);
+    let (counted, slow) = (AtomicI64::new(0), slow());
     let count = |text: &str| {
-        rows(&graph, &prepare(&graph, text), Value::Null).unwrap();
+        rows(&graph, &prepare_with(&graph, text, vec![slow.clone()]), Value::Null).unwrap();
         counted.fetch_add(1, Ordering::Relaxed);
     };
     let hot = "MATCH (n) WHERE id(n) = idFrom('hot')";
     let changes = "size([change IN journal WHERE change.kind = 'property' AND change.detail.key = 'count'])";
-    let by_journal = format!("{hot} CALL debug.node(n) YIELD journal CALL util.sleep(3) SET n.count = {changes} + 1");
+    // By another number each time: what was asked for once is not asked for again.
+    let takes_time = "CALL test.slow(rand()) YIELD out";
+    let by_journal = format!("{hot} CALL debug.node(n) YIELD journal {takes_time} SET n.count = {changes} + 1");
     // What it was is not what it is: only that it can be asked.
     let by_moment = format!(
-        "{hot} CALL history.nodeAt(n, timestamp() - 2) YIELD node CALL util.sleep(3)
+        "{hot} CALL history.nodeAt(n, timestamp() - 2) YIELD node {takes_time}
          SET n.count = coalesce(n.count, 0) + 1, n.before = coalesce(properties(node).count, 0)"
     );
     std::thread::scope(|scope| {
@@ -116,9 +129,9 @@ fn what_the_past_tells_up_to_now_is_read() {
     const LATER: Duration = Duration::from_millis(400);
     let asked = [
         "CALL history.nodeChanges(idFrom('a')) YIELD kind WITH count(*) AS seen CALL util.sleep(600)",
-        "WITH timestamp() + 400 AS at CALL util.sleep(600) CALL history.nodeAt(idFrom('a'), at) YIELD node WITH node.x AS seen",
-        "WITH timestamp() + 400 AS at CALL util.sleep(600)
-         CALL history.queryAt('MATCH (a) WHERE a.x IS NOT NULL RETURN a.x AS x', at) YIELD value WITH value.x AS seen",
+        "CALL util.sleep(600) CALL history.nodeAt(idFrom('a'), $that) YIELD node WITH node.x AS seen",
+        "CALL util.sleep(600)
+         CALL history.queryAt('MATCH (a) WHERE a.x IS NOT NULL RETURN a.x AS x', $that) YIELD value WITH value.x AS seen",
     ];
     let begun = Instant::now();
     let mut before = 0;
@@ -131,7 +144,8 @@ fn what_the_past_tells_up_to_now_is_read() {
             single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {before} RETURN a.x"));
             std::thread::scope(|scope| {
                 let since = Instant::now();
-                let slow = scope.spawn(|| single(&graph, &text));
+                let at = Value::Integer((wall_clock_millis() + LATER.as_millis() as u64) as i64);
+                let slow = scope.spawn(|| rows(&graph, &prepare(&graph, &text), at).unwrap()[0][0].clone());
                 std::thread::sleep(Duration::from_millis(50));
                 single(&graph, &format!("MATCH (a) WHERE id(a) = idFrom('a') SET a.x = {} RETURN a.x", before + 1));
                 // On a busy machine it may come when nobody asks any more, or of a later moment.
@@ -149,6 +163,11 @@ fn what_the_past_tells_up_to_now_is_read() {
 
 /// Asks for what is outside, by a number that somebody moves on meanwhile, until it is `last`.
 fn asking(graph: &Graph, last: i64, asked: &Arc<AtomicI64>) -> Arc<Prepared> {
+    asking_after(graph, "", last, asked)
+}
+
+/// As `asking`, after something else.
+fn asking_after(graph: &Graph, before: &str, last: i64, asked: &Arc<AtomicI64>) -> Arc<Prepared> {
     let (others, asked) = (graph.clone(), asked.clone());
     let moves = prepare(graph, "MATCH (h) WHERE id(h) = idFrom('hot') SET h.n = $that");
     let body = Body::Rows(Arc::new(move |_, arguments, each| {
@@ -160,8 +179,9 @@ fn asking(graph: &Graph, last: i64, asked: &Arc<AtomicI64>) -> Arc<Prepared> {
         each(&[Value::Integer(*n)]).map(drop)
     }));
     let outside = Procedure::declare("test.outside(n :: INTEGER?) :: (out :: INTEGER?)", body).unwrap();
-    let text = "MATCH (h) WHERE id(h) = idFrom('hot') CALL test.outside(h.n) YIELD out SET h.seen = out RETURN out";
-    prepare_with(graph, text, vec![Arc::new(outside)])
+    let hot = "MATCH (h) WHERE id(h) = idFrom('hot')";
+    let text = format!("{hot} {before} CALL test.outside(h.n) YIELD out SET h.seen = out RETURN out");
+    prepare_with(graph, &text, vec![Arc::new(outside)])
 }
 
 /// It loses every race, and with the graph locked it would have to ask for something new: that was its end.
@@ -182,6 +202,32 @@ fn what_is_asked_outside_may_follow_from_what_is_hot() {
         }
         assert_eq!(single(&graph, "MATCH (h) WHERE id(h) = idFrom('hot') RETURN h.seen"), Value::Integer(9));
         assert_eq!(asked.load(Ordering::Relaxed), 10, "each once");
+    }
+    engine.shutdown().unwrap();
+}
+
+/// It slept anew each time it was evaluated, the third or fourth time with the graph locked.
+#[test]
+fn who_is_evaluated_again_does_not_sleep_again() {
+    const SLEEP: Duration = Duration::from_secs(1);
+    let engine = engine(1);
+    let graph = engine.default_graph();
+    for is_ingested in [false, true] {
+        single(&graph, "MATCH (h) WHERE id(h) = idFrom('hot') SET h.n = 0, h.seen = null RETURN h.n");
+        let asked = Arc::new(AtomicI64::new(0));
+        // In two pieces.
+        let before = format!("UNWIND [1, 1] AS x CALL util.sleep({}) WITH h, count(x) AS slept", SLEEP.as_millis() / 2);
+        let query = asking_after(&graph, &before, 9, &asked);
+        let begun = Instant::now();
+        if is_ingested {
+            let failures = Ingester::new(graph.clone(), query).ingest(&[Value::Null], None).unwrap().failures;
+            assert!(failures.is_empty(), "{failures:?}");
+        } else {
+            assert_eq!(rows(&graph, &query, Value::Null).unwrap(), [[Value::Integer(9)]]);
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 10, "it was evaluated as often");
+        let took = begun.elapsed();
+        assert!(took >= SLEEP && took < SLEEP * 5, "{took:?}");
     }
     engine.shutdown().unwrap();
 }

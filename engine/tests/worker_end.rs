@@ -4,7 +4,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command as Process;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_engine::arrangement::Published;
@@ -46,5 +46,5 @@ fn hand_over_out_of_order() {
         })));
     }
     std::thread::sleep(Duration::from_secs(20));
-    workers.stop();
+    workers.stop(&Mutex::new(()));
 }

@@ -95,7 +95,14 @@ impl Home {
 
     /// As `start`, with more variables in its environment.
     pub fn start_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Weir {
-        let mut weir = self.spawn_in(variables, &[USUAL, arguments].concat());
+        let mut weir = self.spawn_in(variables, &[USUAL, arguments].concat(), Stdio::null());
+        weir.wait_ready();
+        weir
+    }
+
+    /// As `start`, with something to read from its standard input.
+    pub fn start_reading(&self, input: impl Into<Stdio>, arguments: &[&str]) -> Weir {
+        let mut weir = self.spawn_in(&[], &[USUAL, arguments].concat(), input.into());
         weir.wait_ready();
         weir
     }
@@ -107,15 +114,15 @@ impl Home {
 
     /// Starts weir with these arguments and nothing else.
     pub fn spawn_bare(&self, arguments: &[&str]) -> Weir {
-        self.spawn_in(&[], arguments)
+        self.spawn_in(&[], arguments, Stdio::null())
     }
 
-    fn spawn_in(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Weir {
+    fn spawn_in(&self, variables: &[(&str, &str)], arguments: &[&str], input: Stdio) -> Weir {
         let log = self.file("weir.log");
         let mut file = OpenOptions::new().create(true).append(true).open(&log).expect("a log in the temporary directory");
         let from = file.seek(SeekFrom::End(0)).expect("a log in the temporary directory");
         let mut command = Command::new(binary());
-        command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
+        command.args(arguments).current_dir(self.path()).stdin(input);
         // What the caller of the tests has set must not change what they see.
         ["WEIR_LOG", "AWS_REGION", "AWS_DEFAULT_REGION"].iter().for_each(|name| _ = command.env_remove(name));
         command.envs(variables.iter().copied());

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::{Value as Json, json};
 use weir_tests::client::{self, Answer};
 use weir_tests::endpoint::Endpoint;
@@ -240,6 +240,24 @@ fn a_log_of_objects_holds_nothing_else() {
     let own: Vec<&str> = log.lines().filter(|line| !line.starts_with("weir: cannot listen")).collect();
     let last = lines(&own.join("\n")).pop().expect("a line");
     assert_eq!((status.success(), &last["level"], &last["fields"]["message"]), (true, &json!("INFO"), &json!("stopped")));
+}
+
+/// Queries on all the threads there may be for them: the end, which ends them, waits for none of these.
+#[test]
+fn the_end_needs_no_thread_that_a_query_has() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("what the system gives anyway");
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.query.running-max=512"]);
+    let headers = [("Content-Type", "text/plain")];
+    let open = || client::open(weir.address(), "POST", "/api/v1/query/cypher", &headers, b"CALL util.sleep(600000)");
+    let sleepers: Vec<TcpStream> = (0..512).map(|_| open().expect("a connection")).collect();
+    let listed = || weir.get("/api/v1/query/cypher/running").expect(200).json().as_array().map_or(0, Vec::len);
+    eventually("the last of the queries", || listed() == sleepers.len());
+    // Others that block have their threads meanwhile.
+    weir.get("/api/v1/admin/graph-hash-code").expect(200);
+    weir.signal(Signal::TERM);
+    let (status, log) = weir.wait_end(Duration::from_secs(45));
+    assert!(status.success(), "{log}");
 }
 
 /// The connections and the memory of a start, and what they need, are told once and where they matter.

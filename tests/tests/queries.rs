@@ -1,7 +1,7 @@
 //! Queries as a service: bounded, listed, ended, streamed. The real binary, asked over HTTP.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -193,6 +193,22 @@ fn queries_that_would_take_everything_end_with_the_name_of_their_limit() {
     assert_eq!(weir.rows("MATCH (n) WHERE n.x = 1 RETURN count(n)"), [json!([0])]);
 }
 
+/// Their client was told that they failed, and they were made all the same.
+#[test]
+fn changes_that_cannot_be_called_off_are_waited_for() {
+    const NODES: u64 = 200_000;
+    let weir = start(&["-Dweir.webserver.request-timeout=50 ms"]);
+    let cut = weir.query("CALL util.sleep(5000) RETURN 1").expect(500).json();
+    assert_eq!(cut, json!(["The stream has not been completed in 50 milliseconds."]));
+    let line =
+        |n: u64| format!("{{\"type\":\"node\",\"id\":\"00000000-0000-0000-0000-{n:012x}\",\"properties\":{{\"n\":{n}}}}}\n");
+    let lines: String = (0..NODES).map(line).collect();
+    let began = Instant::now();
+    let answer = weir.send("POST", "/api/v1/admin/import", &[("Content-Type", "text/plain")], lines.as_bytes());
+    assert_eq!(answer.expect(200).json()["nodes"], NODES);
+    assert!(began.elapsed() > Duration::from_millis(50), "that is no test");
+}
+
 // ---- running queries
 
 #[test]
@@ -230,6 +246,32 @@ fn running_queries_are_listed_and_ended() {
     assert_eq!(weir.delete(&format!("{RUNNING}/x")).expect(404).text(), "");
     let gone = weir.delete(&format!("/api/v2/cypher-queries/running/{id}")).expect(404).json();
     assert_eq!(gone["errors"][0]["type"], "ApiError");
+}
+
+/// Of a client that had sent more than its request, an empty line or another request, it was not noticed that it left.
+#[test]
+fn a_query_ends_with_its_client_whatever_else_that_has_sent() {
+    let weir = start(&[]);
+    let head = format!("POST {CYPHER} HTTP/1.1\r\nHost: weir\r\nContent-Type: text/plain\r\nContent-Length: {}", SILENT.len());
+    for behind in ["", "\r\n", "GET /api/v1/admin/liveness HTTP/1.1\r\nHost: weir\r\n\r\n"] {
+        for half in [false, true] {
+            let mut stream = TcpStream::connect(weir.address()).expect("a connection");
+            stream.set_read_timeout(Some(SOON)).expect("a limit");
+            stream.write_all(format!("{head}\r\n\r\n{SILENT}{behind}").as_bytes()).expect("a request");
+            wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+            // Who closes the sending side alone is taken for gone, too.
+            if half {
+                stream.shutdown(Shutdown::Write).expect("it is open");
+                let mut answer = Vec::new();
+                // What is left unread of what it has sent may break it off.
+                let _ = stream.read_to_end(&mut answer);
+                assert_eq!(answer, b"", "{behind:?}");
+            } else {
+                drop(stream);
+            }
+            wait_idle(&weir, Duration::from_secs(10));
+        }
+    }
 }
 
 #[test]
@@ -389,6 +431,46 @@ fn queries_end_when_their_client_goes() {
             began.elapsed()
         });
     }
+}
+
+/// They got their place in their turn, ran and committed, and a limit of time was kept by those alone that ran.
+#[test]
+fn what_waits_for_a_place_ends_when_it_is_told_to_and_when_its_time_is_over() {
+    let weir = start(&["-Dweir.query.running-max=1"]);
+    let mut silent = open(&weir, SILENT);
+    wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+    let end = |place: usize| {
+        let id = running(&weir)[place]["id"].as_str().expect("an id").to_owned();
+        weir.delete(&format!("{RUNNING}/{id}")).expect(200);
+    };
+    let mut waits = open(&weir, "CALL util.sleep(1) CREATE (w:W) RETURN 1 AS i");
+    wait_until("the other one is listed", SOON, || running(&weir).len() == 2);
+    end(1);
+    let mut answer = String::new();
+    waits.read_to_string(&mut answer).expect("an answer while the first one runs");
+    assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("was cancelled"), "{answer}");
+    let text = [("Content-Type", "text/plain")];
+    let late = weir.send("POST", &format!("{CYPHER}?timeout=500"), &text, b"CALL util.sleep(1) RETURN 1 AS i");
+    assert!(late.status != 200 && late.text().contains("500 milliseconds"), "{}", late.shown());
+    assert_eq!(running(&weir).len(), 1);
+    end(0);
+    silent.read_to_string(&mut answer).expect("an answer");
+    wait_idle(&weir, SOON);
+    assert_eq!(weir.rows("MATCH (w:W) RETURN count(w)"), [json!([0])]);
+}
+
+/// The time in which its client has to take the rows began before it waited: one that took them all was told it had not.
+#[test]
+fn what_a_query_waits_for_its_place_is_not_taken_from_its_client() {
+    let weir = start(&["-Dweir.query.running-max=1", "-Dweir.query.timeout=3 s"]);
+    let before = [1, 2].map(|count| {
+        let sleeps = open(&weir, "CALL util.sleep(2000)");
+        wait_until("the query is listed", SOON, || running(&weir).len() == count);
+        sleeps
+    });
+    let some = "x".repeat(100);
+    assert_eq!(weir.rows(&format!("UNWIND range(1, 200000) AS i RETURN i, '{some}' AS some")).len(), 200_000);
+    drop(before);
 }
 
 #[test]

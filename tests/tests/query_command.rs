@@ -6,8 +6,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
+use rustix::io::ioctl_fionread;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
-use weir_tests::service::{Home, Weir, binary};
+use weir_tests::service::{Home, Weir, binary, wait_until};
 
 /// How long a line may take to be written.
 const LINE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -147,6 +149,33 @@ fn a_reader_that_goes_away_is_no_failure() {
     // The pipe is closed here.
     let output = child.wait_with_output().expect("weir query ends");
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    weir.stop();
+}
+
+/// The write waited for the reader, and nothing listened for the signal meanwhile.
+#[test]
+fn an_answer_that_nobody_takes_can_be_stopped() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    for format in ["jsonl", "json"] {
+        let mut command = Command::new(binary());
+        command.args(["query", "--format", format, "UNWIND range(1, 100000) AS i RETURN i, 'some text'"]);
+        command.args(["--url", &weir.address().to_string()]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("weir query starts");
+        let out = child.stdout.take().expect("a pipe");
+        wait_until("the pipe is full", LINE_TIME_MAX, || ioctl_fionread(&out).expect("it can be asked") > 32 << 10);
+        // Of the answer in one piece all is there then, and of rows as much as the pipe takes.
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = Pid::from_raw(child.id() as i32).expect("a process has an id above zero");
+        kill_process(pid, Signal::INT).expect("a signal can be sent to a child");
+        let mut ended = None;
+        wait_until("it ends", LINE_TIME_MAX, || {
+            ended = child.try_wait().expect("it can be asked");
+            ended.is_some()
+        });
+        assert_eq!(ended.and_then(|status| status.code()), Some(130), "{format}");
+        drop(out);
+    }
     weir.stop();
 }
 

@@ -82,6 +82,28 @@ fn each_result_is_in_one_object_across_kills() {
     weir.stop();
 }
 
+/// The switch waits until all that the old query has found is delivered, and an object would be due long after it has given up.
+#[test]
+fn a_query_is_replaced_at_once_though_its_results_wait_for_an_object() {
+    let Some(amazon) = Amazon::start("results to S3 of a query that is replaced") else { return };
+    amazon.put("/lake", b"");
+    let weir = Home::new().start(&[]);
+    numbers_to(&weir, amazon.with(json!({"type": "S3", "bucket": "lake", "interval": "600s"})));
+    set_numbers(&weir, 0..10);
+    assert!(objects(&amazon, "lake").is_empty(), "there is not enough for an object");
+    let query = "MATCH (n:Number) WHERE n.value >= 0 RETURN DISTINCT id(n) AS id";
+    let body = json!({"pattern": {"type": "Cypher", "query": query}}).to_string();
+    let headers = [("Content-Type", "application/json")];
+    weir.send("PUT", "/api/v1/query/standing/numbers", &headers, body.as_bytes()).expect(200);
+    assert!(numbers(&objects(&amazon, "lake")).into_iter().eq(0..10), "what the old one has found");
+    // What comes behind that waits as before.
+    set_numbers(&weir, 10..12);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(numbers(&objects(&amazon, "lake")).len(), 10);
+    weir.stop();
+    assert!(numbers(&objects(&amazon, "lake")).into_iter().eq(0..12));
+}
+
 #[test]
 fn results_count_as_delivered_when_they_are_stored_and_a_bucket_is_waited_for() {
     let Some(amazon) = Amazon::start("results to a bucket of S3 that comes later") else { return };

@@ -3,13 +3,17 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value as Json, json};
+use weir_engine::store::{EncodedEntry, Entry, NewSymbols, RocksDb, RocksDbOptions, Store, encode};
+use weir_model::Tick;
 use weir_tests::client;
 use weir_tests::service::{Home, STOP_MAX, Weir, binary, takes_at_most, wait_until};
+use weir_tests::socket::Socket;
 
 /// For tests that do not look at durability.
 const IN_MEMORY: &[&str] = &["-Dweir.store.type=in-memory"];
@@ -520,6 +524,49 @@ fn what_is_purged_is_in_no_past() {
     weir.rows("MATCH (a) WHERE id(a) = idFrom('a') SET a.v = 'new'");
     assert_eq!(past(&weir), json!([null, [], 1, 0]));
     assert_eq!(weir.rows(changes), [json!([1])]);
+    weir.stop();
+}
+
+/// Time stands still for the graph at its last change. What had just been written was told to be in the future.
+#[test]
+fn where_the_clock_was_set_back_what_was_just_written_can_be_asked_for() {
+    let home = Home::new();
+    home.start(&[]).stop();
+    let ahead = moment() as u64 + 3_600_000;
+    {
+        // As if the clock had been there.
+        let store = RocksDb::open(RocksDbOptions::new(home.file("data"))).expect("a store that nobody uses");
+        let (graph, first) = (store.graphs().expect("its graphs")[0].id, Tick::at_millis(ahead));
+        let (sources, delivered) = (Vec::new(), Vec::new());
+        let entry = Entry { graph, first, upper: first.next(), mutations: Arc::default(), sources, delivered };
+        let mut bytes = Vec::new();
+        encode(&entry, Tick::ZERO, &mut bytes).expect("an entry");
+        let symbols = NewSymbols { first: store.symbols().expect("its symbols").len(), names: &[] };
+        store.append(&[EncodedEntry { graph, first, bytes: &bytes }], symbols, false).expect("it takes it");
+    }
+    let weir = home.start(&[]);
+    let count = "MATCH (n:New) RETURN count(n)";
+    let ask = |at: u64| {
+        let target = format!("/api/v1/query/cypher?at-time={at}");
+        weir.send("POST", &target, &[("Content-Type", "text/plain")], count.as_bytes())
+    };
+    weir.rows("CREATE (:New)");
+    assert_eq!(ask(ahead).expect(200).json()["results"], json!([[1]]));
+    weir.rows("CREATE (:New)");
+    assert_eq!(ask(ahead).expect(200).json()["results"], json!([[1]]), "it stays");
+    let mut socket = Socket::open(&weir, "/api/v1/query").expect("a socket");
+    let run = |at: u64| json!({"type": "RunQuery", "queryId": 1, "query": count, "sort": "TextSort", "parameters": {}, "language": "Cypher", "atTime": at});
+    socket.send(&run(ahead).to_string());
+    assert_eq!(socket.expect()["type"], "QueryStarted");
+    assert_eq!(socket.expect()["results"], json!([[1]]));
+    assert_eq!(socket.expect()["type"], "QueryFinished");
+    // The time is that of the last change.
+    let refusal = format!("must be less than system time {}", ahead + 1);
+    socket.send(&run(ahead + 2).to_string());
+    let refused = socket.expect();
+    assert!(refused["error"].as_str().is_some_and(|error| error.contains(&refusal)), "{refused}");
+    let refused = ask(ahead + 2).expect(400).text();
+    assert!(refused.contains(&refusal), "{refused}");
     weir.stop();
 }
 

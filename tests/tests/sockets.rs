@@ -3,13 +3,15 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value as Json, json};
 use weir_tests::client;
-use weir_tests::service::{Home, Weir};
+use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::socket::{HANDSHAKE, Socket};
 
+const RUNNING: &str = "/api/v1/query/cypher/running";
 const STREAMS: &str = "/api/v2/graph/quine/ingests";
 
 /// Longer than anything here takes that comes at all.
@@ -193,6 +195,157 @@ fn answers(socket: &mut Socket, query: &str, sort: &str) -> Vec<Json> {
             return all;
         }
     }
+}
+
+/// Those that run or wait.
+fn running(weir: &Weir) -> Vec<Json> {
+    weir.get(RUNNING).expect(200).json().as_array().expect("a list").clone()
+}
+
+fn id_of(listed: &Json) -> &str {
+    listed["id"].as_str().expect("an id")
+}
+
+/// They got their place in their turn, ran and committed, also for sockets that were gone.
+#[test]
+fn queries_that_wait_for_a_place_end_when_they_are_told_to_and_with_their_socket() {
+    let weir = weir_with(&["-Dweir.query.running-max=1"]);
+    let open = || Socket::open(&weir, KINDS[0]).expect("a socket");
+    let mut holds = open();
+    holds.send(&run(1, "CALL util.sleep(100000) RETURN 1 AS i").to_string());
+    assert_eq!(holds.expect()["type"], "QueryStarted");
+    let write = run(1, "CREATE (w:W) RETURN 1 AS i").to_string();
+    let mut cancels = open();
+    cancels.send(&write);
+    assert_eq!(cancels.expect()["type"], "QueryStarted");
+    cancels.send(&json!({"type": "CancelQuery", "queryId": 1}).to_string());
+    assert_eq!(cancels.expect()["type"], "MessageOk");
+    assert_eq!(cancels.expect()["type"], "QueryFinished");
+    for _ in 0..3 {
+        let mut goes = open();
+        goes.send(&write);
+        assert_eq!(goes.expect()["type"], "QueryStarted");
+    }
+    wait_until("only the first one is left", PATIENCE, || running(&weir).len() == 1);
+    holds.send(&json!({"type": "CancelQuery", "queryId": 1}).to_string());
+    assert_eq!(holds.expect()["type"], "MessageOk");
+    assert_eq!(holds.expect()["type"], "QueryFinished");
+    assert_eq!(weir.rows("MATCH (w:W) RETURN count(w)"), [json!([0])]);
+}
+
+/// It looked as if it had come to its end.
+#[test]
+fn a_query_that_somebody_else_ends_has_failed() {
+    let weir = weir();
+    let over_http = |id: &str| drop(weir.delete(&format!("{RUNNING}/{id}")).expect(200));
+    let in_cypher = |id: &str| drop(weir.rows(&format!("TERMINATE QUERY '{id}'")));
+    let ways: [&dyn Fn(&str); 2] = [&over_http, &in_cypher];
+    let mut socket = Socket::open(&weir, KINDS[0]).expect("a socket");
+    for end in ways {
+        socket.send(&run(1, "CALL util.sleep(100000) RETURN 1 AS i").to_string());
+        assert_eq!(socket.expect()["type"], "QueryStarted");
+        end(id_of(&running(&weir)[0]));
+        let last = socket.expect();
+        assert_eq!(last["type"], "QueryFailed", "{last}");
+        assert!(last["message"].as_str().is_some_and(|message| message.contains("The query was cancelled")), "{last}");
+        // Who has read that may ask what runs.
+        assert_eq!(running(&weir), Vec::<Json>::new());
+    }
+}
+
+/// More than a hundred rows waited, whatever their size; and until the patience was over the query could not be ended, neither
+/// by somebody else nor by the end of weir.
+#[test]
+fn a_client_that_reads_nothing_is_given_little_and_keeps_nothing_from_its_end() {
+    let weir = weir();
+    // Rows of 2 MB.
+    let large = format!("UNWIND range(1, 1000) AS i RETURN {} AS t", ["$t"; 50].join(" + "));
+    let mut asked = run(1, &large);
+    asked["parameters"] = json!({"t": "x".repeat(40_000)});
+    let stuck = || {
+        let mut socket = Socket::open(&weir, KINDS[0]).expect("a socket");
+        socket.send(&asked.to_string());
+        let (mut rows, mut since) = (0, Instant::now());
+        wait_until("the query waits for its client", PATIENCE, || {
+            let now = running(&weir).first().and_then(|listed| listed["rows"].as_u64()).unwrap_or(0);
+            if now != rows {
+                (rows, since) = (now, Instant::now());
+            }
+            rows > 0 && since.elapsed() > Duration::from_secs(2)
+        });
+        // The system takes some of them, too.
+        assert!(rows < 40, "{rows} rows are on their way");
+        socket
+    };
+    let first = stuck();
+    weir.delete(&format!("{RUNNING}/{}", id_of(&running(&weir)[0]))).expect(200);
+    // The patience is 30 s.
+    wait_until("it has ended", Duration::from_secs(10), || running(&weir).is_empty());
+    drop(first);
+    let second = stuck();
+    let began = Instant::now();
+    weir.stop();
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    drop(second);
+}
+
+/// Whether what came over a socket ends with a Close that has this code.
+fn is_closed_with(code: u16, answer: &[u8]) -> bool {
+    let is_last = |at: usize| at + 2 + usize::from(answer[at + 1]) == answer.len();
+    answer.windows(4).enumerate().any(|(at, head)| head[0] == 0x88 && head[2..] == code.to_be_bytes() && is_last(at))
+}
+
+/// RFC 6455, 7.1.7: they were cut off without a word, and the system told the client of a reset.
+#[test]
+fn who_breaks_the_protocol_is_told_how_on_every_socket() {
+    let weir = weir();
+    prepare(&weir);
+    // Twice as long as a message may be, all of which is sent.
+    let mut too_long = vec![0x81, 0xff];
+    too_long.extend_from_slice(&(8u64 << 20).to_be_bytes());
+    too_long.resize(too_long.len() + 4 + (8 << 20), 0);
+    let mistakes: [(u16, &[u8]); 3] = [
+        // Not masked, and not UTF-8.
+        (1002, &[0x81, 1, b'x']),
+        (1007, &[0x81, 0x82, 0, 0, 0, 0, 0xff, 0xff]),
+        (1009, &too_long),
+    ];
+    for path in KINDS {
+        // There is one upload only.
+        let mistakes = if path.ends_with("/up") { &mistakes[2..] } else { &mistakes[..] };
+        for (code, frame) in mistakes {
+            let mut stream = bare(&weir, path);
+            stream.write_all(frame).expect("all of it is read");
+            let answer = rest(stream);
+            assert!(is_closed_with(*code, &answer), "{path}, {code}: {}", String::from_utf8_lossy(&answer));
+        }
+    }
+    weir.wait_ingest("up", "Failed", PATIENCE);
+}
+
+/// The Close had no code: for a client that is none of weir's doing.
+#[test]
+fn the_end_of_weir_is_told_on_every_socket() {
+    let weir = weir();
+    prepare(&weir);
+    let streams = KINDS.map(|path| {
+        let mut stream = bare(&weir, path);
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("the head of an answer");
+            head.push(byte[0]);
+        }
+        (path, stream)
+    });
+    weir.signal(Signal::TERM);
+    for (path, stream) in streams {
+        let answer = rest(stream);
+        assert!(is_closed_with(1001, &answer), "{path}: {}", String::from_utf8_lossy(&answer));
+    }
+    let (status, log) = weir.wait_end(PATIENCE);
+    assert!(status.success(), "{log}");
 }
 
 /// The word was taken off before it was looked whether a table is asked for, and what it stood before ran.

@@ -1115,7 +1115,8 @@ fn a_query_whose_destination_hangs_is_deleted_at_once() {
     weir.stop();
 }
 
-/// Another pattern waits much longer for the outputs than a deletion does, and nobody wants it any more.
+/// Another pattern waits much longer for the outputs than a deletion does, and nobody wants it any more. Nor does any other query
+/// wait for that.
 #[test]
 fn a_query_that_is_being_replaced_is_deleted_without_waiting_for_that() {
     let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
@@ -1129,6 +1130,10 @@ fn a_query_that_is_being_replaced_is_deleted_without_waiting_for_that() {
         let replaced = scope.spawn(|| change(&weir, PLACE, &pattern(text)));
         sleep(Duration::from_secs(1));
         let begun = Instant::now();
+        let mut other = pattern(text);
+        other["outputs"] = json!({});
+        weir.post("/api/v1/query/standing/other", &other).expect(201);
+        assert!(!replaced.is_finished(), "{:?}", begun.elapsed());
         weir.delete(PLACE).expect(200);
         assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
         let refused = replaced.join().expect("it is answered").expect(400).text();
@@ -1699,4 +1704,40 @@ fn refused_results_are_told_as_messages_of_protobuf() {
     assert!(one("MATCH (n:Result) RETURN n.name LIMIT 1")[0].is_string());
     wait_until("the output goes on", RESULTS_MAX, || output(&weir, "letters")["state"] == "Running");
     weir.stop();
+}
+
+/// It held up whoever created or changed a standing query, and the next start, until somebody read.
+#[test]
+fn an_output_to_a_pipe_that_nobody_reads_holds_up_nobody() {
+    use std::process::{Child, Command};
+
+    let home = Home::new();
+    assert!(Command::new("mkfifo").arg(home.file("pipe")).status().expect("mkfifo runs").success());
+    let read_into = |name: &str| -> Child {
+        let into = std::fs::File::create(home.file(name)).expect("a file");
+        Command::new("cat").arg(home.file("pipe")).stdout(into).spawn().expect("cat runs")
+    };
+    let weir = home.start(&[]);
+    let pattern =
+        json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.age > 17 RETURN n.name AS name"});
+    let with_pipe = json!({"pattern": pattern, "outputs": {"pipe": {"type": "WriteToFile", "path": "pipe"}}});
+    let refused = weir.post(PLACE, &with_pipe).expect(400).text();
+    assert!(refused.contains("nobody reads this pipe"), "{refused}");
+    let mut reader = read_into("first.jsonl");
+    // It may not have come as far as the pipe.
+    wait_until("the query is created", RESULTS_MAX, || weir.post(PLACE, &with_pipe).status == 201);
+    set(&weir, "ann", 40);
+    home.wait_lines("first.jsonl", 1);
+    weir.stop();
+    assert!(reader.wait().expect("it ends with the pipe").success());
+
+    let weir = home.start(&[]);
+    assert_eq!(output(&weir, "pipe")["state"], "Parked", "{}", output(&weir, "pipe"));
+    set(&weir, "bob", 30);
+    let mut reader = read_into("second.jsonl");
+    let lines = home.wait_lines("second.jsonl", 1);
+    assert_eq!(lines[0]["data"]["name"], "bob");
+    assert_eq!(output(&weir, "pipe")["state"], "Running");
+    weir.stop();
+    assert!(reader.wait().expect("it ends with the pipe").success());
 }

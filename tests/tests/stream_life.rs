@@ -311,3 +311,24 @@ fn schemas_that_are_away_at_the_start_are_waited_for() {
     weir.stop();
     schemas.stop();
 }
+
+/// One of two was told that there is more, and waited for that in a read: it could not be ended, and neither could weir.
+#[test]
+fn standard_input_is_read_by_one_stream_at_a_time() {
+    let home = Home::new();
+    let (input, mut lines) = std::io::pipe().expect("a pipe");
+    let weir = home.start_reading(input, &[]);
+    let definition = json!({"type": "StandardInputIngest", "format": {"type": "CypherJson", "query": COUNT}});
+    weir.post("/api/v1/ingest/first", &definition).expect(200);
+    lines.write_all(b"{\"id\": 1}\n").expect("weir reads");
+    wait_until("it is read", PATIENCE, || counted(&weir) == (1, 1));
+    let refused = weir.post("/api/v1/ingest/second", &definition).expect(400).text();
+    assert!(refused.contains("the ingest stream `first` reads it"), "{refused}");
+
+    weir.delete("/api/v1/ingest/first").expect(200);
+    weir.post("/api/v1/ingest/second", &definition).expect(200);
+    lines.write_all(b"{\"id\": 2}\n").expect("weir reads on");
+    wait_until("it is read by the other", PATIENCE, || counted(&weir) == (2, 1));
+    weir.stop();
+    drop(lines);
+}

@@ -98,6 +98,24 @@ fn the_server_speaks_tls() {
 }
 
 #[test]
+fn a_query_ends_with_its_client_over_tls() {
+    let home = Home::new();
+    let weir = start(&home, &[]);
+    let query = "UNWIND range(1, 1000000) AS x UNWIND range(1, 1000000) AS y WITH x, y WHERE x + y < 0 RETURN x";
+    let socket = TcpStream::connect(weir.address()).expect("a connection");
+    let mut stream = StreamOwned::new(connection(false), socket);
+    // With an empty line behind it.
+    let head = "POST /api/v1/query/cypher HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain";
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{query}\r\n", query.len());
+    stream.write_all(request.as_bytes()).expect("a request");
+    stream.flush().expect("a request");
+    let runs = || whole(weir.address(), "/api/v1/query/cypher/running", false).is_ok_and(|answer| answer.contains("1000000"));
+    wait_until("the query is listed", Duration::from_secs(60), runs);
+    drop(stream);
+    wait_until("the query has ended", Duration::from_secs(10), || !runs());
+}
+
+#[test]
 fn clients_must_show_a_certificate_and_probes_need_not() {
     let home = Home::new();
     // None that the system gives to a connection of another test.

@@ -3,9 +3,12 @@
 
 use std::fs;
 use std::io::Read;
+use std::net::TcpListener;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
 use weir_tests::random::Random;
 use weir_tests::service::{Home, START_MAX, Weir, binary, wait_until};
@@ -391,6 +394,39 @@ fn a_store_is_restored_where_it_was_told_to() {
     assert_eq!((code, error.contains("behind the end")), (Some(1), true), "{error}");
 }
 
+/// Each took what the other one wrote for what one had left that broke off, and removed it.
+#[test]
+fn two_do_not_restore_into_one_place() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.rows("CREATE (:A)");
+    weir.stop();
+    let (code, out, error) = run(&home, &["backup", "graph.backup", "-Dweir.store.filepath=one"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    for store in [&["-Dweir.store.filepath=two"] as &[_], &["-Dweir.store.type=map-db", "-Dweir.store.filepath=two.weir"]] {
+        let place = store[store.len() - 1].rsplit('=').next().expect("a path");
+        let [unfinished, lock] = ["restoring", "restoring.lock"].map(|ending| home.file(&format!("{place}.{ending}")));
+        // As of one that is at it.
+        let held = fs::File::create(&lock).expect("a file");
+        held.lock().expect("nobody else has it");
+        fs::write(&unfinished, "x").expect("a file");
+        let restore = [&["restore", "graph.backup"][..], store].concat();
+        let (code, _, error) = run(&home, &restore);
+        assert_eq!((code, error.contains("another weir is restoring into")), (Some(1), true), "{place}: {error}");
+        assert_eq!(fs::read(&unfinished).expect("it is there"), b"x", "{place}");
+        assert!(!home.file(place).exists() && lock.exists(), "{place}");
+        // Of one that was killed.
+        drop(held);
+        let (code, out, error) = run(&home, &restore);
+        assert_eq!(code, Some(0), "{place}: {out}{error}");
+        assert!(home.file(place).exists() && !lock.exists() && !unfinished.exists(), "{place}");
+    }
+    let inside = ["restore", "graph.backup", "-Dweir.store.filepath=three/four", "-Dweir.store.create-parent-dir=true"];
+    let (code, out, error) = run(&home, &inside);
+    assert_eq!(code, Some(0), "{out}{error}");
+    assert!(home.file("three/four").exists() && !home.file("three/four.restoring.lock").exists());
+}
+
 #[test]
 fn names_travel_whatever_they_are() {
     let home = Home::new();
@@ -463,6 +499,30 @@ fn a_backup_that_is_refused_says_why() {
     let since = run(&home, &["backup", "more", "--since", "full", "--url", &url]);
     assert_eq!((since.0, since.2.contains("make a full one")), (Some(1), true), "{}", since.2);
     weir.stop();
+}
+
+/// What was written until then stayed, under a name that nobody knows.
+#[test]
+fn what_is_interrupted_leaves_no_part() {
+    let home = Home::new();
+    // One that never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    for (tool, file) in [("export", "graph.jsonl"), ("backup", "graph.backup")] {
+        let mut command = Command::new(binary());
+        let mut child = command.current_dir(home.path()).args([tool, file, "--url", &url]).spawn().expect("weir");
+        let part = home.file(&format!("{file}.part"));
+        wait_until("it begins", START_MAX, || part.exists());
+        let pid = Pid::from_raw(child.id() as i32).expect("a process has an id above zero");
+        kill_process(pid, Signal::INT).expect("a signal can be sent to a child");
+        let mut ended = None;
+        wait_until("it ends", Duration::from_secs(30), || {
+            ended = child.try_wait().expect("it can be asked");
+            ended.is_some()
+        });
+        assert_eq!(ended.and_then(|status| status.code()), Some(130), "{tool}");
+        assert!(!part.exists() && !home.file(file).exists(), "{tool}");
+    }
 }
 
 #[test]
@@ -638,6 +698,33 @@ fn damage_in_one_namespace_stops_no_other() {
     damage(&home, "whole", 0.5);
     let (status, log) = home.spawn(&["-Dweir.store.filepath=whole"]).wait_end(START_MAX);
     assert!(!status.success() && log.contains("damaged data"), "{log}");
+}
+
+#[test]
+fn what_is_not_done_for_a_namespace_is_told_until_it_is_done() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    // Pages that go by way of a file, for which there is no place.
+    fs::remove_dir(home.file("one/incoming")).expect("it is empty");
+    for n in 0..8 {
+        let texts: Vec<String> = (0..500).map(|m| noise(1000 * n + m, 1_200)).collect();
+        weir.rows_with("UNWIND $texts AS text CREATE (:A {text: text})", json!({"texts": texts}));
+    }
+    weir.rows("MATCH (a) WHERE id(a) = idFrom('a') SET a:A");
+    // It asks for a checkpoint at once.
+    weir.rows("CALL purgeNode(idFrom('a'))");
+    let status = || weir.get("/api/v2/system/status").expect(200).json();
+    let is_told = || status()["neglectedNamespaces"]["quine"]["checkpoints"].is_string();
+    let limit = std::time::Duration::from_secs(60);
+    wait_until("it is told that there is no checkpoint", limit, is_told);
+    assert_eq!(status()["fullyUp"], json!(true));
+    let line = "weir_namespace_neglected{namespace=\"quine\",task=\"checkpoints\"} 1";
+    let figures = || weir.get("/metrics").expect(200).text();
+    assert!(figures().contains(line), "{}", figures());
+    fs::create_dir(home.file("one/incoming")).expect("a directory");
+    wait_until("there is one", limit, || status().get("neglectedNamespaces").is_none());
+    assert!(!figures().contains(line), "{}", figures());
+    weir.stop();
 }
 
 /// Its footer is what a table cannot be opened without.

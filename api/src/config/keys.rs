@@ -2,6 +2,8 @@
 //!
 //! Paths stand below any of the roots `weir`, `service` and `quine`. Does not know how values are read or used.
 
+use crate::queries::RUNNING_MAX;
+
 /// What a value must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -104,7 +106,7 @@ pub const KEYS: &[Key] = &[
     key("webserver.connections-max", Integer(1, 1_000_000), "4096", "connections at a time, web sockets included; more wait"),
     key("webserver.header-timeout", Duration, "30 s", "how long the head of a request may take to arrive"),
     key("webserver.body-timeout", Duration, "60 s", "how long its body may take"),
-    key("webserver.request-timeout", Duration, "300 s", "how long an answer may take to begin"),
+    key("webserver.request-timeout", Duration, "300 s", "how long the answer to a query or a GET may take to begin"),
     key("webserver.allowed-origins", Texts, "[]", "pages that may open web sockets, change things and run queries besides those of weir's own host: `https://host`, `https://host:port`, or `*` for all"),
     key("webserver-advertise.address", Text, "", "where clients find weir, if not there: printed at the start and told in the OpenAPI documents"),
     key("webserver-advertise.port", PORT, "", "the port of that"),
@@ -133,7 +135,7 @@ pub const KEYS: &[Key] = &[
     key("query.memory-bytes-max", Size(1 << 20, i64::MAX), "536870912", "what a query may hold, and at most a quarter of `memory.limit`"),
     key("query.all-memory-bytes-max", Size(1 << 20, i64::MAX), "2147483648", "what all queries together may hold, and at most half of `memory.limit`"),
     key("query.text-bytes-max", Size(1, 64 << 20), "1048576", "how long the text of a query may be"),
-    key("query.running-max", Integer(1, 512), "64", "queries that run at a time; more wait"),
+    key("query.running-max", Integer(1, RUNNING_MAX as i64), "64", "queries that run at a time; more wait"),
     key("query.slow-after", Duration, "1 s", "queries that take longer are logged"),
     key("query.client-patience", Duration, "30 s", "how long a query, a backup or an export waits for a client that takes none of it; web sockets are pinged as often, and closed when nothing has come for four times as long"),
     key("standing.chain-max", Integer(1, 1_000_000_000), "10000", "outputs of standing queries that write one because of the other: [loops](standing-queries.md#outputs-that-write-and-loops)"),

@@ -13,6 +13,7 @@ mod transformation;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
 use std::time::SystemTime;
 
 use serde::Deserialize;
@@ -60,6 +61,9 @@ pub const SCANS: &str =
 pub const ADDS: &str = "a record of this source may come again after a kill, and what the query of the ingest stream creates, or adds to what is \
     there, it then creates or adds once more; match nodes by an id from the record, id(n) = idFrom($that.key), and set what it says";
 
+/// Streams that rest are ended by as many threads at once, and the one that asks for it. They only wait.
+const ENDING_THREADS_MAX: usize = 255;
+
 /// What its query is called in errors.
 const QUERY: &str = "the query of an ingest stream";
 
@@ -82,8 +86,8 @@ pub struct Ingests {
     /// What the counts of the streams lack for those of this process: records of streams that were deleted, less (so it wraps)
     /// what came in earlier processes. Changes with `streams`.
     records_besides: AtomicU64,
-    /// What there is, and what is stored of it, changes one at a time. Nothing is waited for under it: neither the world nor the
-    /// end of a stream. True once weir stops: then none begins any more.
+    /// What there is changes one at a time. Nothing is waited for under it: neither the world nor the store, whose disk may be
+    /// stuck, nor the end of a stream. True once weir stops: then none begins any more.
     changing: Mutex<bool>,
 }
 
@@ -99,7 +103,8 @@ impl Ingests {
         }
     }
 
-    /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
+    /// Creates a stream and starts it. Its name is taken first. The definition is stored before it begins: a crash leaves no
+    /// stream, or one that can go on.
     pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
         let definition = read(definition)?;
         let text = definition.config.query().map_or(Ok(()), |query| self.procedures.check_text(query.text));
@@ -120,12 +125,27 @@ impl Ingests {
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         stream.errors.check(&stream.source, &*stream.config, stream.graph.ids(), &self.context).map_err(refused)?;
         // Servers may have been asked meanwhile.
-        let _one = self.turn()?;
+        let one = self.turn()?;
         graph.stays()?;
         free()?;
-        self.store(&stream)?;
         self.keep(stream.clone());
-        stream.run(&self.engine, &self.context);
+        drop(one);
+        if let Err(error) = self.store(&stream) {
+            let one = lock(&self.changing);
+            stream.stop();
+            drop(one);
+            // Whoever found it meanwhile may have started it, and stored it. The error is the one that is told.
+            let _ = self.end_and_forget(&stream);
+            self.let_go(&stream);
+            return Err(error);
+        }
+        // Somebody may have paused or deleted it by now. Where weir stops, it begins with the next start.
+        if let Ok(_one) = self.turn()
+            && !stream.is_stopping()
+            && stream.status() == Status::Running
+        {
+            stream.run(&self.engine, &self.context);
+        }
         if stream.adds_again() {
             tracing::warn!(ingest = name, "{ADDS}");
         }
@@ -207,32 +227,27 @@ impl Ingests {
         there.wrapping_add(self.records_besides.load(Ordering::Relaxed))
     }
 
-    /// The streams of a graph that is being left: no new one comes.
-    pub fn last_of(&self, graph: &Graph) -> Vec<Arc<Stream>> {
-        let _one = lock(&self.changing);
-        self.list(graph)
-    }
-
     /// Holds a stream. Nothing more of it takes effect when this has returned, or has waited for long.
     pub fn pause(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
         let one = self.turn()?;
         self.still_there(stream)?;
         stream.set_running(false)?;
-        self.store(stream)?;
         drop(one);
+        self.store(stream)?;
         stream.wait_until_committed();
         Ok(())
     }
 
     /// Lets a stream go on where it stood: one that was paused, brought back, or failed.
     pub fn start(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
-        let _one = self.turn()?;
+        let one = self.turn()?;
         self.still_there(stream)?;
         if stream.status() == Status::Failed {
             stream.begin_again();
         }
         stream.set_running(true)?;
         stream.run(&self.engine, &self.context);
+        drop(one);
         self.store(stream)
     }
 
@@ -242,18 +257,27 @@ impl Ingests {
         let Some(stream) = self.get(graph, name) else { return Ok(None) };
         stream.stop();
         drop(one);
+        // As long as it is there nobody creates another one of its name.
+        self.end_and_forget(&stream)?;
+        self.let_go(&stream);
+        Ok(Some(stream))
+    }
+
+    /// The end of a stream that was told to stop.
+    fn end_and_forget(&self, stream: &Stream) -> Result<(), ApiError> {
         stream.join();
         stream.end(Status::Terminated, None);
-        let _one = lock(&self.changing);
-        // Somebody else may have deleted it, too, and yet another one created one of its name.
-        if self.is_there(&stream) {
-            self.engine.set_metadata(&key(graph, name), None)?;
-            graph.forget_source(&stream.source)?;
-            let mut streams = lock(&self.streams);
-            streams.remove(&(graph.name().to_owned(), name.to_owned()));
-            self.records_besides.fetch_add(stream.ingested(), Ordering::Relaxed);
-        }
-        Ok(Some(stream))
+        Ok(stream.forget(&self.engine)?)
+    }
+
+    /// Ends the streams of a graph that is being left, and forgets them: no new one comes.
+    pub fn delete_all(&self, graph: &Graph) -> Result<(), ApiError> {
+        let one = lock(&self.changing);
+        let streams = self.list(graph);
+        streams.iter().for_each(|stream| stream.stop());
+        drop(one);
+        end_resting(&streams);
+        streams.iter().try_for_each(|stream| self.delete(graph, &stream.name).map(drop))
     }
 
     /// The turn of whoever begins or holds a stream. None comes once weir stops, which ends the streams that it finds then.
@@ -280,12 +304,11 @@ impl Ingests {
             lock(&self.streams).values().cloned().collect()
         };
         streams.iter().for_each(|stream| stream.stop());
+        end_resting(&streams);
         for stream in streams {
             stream.join();
-            let _one = lock(&self.changing);
             // The end of one that has ended is stored.
-            if self.is_there(&stream)
-                && !stream.status().is_terminal()
+            if !stream.status().is_terminal()
                 && let Err(error) = self.store(&stream)
             {
                 tracing::warn!(ingest = stream.name, "how much it has read could not be stored: {error}");
@@ -297,9 +320,45 @@ impl Ingests {
         lock(&self.streams).insert((stream.graph.name().to_owned(), stream.name.clone()), stream);
     }
 
+    /// It is not there any more. Somebody else may have said so, too, and yet another one created one of its name.
+    fn let_go(&self, stream: &Arc<Stream>) {
+        let _one = lock(&self.changing);
+        if self.is_there(stream) {
+            let mut streams = lock(&self.streams);
+            streams.remove(&(stream.graph.name().to_owned(), stream.name.clone()));
+            self.records_besides.fetch_add(stream.ingested(), Ordering::Relaxed);
+        }
+    }
+
     fn store(&self, stream: &Stream) -> Result<(), ApiError> {
         Ok(stream.store(&self.engine)?)
     }
+}
+
+/// Ends what streams that are to end are while they rest, side by side: each client of Kafka waits for a broker that may be away.
+fn end_resting(streams: &[Arc<Stream>]) {
+    let resting: Vec<_> = streams.iter().filter_map(|stream| stream.take_resting()).collect();
+    drop_side_by_side(resting);
+}
+
+fn drop_side_by_side<T: Send>(items: Vec<T>) {
+    let threads = items.len().saturating_sub(1).min(ENDING_THREADS_MAX);
+    let left = Mutex::new(items);
+    let next = || lock(&left).pop();
+    let work = || {
+        while let Some(item) = next() {
+            drop(item);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            // Where no more are to be had, those that are there do it all.
+            if thread::Builder::new().name("end streams".to_owned()).spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
 }
 
 /// The settings of a stored stream as they may be shown: secrets masked. None where they cannot be read.
@@ -359,5 +418,29 @@ pub fn refused(error: ConnectorError) -> ApiError {
         }
         ConnectorError::Config { field, problem } => ApiError::Decode(vec![format!("DecodingFailure at .{field}: {problem}")]),
         other => ApiError::bad(chain(&other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// As the client of a stream whose broker is away.
+    struct EndsSlowly;
+
+    impl Drop for EndsSlowly {
+        fn drop(&mut self) {
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    #[test]
+    fn streams_that_rest_are_ended_side_by_side() {
+        let begun = Instant::now();
+        drop_side_by_side((0..200).map(|_| EndsSlowly).collect());
+        assert!(begun.elapsed() < Duration::from_secs(10), "one after another: {:?}", begun.elapsed());
+        drop_side_by_side(Vec::<EndsSlowly>::new());
     }
 }

@@ -94,6 +94,12 @@ pub fn text(app: &App) -> String {
     for (name, _) in app.engine.damaged() {
         page.sample("weir_namespace_damaged", &[("namespace", name.as_str())], 1.0);
     }
+    page.family("weir_namespace_neglected", "gauge", "1 for what fails that threads do for a namespace; they try again.");
+    for (name, neglected) in app.neglected() {
+        for task in neglected.into_keys() {
+            page.sample("weir_namespace_neglected", &[("namespace", name.as_str()), ("task", task)], 1.0);
+        }
+    }
     of_streams(app, &mut page);
     of_queries(app, &mut page);
     let running = app.queries.register.list().len() as f64;

@@ -94,6 +94,10 @@ impl Store for TimedStore {
         timed(&self.timers.persist_snapshot, || self.store.replace_runs(graph, replaced, run))
     }
 
+    fn wipe(&self, graph: GraphId) -> Result<(), StoreError> {
+        self.store.wipe(graph)
+    }
+
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
         self.store.runs(graph)
     }

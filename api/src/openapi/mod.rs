@@ -20,7 +20,7 @@ use weir_connectors::body::{CONTENT_TYPES, Cut};
 use self::bodies::{Accepted, Failure};
 use self::operations::{GROUPS, Operation, Shape, of_handler};
 use self::schemas::{Schemas, of};
-use crate::routes::{ROUTES, Route, Takes};
+use crate::routes::{Capability, ROUTES, Route, Takes};
 use crate::wire::family::Family;
 
 pub const PAGE: &str = include_str!("page.html");
@@ -29,7 +29,7 @@ pub const PAGE: &str = include_str!("page.html");
 const ABOUT: &str = "weir is a streaming property graph. Ingest streams run a Cypher query on each record that arrives, and \
                      standing queries report every match as it appears. A graph is also called a namespace. Bodies are JSON, or \
                      YAML where that is listed. While weir starts or stops any request may be answered with 503 and the header \
-                     Retry-After; send it again then.";
+                     Retry-After, and at other times those that list 503; send it again then.";
 const OF_V1: &str = "This is version 1: an answer is the bare value, durations are milliseconds, and an error is a list of \
                      texts. New programs should use version 2.";
 const OF_PREVIEW: &str = "This is the preview of version 2: an answer is an object with the value in content, and warnings. New \
@@ -228,6 +228,19 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
             Wrong::Family,
         ));
     }
+    if route.name == "algorithms::save" {
+        let taken = "Walks are being saved to as many files as may be at a time. Send the request again after `Retry-After`.";
+        all.push((503, taken, Wrong::Family));
+    }
+    // A namespace is deleted with its standing queries.
+    if route.capability == Capability::StandingWrite || route.name == "namespaces::delete" {
+        all.push((
+            503,
+            "Another request was still changing a standing query that this one concerns after 30 seconds. The body says what is \
+             done with it. Send the request again after `Retry-After`.",
+            Wrong::Family,
+        ));
+    }
     if readiness {
         all.push((503, "weir is not ready. `Retry-After` says in how many seconds to ask again.", Wrong::Absent));
     }
@@ -322,6 +335,7 @@ fn spelt(mut schema: Json, family: Family) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::Method;
 
     const FAMILIES: [Family; 3] = [Family::V1, Family::Preview, Family::Current];
 
@@ -374,6 +388,24 @@ mod tests {
                 silent.extend(without.map(|parameter| format!("{}: {}", operation["operationId"], parameter["name"])));
             }
             assert!(silent.is_empty(), "{family:?}: {}", silent.join(", "));
+        }
+    }
+
+    /// They wait for whoever changes the same standing query, and not for ever.
+    #[test]
+    fn whatever_changes_standing_queries_may_be_told_to_come_again() {
+        for family in FAMILIES {
+            let document = document(family, None);
+            for route in ROUTES.iter().filter(|route| route.family() == family) {
+                let responses = &document["paths"][route.path][route.method.as_str().to_ascii_lowercase()]["responses"];
+                let is_of_one = route.name.starts_with("standing::");
+                let changes = is_of_one && route.method != Method::GET && route.name != "standing::why";
+                if changes || route.name == "namespaces::delete" {
+                    assert!(responses["503"]["content"]["application/json"].is_object(), "{} {}", route.method, route.path);
+                } else if is_of_one {
+                    assert!(responses["503"].is_null(), "{} {}", route.method, route.path);
+                }
+            }
         }
     }
 

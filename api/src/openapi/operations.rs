@@ -296,9 +296,9 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
 
         // Algorithms, namespaces, the explorer's lists, single nodes.
         "algorithms::walk" => op("generate-random-walk", ALGORITHMS, "Take a random walk from a node", &[(200, Value(list::<String>))]).takes(WALK).graph()
-            .about("Returns the ids of the nodes that are visited, or for each node what `query` returns. Steps follow edges in either direction, with the probabilities of node2vec."),
+            .about("Returns the ids of the nodes that are visited, or for each node what `query` returns. Steps follow edges in either direction, with the probabilities of node2vec. Runs as a query does: it is listed, can be ended, ends when its client leaves, waits for one of `query.running-max` places, and is refused when it holds more than `query.memory-bytes-max`."),
         "algorithms::save" => op("save-random-walks", ALGORITHMS, "Save random walks from every node to a file", &[(202, if v1 { Text("text/plain") } else { Accepted })]).takes(WALKS).graph().body(of::<WalkFile>)
-            .about("Answers when the file has been created; the walks are then written to it in the background, as CSV with one walk per row. In v1 the answer is the name of the file."),
+            .about("Answers when the file has been begun; the walks are then written to it in the background, as CSV with one walk per row. It has `.part` behind its name until all walks are in it, and is removed when they cannot be, as when weir stops. Listed with the running queries, and can be ended like them. In v1 the answer is the name of the file."),
         "namespaces::list" => op("list-namespaces", NAMESPACES, "List namespaces", &[(200, Value(list::<String>))])
             .about("The names of all namespaces."),
         "namespaces::create" if v1 => op("create-namespace", NAMESPACES, "Create a namespace", &[(201, Value(of::<bool>)), (200, Value(of::<bool>))]).about("The body is true with 201 if the namespace was created, and false with 200 if it existed before."),
@@ -326,13 +326,13 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "query_ui::set_taps" => op("replace-tap-queries", STYLE, "Replace the list of tap queries", &[(204, Empty)]).body(list::<TapQuery>)
             .about("The body is the whole new list."),
         "debug::get" => op("get-node", DEBUG, "Get a node", &[(200, Value(of::<DebugNode>))]).takes(LOOK).graph()
-            .about("The properties and edges of the node. Every valid id has a node; one without content has neither."),
+            .about("The properties and edges of the node. Every valid id has a node; one without content has neither. A node with more edges than fit into `query.memory-bytes-max`, each counted as 1 KiB, is refused: ask for some of its edges."),
         "debug::put" => op("put-node", DEBUG, "Set properties of a node and add edges", &[(200, Empty)]).takes(LOOK).graph().body(of::<DebugNode>)
             .about("Properties and edges that are not named stay as they are."),
         "debug::delete" => op("delete-node", DEBUG, "Clear a node", &[(200, Empty)]).takes(LOOK).graph()
             .about("Removes all properties, labels and edges of the node."),
         "debug::verbose" => op("get-node-verbose", DEBUG, "Get a node with everything that is known of it", &[(200, Value(if v1 { of::<DebugState> } else { text }))]).takes(LOOK).graph()
-            .about("Properties with their types, labels, edges, and the changes of the node. In v2 the answer is this as JSON in a text."),
+            .about("Properties with their types, labels, edges, and the changes of the node. In v2 the answer is this as JSON in a text. A node with more edges than fit into `query.memory-bytes-max`, each counted as 1 KiB, is refused."),
         "debug::property" => op("get-node-property", DEBUG, "Get a property of a node", &[(200, Value(of::<Json>))]).takes(KEYED).graph()
             .about("In v1 a property that does not exist is 404; in v2 it is null."),
         "debug::put_property" => op("put-node-property", DEBUG, "Set a property of a node", &[(200, Empty)]).takes(KEYED).graph().body(of::<Json>).example(json!("Ann"))
@@ -340,7 +340,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "debug::delete_property" => op("delete-node-property", DEBUG, "Remove a property of a node", &[(200, Empty)]).takes(KEYED).graph()
             .about("A property that does not exist is no error."),
         "debug::edges" => op("list-node-edges", DEBUG, "List the edges of a node", &[(200, Value(list::<HalfEdge>))]).takes(EDGES).graph()
-            .about("Edges in both directions, seen from the node."),
+            .about("Edges in both directions, seen from the node. No more are read than are asked for; more than fit into `query.memory-bytes-max`, each counted as 1 KiB, are refused."),
         "debug::put_edges" => op("put-node-edges", DEBUG, "Add edges to a node", &[(200, Empty)]).takes(LOOK).graph().body(list::<HalfEdge>)
             .about("Each edge is written at both of its nodes. One that exists stays."),
         "debug::delete_edges" => op("delete-node-edges", DEBUG, "Remove edges from a node", &[(200, Empty)]).takes(LOOK).graph().body(list::<HalfEdge>)

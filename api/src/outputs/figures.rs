@@ -14,7 +14,7 @@ use crate::wire::family::Family;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It takes results.
+    /// It takes results, or is about to.
     Running,
     /// What it was given last failed, and is tried again.
     Retrying,
@@ -60,6 +60,8 @@ impl Figures {
         let failure = running.as_ref().and_then(|running| running.failure());
         let is_tried = |counters: &Arc<DeliveryCounters>| counters.state().tries > 0;
         let (state, reason) = match (&running, failure) {
+            // What it was given last is being ended, or it has just come.
+            (None, _) if lane.is_changing() => (State::Running, None),
             (None, _) => (State::Parked, lane.parked()),
             (Some(_), Some(reason)) => (State::Failed, Some(reason)),
             (Some(running), None) if is_tried(&running.counters) => (State::Retrying, None),
@@ -130,5 +132,25 @@ impl Figures {
             shown["lastError"] = json!({"message": message, "at": clock::instant(at)});
         }
         shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outputs::Named;
+
+    /// It was shown as parked, without a reason, while its old definition ended.
+    #[test]
+    fn an_output_that_is_changed_is_not_parked() {
+        let lane = Lane::new(Named { query: "adults", output: "hook" });
+        let shown = || {
+            let figures = Figures::of(&lane);
+            (figures.state, figures.reason)
+        };
+        lane.set_changing(true);
+        assert_eq!(shown(), (State::Running, None));
+        lane.park("there is no such directory");
+        assert_eq!(shown(), (State::Parked, Some("there is no such directory".to_owned())));
     }
 }

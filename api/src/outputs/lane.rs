@@ -8,7 +8,7 @@
 //!
 //! So an output that is slow, or hangs, makes neither the others of its query wait nor the query itself. How much lies here is
 //! bounded from outside: ingest waits while it is too much. Where nothing takes it, it is let go of, and found again from the
-//! log.
+//! log. What the output has delivered in an earlier life may come again for another one, and does not lie here.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use weir_model::Tick;
 use weir_model::lock::{lock, read, write};
 
-use super::{RunningOutput, Sent, TapPoints};
+use super::{Named, RunningOutput, Sent, TapPoints};
 use crate::meter::Meter;
 
 /// Results that wait here while nothing takes them. When more come, they are left to be found again from the log.
@@ -26,11 +26,13 @@ const WAITING_MAX: usize = 100_000;
 
 pub struct Lane {
     pub name: String,
+    /// The name of the query.
+    query: String,
     queue: Mutex<Queue>,
     /// Held while results are handed over, so that they keep their order.
     handing: Mutex<()>,
     running: RwLock<Option<Arc<RunningOutput>>>,
-    /// Another output takes the place of one that runs.
+    /// An output is about to begin, or to take the place of one that runs.
     changing: AtomicBool,
     /// Why none runs.
     parked: Mutex<Option<String>>,
@@ -51,7 +53,7 @@ pub enum Given {
 
 /// What lies in a lane.
 pub struct Lying {
-    /// Results that are not delivered.
+    /// Results that are not delivered, with those that were let go of.
     pub waiting: usize,
     /// The tick of the oldest.
     pub oldest: Option<Tick>,
@@ -62,7 +64,7 @@ struct Queue {
     batches: VecDeque<(Arc<Vec<Sent>>, Tick)>,
     /// How many of the first batches have been handed over.
     given: usize,
-    /// How many results are in all batches.
+    /// How many results came and are not delivered, without those that are skipped; also of those that were let go of.
     results: usize,
     /// How many of the batches that were handed over the destination has taken: the first ones.
     taken: usize,
@@ -70,18 +72,19 @@ struct Queue {
     untaken: usize,
     /// A thread of the lane's own hands over.
     followed: bool,
-    /// Some were let go of.
-    lost: bool,
+    /// Some were let go of, with all that was here: the tick of the oldest.
+    lost: Option<Tick>,
     /// Which of the outputs that were here one after another is heard.
     turn: u64,
-    /// Results of earlier ticks were delivered in an earlier life. They lie here where they were found again, and are skipped.
+    /// Results of earlier ticks were delivered in an earlier life. They come where they were found again, and are skipped.
     from: Tick,
 }
 
 impl Lane {
-    pub fn new(name: &str) -> Lane {
+    pub fn new(Named { query, output }: Named<'_>) -> Lane {
         Lane {
-            name: name.to_owned(),
+            name: output.to_owned(),
+            query: query.to_owned(),
             queue: Mutex::default(),
             handing: Mutex::default(),
             running: RwLock::default(),
@@ -99,19 +102,18 @@ impl Lane {
 
     /// Results that nobody took had to be let go of: they come again after a restart.
     pub fn has_lost(&self) -> bool {
-        lock(&self.queue).lost
+        lock(&self.queue).lost.is_some()
     }
 
-    /// Why none runs, where it is known.
+    /// Why none runs, where it is known. Once results were let go of, it does not matter any more why it could not be opened.
     pub fn parked(&self) -> Option<String> {
-        let lost =
-            || "more results have come since it ended than are kept in memory: it begins when weir starts again".to_owned();
-        lock(&self.parked).clone().or_else(|| self.has_lost().then(lost))
+        if self.has_lost() { Some(lost()) } else { lock(&self.parked).clone() }
     }
 
     /// None runs from here on, for this reason.
     pub fn park(&self, reason: &str) {
         *lock(&self.parked) = Some(reason.to_owned());
+        self.set_changing(false);
     }
 
     /// None runs, and one could begin now.
@@ -131,35 +133,32 @@ impl Lane {
 
     pub fn held(&self) -> Lying {
         let queue = lock(&self.queue);
-        let old = |results: &[Sent]| old(results, queue.from);
-        // They come first, and mostly there are none.
-        let with_old = queue.batches.iter().map_while(|(results, _)| {
-            let old = old(results);
-            (old > 0 || results.is_empty()).then_some(old)
-        });
-        let waiting = queue.results - with_old.sum::<usize>();
-        let oldest = queue.batches.iter().find_map(|(results, _)| results.get(old(results))).map(|result| result.place.tick);
-        Lying { waiting, oldest }
+        Lying { waiting: queue.results, oldest: queue.lost.or_else(|| queue.oldest()) }
     }
 
     /// Results of earlier ticks are skipped by the output.
     pub fn goes_on_from(&self, from: Tick) {
         let mut queue = lock(&self.queue);
         queue.from = from;
-        queue.count_untaken();
+        queue.count();
     }
 
-    /// To be set before an output that runs is closed for another, and cleared when that has started, or none could: until then
-    /// what comes is for the next one, and waited for as if that ran.
+    /// To be set before the first output begins and before one that runs is closed for another, and cleared when that has
+    /// started, or none could: until then what comes is for the next one, and waited for as if that ran.
     pub fn set_changing(&self, is_changing: bool) {
         self.changing.store(is_changing, Ordering::SeqCst);
+    }
+
+    /// An output is about to begin, or to take the place of one that runs.
+    pub fn is_changing(&self) -> bool {
+        self.changing.load(Ordering::SeqCst)
     }
 
     /// Whether somebody takes what lies here: the output that runs, if it does, or the one that comes next.
     fn is_taken(&self, takes: impl FnOnce(&RunningOutput) -> bool) -> bool {
         // Both under one lock: between two looks, an output could begin to be changed, or cease to be.
         let running = read(&self.running);
-        self.changing.load(Ordering::SeqCst) || running.as_deref().is_some_and(takes)
+        self.is_changing() || running.as_deref().is_some_and(takes)
     }
 
     /// Whether an output runs that has not failed, or comes next.
@@ -190,13 +189,20 @@ impl Lane {
     /// Results of this tick and later ones that are not reported as delivered. None: more than are kept here.
     pub fn left(&self, from: Tick) -> Option<usize> {
         let queue = lock(&self.queue);
-        (!queue.lost).then(|| queue.batches.iter().map(|(results, _)| fresh(results, from)).sum())
+        queue.lost.is_none().then(|| queue.batches.iter().map(|(results, _)| fresh(results, from)).sum())
     }
 
     /// Takes the results of complete ticks, and hands them over as far as there is room.
     pub fn send(&self, results: &Arc<Vec<Sent>>, upper: Tick, stop: &AtomicBool) -> Given {
-        let is_taken = self.is_taken(|running| !running.is_over());
-        lock(&self.queue).push(results, upper, is_taken);
+        let has_lost = {
+            let mut queue = lock(&self.queue);
+            // Under the lock of the queue: whether something is let go of is settled before an output begins, or after.
+            let is_taken = self.is_taken(|running| !running.is_over());
+            queue.push(results, upper, is_taken)
+        };
+        if has_lost {
+            tracing::warn!(query = self.query, output = self.name, "its results are not kept in memory any longer: {}", lost());
+        }
         self.hand_over(stop)
     }
 
@@ -322,29 +328,59 @@ impl Lane {
     }
 }
 
+/// What becomes of an output whose results were let go of.
+fn lost() -> String {
+    format!(
+        "more than {WAITING_MAX} results have come while it did not run, and no more are kept in memory: it begins when weir \
+         starts again, with all of them"
+    )
+}
+
 impl Queue {
-    fn push(&mut self, results: &Arc<Vec<Sent>>, upper: Tick, is_taken: bool) {
-        if self.lost || (!is_taken && self.results + results.len() > WAITING_MAX) {
-            *self = Queue { lost: true, turn: self.turn, from: self.from, followed: self.followed, ..Queue::default() };
-            return;
+    /// True: with this it is too much, and all that is here is let go of.
+    fn push(&mut self, results: &Arc<Vec<Sent>>, upper: Tick, is_taken: bool) -> bool {
+        let count = fresh(results, self.from);
+        self.results += count;
+        if self.lost.is_some() {
+            return false;
         }
+        if !is_taken && self.results > WAITING_MAX {
+            let first = || results.get(old(results, self.from)).map(|result| result.place.tick);
+            let lost = Some(self.oldest().or_else(first).unwrap_or(upper));
+            let Queue { results, turn, from, followed, .. } = *self;
+            *self = Queue { lost, results, turn, from, followed, ..Queue::default() };
+            return true;
+        }
+        // Of what the output has delivered in an earlier life it only needs to know that nothing else came.
+        let results = if count == 0 && !results.is_empty() { Arc::default() } else { results.clone() };
         let waits = self.given < self.batches.len();
         match self.batches.back_mut().filter(|(last, _)| waits && last.is_empty() && results.is_empty()) {
             Some((_, last)) => *last = upper,
-            None => self.batches.push_back((results.clone(), upper)),
+            None => self.batches.push_back((results, upper)),
         }
-        self.results += results.len();
-        self.untaken += fresh(results, self.from);
+        self.untaken += count;
+        false
+    }
+
+    /// The tick of the first result that is not skipped.
+    fn oldest(&self) -> Option<Tick> {
+        let first = self.batches.iter().find_map(|(results, _)| results.get(old(results, self.from)));
+        first.map(|result| result.place.tick)
     }
 
     /// All of it is for another output.
     fn begin(&mut self) {
         (self.given, self.taken) = (0, 0);
-        self.count_untaken();
+        self.count();
     }
 
-    fn count_untaken(&mut self) {
-        self.untaken = self.batches.iter().skip(self.taken).map(|(results, _)| fresh(results, self.from)).sum();
+    /// Counts anew what is here.
+    fn count(&mut self) {
+        let count = |from: usize| self.batches.iter().skip(from).map(|(results, _)| fresh(results, self.from)).sum::<usize>();
+        self.untaken = count(self.taken);
+        if self.lost.is_none() {
+            self.results = count(0);
+        }
     }
 
     /// The destination has all that was handed over and comes before this tick.
@@ -372,13 +408,14 @@ impl Queue {
     fn forget(&mut self, upper: Tick) -> usize {
         let mut done = 0;
         while let Some((results, _)) = self.batches.pop_front_if(|(_, of)| *of <= upper) {
-            self.results -= results.len();
-            done += fresh(&results, self.from);
+            let count = fresh(&results, self.from);
+            self.results -= count;
+            done += count;
             // Where it was not handed over, another output had it.
             self.given = self.given.saturating_sub(1);
             match self.taken.checked_sub(1) {
                 Some(taken) => self.taken = taken,
-                None => self.untaken -= fresh(&results, self.from),
+                None => self.untaken -= count,
             }
         }
         done
@@ -400,6 +437,10 @@ mod tests {
     use weir_model::{NodeId, Place};
 
     use super::*;
+
+    fn lane() -> Lane {
+        Lane::new(Named { query: "adults", output: "hook" })
+    }
 
     fn results(count: usize) -> Arc<Vec<Sent>> {
         let sent =
@@ -434,7 +475,7 @@ mod tests {
         (0..3).for_each(|_| assert!(queue.give().is_some()));
         assert_eq!(queue.untaken, 30);
         queue.take(Tick(2));
-        assert_eq!((queue.taken, queue.untaken, queue.results), (2, 20, 31), "it is taken, and not delivered");
+        assert_eq!((queue.taken, queue.untaken, queue.results), (2, 20, 30), "it is taken, and not delivered");
         queue.take(Tick(9));
         assert_eq!((queue.taken, queue.untaken), (3, 10), "what was not handed over cannot be taken");
         queue.forget(Tick(2));
@@ -448,7 +489,7 @@ mod tests {
 
     #[test]
     fn who_has_ended_is_not_heard() {
-        let lane = Lane::new("hook");
+        let lane = lane();
         let turn = lane.begin();
         let mut heard = 0;
         lane.delivered(turn, Tick(1), || heard += 1);
@@ -459,7 +500,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_what_was_not_reported() {
-        let (lane, stop) = (Lane::new("hook"), AtomicBool::new(false));
+        let (lane, stop) = (lane(), AtomicBool::new(false));
         let turn = lane.begin();
         lane.send(&results(3), Tick(2), &stop);
         assert!(!lane.has_all() && !lane.takes(), "nobody is there for it");
@@ -476,7 +517,7 @@ mod tests {
     #[test]
     fn what_was_delivered_in_an_earlier_life_does_not_wait() {
         let sent = |tick| Sent { place: Place::before(Tick(tick)), ..results(1)[0].clone() };
-        let (lane, stop) = (Lane::new("hook"), AtomicBool::new(false));
+        let (lane, stop) = (lane(), AtomicBool::new(false));
         let lying = || (lane.held().waiting, lane.held().oldest);
         lane.goes_on_from(Tick(5));
         let turn = lane.begin();
@@ -493,7 +534,7 @@ mod tests {
 
     #[test]
     fn what_comes_while_the_output_is_changed_is_kept_for_the_next() {
-        let (lane, stop) = (Lane::new("hook"), AtomicBool::new(false));
+        let (lane, stop) = (lane(), AtomicBool::new(false));
         lane.set_changing(true);
         lane.send(&results(WAITING_MAX), Tick(1), &stop);
         lane.send(&results(1), Tick(2), &stop);
@@ -505,23 +546,75 @@ mod tests {
         assert!(lane.has_lost());
     }
 
+    /// What is let go of while an output begins never comes, and the output would run for nothing.
+    #[test]
+    fn nothing_is_let_go_of_while_an_output_begins() {
+        let lane = lane();
+        std::thread::scope(|scope| {
+            let queue = lock(&lane.queue);
+            scope.spawn(|| lane.send(&results(WAITING_MAX + 1), Tick(2), &AtomicBool::new(false)));
+            // It should have come to where it waits.
+            std::thread::sleep(Duration::from_millis(100));
+            lane.set_changing(true);
+            drop(queue);
+        });
+        assert!(!lane.has_lost());
+        assert_eq!(lane.held().waiting, WAITING_MAX + 1);
+        lane.park("it cannot be opened");
+        assert!(!lane.is_changing() && !lane.takes(), "nobody is waited for that cannot be opened");
+    }
+
+    /// They are found again for another output: the one they were for was never opened again.
+    #[test]
+    fn what_was_delivered_in_an_earlier_life_takes_no_room() {
+        let (lane, stop) = (lane(), AtomicBool::new(false));
+        lane.goes_on_from(Tick(5));
+        lane.park("there is no such directory");
+        for upper in [2, 3] {
+            lane.send(&results(WAITING_MAX), Tick(upper), &stop);
+        }
+        assert!(lane.may_be_tried() && lane.held().waiting == 0);
+        let batches = |lane: &Lane| {
+            let queue = lock(&lane.queue);
+            queue.batches.iter().map(|(results, upper)| (results.len(), *upper)).collect::<Vec<_>>()
+        };
+        assert_eq!(batches(&lane), [(0, Tick(3))], "how far they went is known");
+        let sent = |tick| Sent { place: Place::before(Tick(tick)), ..results(1)[0].clone() };
+        lane.send(&Arc::new(vec![sent(4), sent(5)]), Tick(6), &stop);
+        assert_eq!((lane.held().waiting, lane.held().oldest), (1, Some(Tick(5))));
+    }
+
+    #[test]
+    fn where_some_were_let_go_of_it_is_said_why_none_runs_and_how_many_wait() {
+        let (lane, stop) = (lane(), AtomicBool::new(false));
+        lane.park("there is no such directory");
+        lane.send(&results(WAITING_MAX), Tick(2), &stop);
+        assert_eq!(lane.parked().as_deref(), Some("there is no such directory"));
+        for upper in [3, 4] {
+            lane.send(&results(1), Tick(upper), &stop);
+            assert!(lane.has_lost() && !lane.may_be_tried());
+        }
+        assert_eq!(lane.parked(), Some(lost()), "it could be opened by now, and is not");
+        assert_eq!((lane.held().waiting, lane.held().oldest), (WAITING_MAX + 2, Some(results(1)[0].place.tick)));
+        lane.goes_on_from(Tick(0));
+        assert_eq!((lane.held().waiting, lane.behind()), (WAITING_MAX + 2, 0));
+    }
+
     #[test]
     fn progress_alone_takes_no_room() {
         let mut queue = Queue::default();
         queue.push(&results(2), Tick(1), true);
-        (2..100).for_each(|upper| queue.push(&results(0), Tick(upper), false));
+        (2..100).for_each(|upper| _ = queue.push(&results(0), Tick(upper), false));
         assert_eq!(queue.batches.iter().map(|(_, upper)| *upper).collect::<Vec<_>>(), [1, 99].map(Tick));
     }
 
     #[test]
     fn where_nobody_takes_them_so_many_wait_and_no_more() {
         let mut queue = Queue::default();
-        queue.push(&results(WAITING_MAX), Tick(1), false);
-        assert!(!queue.lost);
-        queue.push(&results(1), Tick(2), true);
-        assert!(!queue.lost, "who takes them is waited for");
-        queue.push(&results(1), Tick(3), false);
-        queue.push(&results(1), Tick(4), true);
-        assert!(queue.lost && queue.batches.is_empty() && queue.results == 0);
+        assert!(!queue.push(&results(WAITING_MAX), Tick(1), false));
+        assert!(!queue.push(&results(1), Tick(2), true), "who takes them is waited for");
+        assert!(queue.push(&results(1), Tick(3), false));
+        assert!(!queue.push(&results(1), Tick(4), true), "it is told once");
+        assert!(queue.lost.is_some() && queue.batches.is_empty() && queue.results == WAITING_MAX + 3);
     }
 }

@@ -181,20 +181,21 @@ impl RunningOutput {
         if self.is_ending(stop) {
             return Err(ENDS.to_owned());
         }
-        let new = results.iter().filter(|result| result.place.tick >= self.from);
+        // They come in the order of their ticks. Those before were heard, too, in that life.
+        let new = &results[results.partition_point(|result| result.place.tick < self.from)..];
         // What was held back and is asked for comes between ticks, and may come right where the output begins.
-        if self.is_over() || (upper <= self.from && new.clone().next().is_none()) {
+        if self.is_over() || (upper <= self.from && new.is_empty()) {
             return Ok(());
         }
-        if !results.is_empty() {
+        if !new.is_empty() {
             self.rows_upto.store(upper.0, Ordering::Release);
-            self.taps.show(results);
-            self.spans.begin(upper, results.len());
+            self.taps.show(new);
+            self.spans.begin(upper, new.len());
         }
         match &self.way {
-            Way::Direct(end) => end.send(new, &[], upper, || self.is_ending(stop)),
+            Way::Direct(end) => end.send(new.iter(), &[], upper, || self.is_ending(stop)),
             Way::Enriched { worker, .. } => {
-                let posted = worker.post((new.cloned().collect(), upper), || self.is_ending(stop));
+                let posted = worker.post((new.to_vec(), upper), || self.is_ending(stop));
                 posted.map_err(|refusal| match refusal {
                     Refusal::Stopped => ENDS.to_owned(),
                     Refusal::Ended => "its thread has ended".to_owned(),
@@ -227,6 +228,15 @@ impl RunningOutput {
             Way::Direct(end) => end.delivery.taken(),
             Way::Enriched { end, .. } => end.as_ref().map_or(0, Stopper::taken),
         })
+    }
+
+    /// Somebody waits until all results before a tick are delivered: what its destination would hold for longer is stored once
+    /// all of them are there.
+    pub fn store_up_to(&self, upper: Tick) {
+        match &self.way {
+            Way::Direct(end) => end.delivery.store_up_to(upper.0),
+            Way::Enriched { end, .. } => end.iter().for_each(|end| end.store_up_to(upper.0)),
+        }
     }
 
     /// It has ended by itself, and takes no more.
@@ -345,6 +355,7 @@ impl End {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use serde_json::{Value as Json, json};
     use weir_connectors::destination::Written;
     use weir_connectors::{ConnectorError, Destination, FilePolicy, HostPolicy, OnRefused};
@@ -395,15 +406,20 @@ mod tests {
         run_to(engine, output, destination.map(|takes| Box::new(takes) as Box<dyn Destination>), progress)
     }
 
+    const NAMED: Named<'static> = Named { query: "adults", output: "hook" };
+
     fn run_to(engine: &Engine, output: &Json, destination: Option<Box<dyn Destination>>, progress: Progress) -> RunningOutput {
+        let opened = opened(engine, output, destination);
+        opened.run(NAMED, &engine.default_graph(), 10, Arc::default(), Tick(0), progress).expect("it runs")
+    }
+
+    fn opened(engine: &Engine, output: &Json, destination: Option<Box<dyn Destination>>) -> Opened {
         let graph = engine.default_graph();
         let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
         let output = Output::decode(output).expect("an output");
         let link = Link::prepare(&output, Preparing::new(&graph, &procedures)).expect("nothing is wrong with it");
         let destination = destination.map(|destination| (destination, OnRefused::GiveUp));
-        let opened = Opened { link, destination, ids: graph.ids() };
-        let named = Named { query: "adults", output: "hook" };
-        opened.run(named, &graph, 10, Arc::default(), Tick(0), progress).expect("it runs")
+        Opened { link, destination, ids: graph.ids() }
     }
 
     /// Before a tick.
@@ -548,6 +564,66 @@ mod tests {
         running.close(begun + Duration::from_millis(100));
         assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
         drop(go);
+    }
+
+    /// Holds what it takes until somebody waits for it.
+    #[derive(Default)]
+    struct Keeps {
+        first: Option<u64>,
+    }
+
+    impl Destination for Keeps {
+        fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+            self.first = self.first.or(results.first().map(|result| result.mark));
+            Ok(Written::default())
+        }
+
+        fn store_now(&mut self) {
+            self.first = None;
+        }
+
+        fn settled(&self, upper: u64) -> u64 {
+            self.first.unwrap_or(upper)
+        }
+    }
+
+    #[test]
+    fn what_a_destination_holds_is_delivered_when_somebody_waits_for_it() {
+        let engine = engine();
+        for (output, _) in ways().into_iter().filter(|(_, has_end)| *has_end) {
+            let told = Arc::new(AtomicU64::new(0));
+            let noted = told.clone();
+            let progress = Box::new(move |upper: Tick, _: Position, _: bool| _ = noted.fetch_max(upper.0, Ordering::SeqCst));
+            let running = run_to(&engine, &output, Some(Box::new(Keeps::default())), progress);
+            send(&running, 3);
+            wait_until(|| running.taken() == Tick(3));
+            std::thread::sleep(Duration::from_millis(100));
+            assert!(told.load(Ordering::SeqCst) < 3, "{output}");
+            running.store_up_to(Tick(3));
+            wait_until(|| told.load(Ordering::SeqCst) == 3);
+            running.close(Instant::now() + PATIENCE);
+        }
+    }
+
+    /// They come again for the sake of a slower output.
+    #[test]
+    fn results_of_an_earlier_life_are_not_heard_again() {
+        let (engine, stop) = (engine(), AtomicBool::new(false));
+        for (output, has_end) in ways() {
+            let tap_points = Arc::<TapPoints>::default();
+            let mut heard = tap_points.before.listen();
+            let destination = has_end.then(|| Box::<Takes>::default() as Box<dyn Destination>);
+            let opened = opened(&engine, &output, destination);
+            let running = opened.run(NAMED, &engine.default_graph(), 10, tap_points, Tick(5), Box::new(|_, _, _| ()));
+            let running = running.expect("it runs");
+            running.send(&[sent(4), sent(5)], Tick(5), &stop);
+            // It is told how far they go.
+            running.send(&[sent(4)], Tick(6), &stop);
+            running.send(&[sent(5), sent(6), sent(7)], Tick(7), &stop);
+            let ids: Vec<_> = std::iter::from_fn(|| heard.recv().now_or_never().flatten()).filter_map(|event| event.id).collect();
+            assert_eq!(ids, [sent(6), sent(7)].map(|result| result.place.to_string()), "{output}");
+            running.close(Instant::now() + PATIENCE);
+        }
     }
 
     #[test]

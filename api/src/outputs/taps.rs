@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_util::Stream;
-use tokio::sync::mpsc;
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_model::{IdScheme, Place};
 
 use super::{Link, Sent};
-use crate::events::{Broadcast, Event};
+use crate::events::{Broadcast, Event, Listener};
 
 /// Where one listens to an output, whatever its definition.
 #[derive(Default)]
@@ -87,7 +86,7 @@ impl Taps {
 
 /// One who listens to outputs that are given the same results. Each result is heard once, from the output that has it first.
 pub struct Tap {
-    outputs: Vec<mpsc::Receiver<Event>>,
+    outputs: Vec<Listener>,
     last: Option<Place>,
 }
 

@@ -21,7 +21,7 @@ use weir_model::plan::QueryFacts;
 use crate::error::ApiError;
 use crate::leaving::LEAVING_MAX;
 
-pub use self::pipe::{Answer, Pipe};
+pub use self::pipe::{Answer, NOT_TAKEN, Pipe};
 pub use self::plans::{Compiled, Plans};
 pub use self::running::{Client, Listed, Register, Running};
 
@@ -31,6 +31,9 @@ const ENDING_MAX: Duration = Duration::from_secs(3);
 
 /// How often the end looks whether those that send rows still do.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// The most that `query.running-max` may be.
+pub const RUNNING_MAX: usize = 512;
 
 #[derive(Clone, Debug)]
 pub struct QuerySettings {
@@ -77,13 +80,19 @@ impl Queries {
         check_text(text, self.settings.text_bytes_max)
     }
 
-    /// A place to run in, once there is one. Who asks what runs, or ends it, needs none.
-    pub async fn place(&self, facts: QueryFacts) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+    /// A place to run in, once there is one; the error of the query where it is to end before. Who asks what runs, or ends it,
+    /// needs none.
+    pub async fn place(&self, facts: QueryFacts, running: &Running) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
         if facts.at_once {
             return Ok(None);
         }
-        let place = self.places.clone().acquire_owned().await;
-        place.map(Some).map_err(|_| ApiError::stopping())
+        let place = tokio::select! {
+            biased;
+            place = self.places.clone().acquire_owned() => place.map_err(|_| ApiError::stopping())?,
+            () = running.until_cancelled() => return Err(running.ending(false)),
+        };
+        // The engine looks only after some steps, and a short query would commit.
+        if running.is_cancelled() { Err(running.ending(false)) } else { Ok(Some(place)) }
     }
 
     /// The end: those that wait for a place are refused. Those that run have a moment, those that send rows as long as answers
@@ -137,9 +146,9 @@ impl Queries {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn the_end_refuses_those_that_wait_for_a_place_while_others_still_have_one() {
-        let queries = Arc::new(Queries::new(QuerySettings {
+    /// With one place.
+    fn queries() -> Arc<Queries> {
+        Arc::new(Queries::new(QuerySettings {
             time_max: Duration::from_secs(60),
             memory_bytes_max: 1 << 20,
             all_memory_bytes_max: 1 << 20,
@@ -147,12 +156,44 @@ mod tests {
             running_max: 1,
             slow_after: Duration::from_secs(60),
             client_patience: Duration::from_secs(60),
-        }));
-        let held = queries.place(QueryFacts::default()).await.expect("a place");
+        }))
+    }
+
+    /// One in a list of its own, which no end waits for.
+    fn unheeded() -> Arc<Running> {
+        Arc::new(Register::new(Duration::from_secs(60))).begin("RETURN 1", "quine", Client::default()).running.clone()
+    }
+
+    /// It got its place in its turn, ran and committed.
+    #[tokio::test]
+    async fn who_is_to_end_gets_no_place() {
+        let queries = queries();
+        let (first, waits, comes) = (unheeded(), unheeded(), unheeded());
+        let held = queries.place(QueryFacts::default(), &first).await.expect("a place");
+        let waiting = {
+            let (queries, waits) = (queries.clone(), waits.clone());
+            tokio::spawn(async move { queries.place(QueryFacts::default(), &waits).await })
+        };
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        waits.cancel();
+        // While the place is held.
+        let told = tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("at once").expect("no panic");
+        assert!(told.is_err_and(|error| error.to_string().contains("The query was cancelled")));
+        drop(held);
+        comes.cancel();
+        assert!(queries.place(QueryFacts::default(), &comes).await.is_err(), "though there is one");
+        assert!(queries.place(QueryFacts::default(), &first).await.is_ok(), "which others get");
+    }
+
+    #[tokio::test]
+    async fn the_end_refuses_those_that_wait_for_a_place_while_others_still_have_one() {
+        let queries = queries();
+        let held = queries.place(QueryFacts::default(), &unheeded()).await.expect("a place");
         assert!(held.is_some());
         let waits = {
             let queries = queries.clone();
-            tokio::spawn(async move { queries.place(QueryFacts::default()).await })
+            tokio::spawn(async move { queries.place(QueryFacts::default(), &unheeded()).await })
         };
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
@@ -162,7 +203,7 @@ mod tests {
         assert!(matches!(told, Err(ApiError::Busy { .. })));
         // Who asks what still runs needs none.
         let asks = QueryFacts { at_once: true, ..QueryFacts::default() };
-        assert!(queries.place(asks).await.is_ok());
+        assert!(queries.place(asks, &unheeded()).await.is_ok());
         drop(held);
     }
 }

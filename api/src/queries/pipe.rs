@@ -27,6 +27,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// What may wait for a client.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 
+/// What is told where rows were not taken.
+pub const NOT_TAKEN: &str = "the client did not take the rows of its query in time (query.client-patience, query.timeout)";
+
 /// How often a query that waits for its client looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -89,8 +92,7 @@ impl Pipe {
                 return ControlFlow::Break(());
             }
             if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) || began.elapsed() >= self.patience {
-                let reason = "the client did not take the rows of its query in time (query.client-patience, query.timeout)";
-                state.end.get_or_insert(Err(ApiError::bad(reason)));
+                state.end.get_or_insert(Err(ApiError::bad(NOT_TAKEN)));
                 self.shared.news.notify_one();
                 return ControlFlow::Break(());
             }
@@ -209,7 +211,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.gone = true;
-        self.shared.running.cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.shared.running.cancel();
         self.shared.room.notify_one();
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
+use tokio::sync::Notify;
 use weir_model::lock::lock;
 use weir_model::plan::QueryFacts;
 
@@ -62,8 +63,10 @@ pub struct Running {
     pub rows: AtomicU64,
     /// When it last sent something, in milliseconds since it began.
     sent_millis: AtomicU64,
-    /// It is to end.
+    /// It is to end; `cancel` says so.
     pub cancelled: AtomicBool,
+    /// Those that wait for something on its behalf hear that here.
+    told: Notify,
     /// Because weir does.
     stopped: AtomicBool,
     failed: OnceLock<String>,
@@ -113,10 +116,25 @@ impl Running {
         self.cancelled.load(Ordering::Relaxed)
     }
 
+    /// It ends, soon.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+        self.told.notify_waiters();
+    }
+
+    /// Waits until it is to end.
+    pub async fn until_cancelled(&self) {
+        // Made before the flag is looked at: it hears of an end in between.
+        let told = self.told.notified();
+        if !self.is_cancelled() {
+            told.await;
+        }
+    }
+
     /// Weir ends, and so does this.
     fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.cancelled.store(true, Ordering::Release);
+        self.cancel();
     }
 
     pub fn is_stopped(&self) -> bool {
@@ -195,6 +213,7 @@ impl Register {
             rows: AtomicU64::new(0),
             sent_millis: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
+            told: Notify::new(),
             stopped: AtomicBool::new(false),
             failed: OnceLock::new(),
         });
@@ -215,7 +234,7 @@ impl Register {
     /// Ends a query, soon. None when there is no such query, or no more.
     pub fn cancel(&self, id: u64) -> Option<Arc<Running>> {
         let running = self.lock().get(&id).filter(|running| running.is_listed).cloned()?;
-        running.cancelled.store(true, Ordering::Relaxed);
+        running.cancel();
         Some(running)
     }
 

@@ -1,14 +1,14 @@
 //! Administration: what runs here, how it is set, whether it lives, what it counts, and its end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
 use weir_connectors::secret::MASKED;
 
-use super::reply::{Reply, blocking};
+use super::reply::{Reply, blocking, reading};
 use super::request::Request;
 use crate::app::App;
 use crate::clock;
@@ -115,10 +115,10 @@ pub async fn metrics(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
     Ok(Reply::Value(blocking(move || Ok(metrics::to_json(&app))).await?))
 }
 
-/// Equal graphs have equal hashes.
+/// Equal graphs have equal hashes. Ends when nobody waits for it any more.
 pub async fn graph_hash(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let common = request.common(&app)?;
-    let value = blocking(move || Ok(common.graph.hash_code(common.at)?)).await?;
+    let value = reading(move |gone| Ok(common.graph.hash_code_while(common.at, &|| !gone.load(Ordering::Relaxed))?)).await?;
     let millis = common.at_millis.unwrap_or_else(|| clock::millis(SystemTime::now()) as i64);
     let at_time = match request.family {
         Family::Current => clock::instant(clock::from_millis(millis.max(0) as u64)).into(),
@@ -135,16 +135,13 @@ pub async fn graph_sizes(app: Arc<App>, request: Request) -> Result<Reply, ApiEr
         return Err(ApiError::bad("sizes are of the present: leave the time out"));
     }
     let limit = common.timeout.unwrap_or(app.settings.query.time_max).min(app.settings.query.time_max);
-    let cancelled = Cancelled::default();
-    let counting = cancelled.0.clone();
-    let sizes = blocking(move || {
+    let sizes = reading(move |gone| {
         let began = Instant::now();
-        let go_on = || !counting.load(Ordering::Relaxed) && began.elapsed() < limit;
+        let go_on = || !gone.load(Ordering::Relaxed) && began.elapsed() < limit;
         let counted = common.graph.sizes(&go_on)?.ok_or(ApiError::TimeLimit(limit.as_millis()))?;
         Ok((counted, app.engine.sizes()?, common.graph.name().to_owned()))
     });
     let (counted, store, name) = sizes.await?;
-    drop(cancelled);
     let named = |counts: Vec<(weir_model::Text, u64)>| -> JsonMap<String, Json> {
         counts.into_iter().map(|(name, count)| (name.to_string(), count.into())).collect()
     };
@@ -157,16 +154,6 @@ pub async fn graph_sizes(app: Arc<App>, request: Request) -> Result<Reply, ApiEr
         "pageBytes": counted.page_bytes,
         "store": {"logBytes": store.log, "pageBytes": store.pages, "otherBytes": store.other},
     })))
-}
-
-/// Ends what was asked for when the request is over, however that came.
-#[derive(Default)]
-struct Cancelled(Arc<AtomicBool>);
-
-impl Drop for Cancelled {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// There is one member, and it is up when it answers.
@@ -183,6 +170,10 @@ pub async fn status(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     let damaged = app.engine.damaged();
     if !damaged.is_empty() {
         body["damagedNamespaces"] = damaged.into_iter().collect();
+    }
+    let neglected = app.neglected();
+    if !neglected.is_empty() {
+        body["neglectedNamespaces"] = neglected.into_iter().map(|(name, neglected)| (name, json!(neglected))).collect();
     }
     Ok(Reply::Value(body))
 }

@@ -7,46 +7,74 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::Value as Json;
+use tokio::sync::Semaphore;
 use warp::http::StatusCode;
 
 use super::reply::{Reply, blocking};
 use super::request::{Common, Request};
 use crate::app::App;
 use crate::clock;
-use crate::error::{ApiError, plain};
-use crate::queries::fixed::Fixed;
+use crate::error::{ApiError, chain, plain};
+use crate::queries::fixed::{self, Fixed};
+use crate::transfer::{beside, renamed};
 use crate::walk::{self, WalkSettings};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 
+/// How many files of walks are written at a time. Each takes a thread for as long as the graph is large.
+const SAVES_MAX: usize = 4;
+
+static SAVES: Semaphore = Semaphore::const_new(SAVES_MAX);
+
+/// When a client that finds all of them taken may ask again.
+const SAVE_AGAIN_SECONDS: u32 = 30;
+
 pub async fn walk(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let id = request.node(&app, 0)?;
     let settings = settings(&request)?;
-    let common = request.common(&app)?;
-    blocking(move || {
-        let ask = Fixed::new(&app, &common.graph, common.at);
+    let (common, client) = (request.common(&app)?, request.client());
+    let text = settings.shown(&common.graph.ids().text(id));
+    let (own, graph) = (app.clone(), common.graph.clone());
+    fixed::run(&app.queries, &text, &graph, client, move |running| {
+        let ask = Fixed::new(&own, &common.graph, common.at).until(&running.cancelled);
         settings.check(&ask)?;
         Ok(Reply::Value(Json::from(walk::walk(&ask, &settings, id, 0)?)))
     })
     .await
 }
 
-/// Answers when the file is there; the walks follow.
+/// Answers when the file is begun; the walks follow. They are listed as a query is, without a place: others go on meanwhile.
 pub async fn save(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let settings = settings(&request)?;
-    let common = request.common(&app)?;
+    let (common, client) = (request.common(&app)?, request.client());
     let name = decode(&request.data()?).map_err(ApiError::Decode)??;
     let name = name.unwrap_or_else(|| usual_name(&settings, &common));
     let shown = name.clone();
+    let turn = SAVES.try_acquire().map_err(|_| ApiError::Busy {
+        reason: format!("walks are being saved to {SAVES_MAX} files already; ask again when one of them is whole, or end one"),
+        seconds: SAVE_AGAIN_SECONDS,
+    })?;
     blocking(move || {
         settings.check(&Fixed::new(&app, &common.graph, common.at))?;
-        let file = make(&app, &name)?;
+        let (file, unfinished) = make(&app, &name)?;
+        let text = format!("{}, saved in {name}", settings.shown("every node"));
+        let listed = app.queries.register.begin(&text, common.graph.name(), client);
         let work = move || {
-            let ask = Fixed::new(&app, &common.graph, common.at);
-            match walk::save(ask, &settings, file) {
-                Ok(count) => tracing::info!("{count} walks are saved in {name}"),
-                Err(error) => tracing::error!("not all walks are saved in {name}: {error}"),
+            let running = &listed.running;
+            let ask = Fixed::new(&app, &common.graph, common.at).until(&running.cancelled);
+            let mut written = 0;
+            let saved = walk::save(ask, &settings, file, &mut written);
+            let saved = saved.map_err(|error| if running.is_cancelled() { running.ending(false) } else { error });
+            let named = |()| unfinished.end().map_err(|error| ApiError::Failed(chain(&error)));
+            match saved.and_then(named) {
+                Ok(()) => tracing::info!("{written} walks are saved in {name}"),
+                Err(error) => {
+                    running.fail(&error);
+                    tracing::error!("not all walks are saved in {name}, so it is not kept: {error}; {written} were written");
+                }
             }
+            // Last: the end of weir waits for what is listed.
+            drop((turn, listed));
         };
         let named = std::thread::Builder::new().name("walks".to_owned());
         named.spawn(work).map(drop).map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))
@@ -114,9 +142,38 @@ fn usual_name(settings: &WalkSettings, common: &Common) -> String {
     format!("graph-walk-{millis}{now}-{length}x{count}-q{query}-{return_weight:?}x{in_out:?}-{seed}.csv")
 }
 
+/// A file of walks that has another name until they are all in it, and is gone where they never are.
+struct Unfinished {
+    file: PathBuf,
+    /// None once it has its name.
+    part: Option<PathBuf>,
+}
+
+impl Unfinished {
+    /// Takes its name.
+    fn end(mut self) -> io::Result<()> {
+        let Some(part) = &self.part else { return Ok(()) };
+        // One that has come to be there meanwhile is somebody else's.
+        if self.file.symlink_metadata().is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        renamed(part, &self.file)?;
+        self.part = None;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
 /// A new file in the working directory where that is an allowed one, in the first allowed directory otherwise. Where weir keeps
 /// its own data none is made.
-fn make(app: &App, name: &str) -> Result<File, ApiError> {
+fn make(app: &App, name: &str) -> Result<(File, Unfinished), ApiError> {
     let refused = || ApiError::bad(format!("Invalid file name: {name}"));
     let mut parts = Path::new(name).components();
     if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) || name.ends_with('/') || name.contains('\0') {
@@ -130,11 +187,59 @@ fn make(app: &App, name: &str) -> Result<File, ApiError> {
     let directory = directory.ok_or_else(|| {
         ApiError::bad("file-ingest.allowed-directories names no directory to write to; add one without weir's own data")
     })?;
-    File::options().write(true).create_new(true).open(directory.join(name)).map_err(|error| {
-        tracing::info!("the file {name} cannot be made: {error}");
+    begin(&directory.join(name)).map_err(|(path, error)| {
+        tracing::info!("the file {} cannot be made: {error}", path.display());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
         match error.kind() {
             io::ErrorKind::AlreadyExists => ApiError::bad(format!("the file '{name}' exists already")),
             _ => refused(),
         }
     })
+}
+
+/// The error goes with the file that it is about.
+fn begin(file: &Path) -> Result<(File, Unfinished), (PathBuf, io::Error)> {
+    let part = beside(file, "part");
+    let made = File::options().write(true).create_new(true).open(&part);
+    let made = made.map_err(|error| (part.clone(), error))?;
+    let unfinished = Unfinished { file: file.to_owned(), part: Some(part) };
+    // Only now: what was saved under this name until a moment ago is there by now.
+    if file.symlink_metadata().is_ok() {
+        return Err((file.to_owned(), io::ErrorKind::AlreadyExists.into()));
+    }
+    Ok((made, unfinished))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_walks_has_its_name_when_it_is_whole_and_is_gone_otherwise() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("walks.csv");
+        let there = || {
+            let entries = fs::read_dir(directory.path()).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+            entries.map(|name| name.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        let begun = begin(&file).expect("a file");
+        assert_eq!(there(), ["walks.csv.part"]);
+        let (path, error) = begin(&file).err().expect("another is being written");
+        assert_eq!((path, error.kind()), (beside(&file, "part"), io::ErrorKind::AlreadyExists));
+        drop(begun);
+        assert!(there().is_empty(), "{:?}", there());
+
+        let (_, unfinished) = begin(&file).expect("a file");
+        unfinished.end().expect("it has its name");
+        assert_eq!(there(), ["walks.csv"]);
+        let (path, error) = begin(&file).err().expect("it is there");
+        assert_eq!((path, error.kind()), (file.clone(), io::ErrorKind::AlreadyExists));
+
+        let other = directory.path().join("other.csv");
+        let (_, unfinished) = begin(&other).expect("a file");
+        fs::write(&other, "of somebody else").expect("a file");
+        assert!(unfinished.end().is_err());
+        assert_eq!(fs::read_to_string(&other).expect("a file"), "of somebody else");
+        assert_eq!(there().len(), 2);
+    }
 }

@@ -2,7 +2,9 @@
 //!
 //! An edge is one thing here, with a half at each end, so there are no halves without the other.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
@@ -11,7 +13,7 @@ use weir_cypher_compiler::quoted_name;
 use weir_engine::Graph;
 use weir_model::{FullNode, Map, NodeId, Text, Tick, Value};
 
-use super::reply::{Reply, blocking};
+use super::reply::{Reply, blocking, reading};
 use super::request::Request;
 use crate::app::App;
 use crate::error::ApiError;
@@ -21,11 +23,12 @@ use crate::wire::family::Family;
 use crate::wire::half_edge::{EdgeDirection, HalfEdge};
 
 const NODE: &str = "MATCH (n) WHERE id(n) = $id RETURN n";
-const OUTGOING: &str = "MATCH (n)-[r]->(m) WHERE id(n) = $id RETURN type(r), id(m)";
-const INCOMING: &str = "MATCH (n)<-[r]-(m) WHERE id(n) = $id RETURN type(r), id(m)";
 const SET: &str = "MATCH (n) WHERE id(n) = $id SET n += $properties";
 const INSIDE: &str = "CALL debug.node($id) YIELD journal, graphNodeHashCode RETURN journal, graphNodeHashCode";
 const CLEAR: &str = "MATCH (n) WHERE id(n) = $id DETACH DELETE n";
+
+/// What an edge takes until its answer has left, beside its type: as JSON, and as the text made of it.
+const EDGE_BYTES: usize = 1 << 10;
 
 /// The node a request is about.
 struct Place {
@@ -47,25 +50,34 @@ impl Place {
         Fixed::new(&self.app, &self.graph, self.at)
     }
 
-    fn node(&self) -> Result<Option<Arc<FullNode>>, ApiError> {
-        let ask = self.ask();
+    fn node(&self, gone: &AtomicBool) -> Result<Option<Arc<FullNode>>, ApiError> {
+        let ask = self.ask().until(gone);
         let rows = ask.rows(NODE, &[("id", ask.id(self.id))])?;
         Ok(rows.into_iter().flatten().find_map(|value| if let Value::FullNode(node) = value { Some(node) } else { None }))
     }
 
-    fn edges(&self) -> Result<Vec<HalfEdge>, ApiError> {
-        let ask = self.ask();
-        let mut edges = Vec::new();
-        for (text, direction) in [(OUTGOING, EdgeDirection::Outgoing), (INCOMING, EdgeDirection::Incoming)] {
-            for row in ask.rows(text, &[("id", ask.id(self.id))])? {
-                if let [Value::Text(kind), other] = row.as_slice()
+    fn edges(&self, wanted: &Wanted, gone: &AtomicBool) -> Result<Json, ApiError> {
+        let (ask, ids) = (self.ask().until(gone), self.graph.ids());
+        let mut parameters = vec![("id", ask.id(self.id))];
+        parameters.extend(wanted.other.map(|other| ("other", ask.id(other))));
+        let most = wanted.limit.unwrap_or(usize::MAX);
+        let (mut edges, mut bytes) = (Vec::new(), 0);
+        for direction in [EdgeDirection::Outgoing, EdgeDirection::Incoming] {
+            let Some(text) = wanted.query(direction).filter(|_| edges.len() < most) else { continue };
+            let mut fits = Ok(());
+            ask.each(&text, &parameters, &mut |row| {
+                if let [Value::Text(kind), other] = row
                     && let Some(other) = node_id(other)
                 {
-                    edges.push(HalfEdge { edge_type: kind.to_string(), direction, other });
+                    bytes += EDGE_BYTES + kind.len();
+                    fits = ask.may_hold(bytes);
+                    edges.push(HalfEdge { edge_type: kind.to_string(), direction, other }.to_json(ids));
                 }
-            }
+                if fits.is_ok() && edges.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            fits?;
         }
-        Ok(edges)
+        Ok(Json::Array(edges))
     }
 
     /// Values as this family writes them.
@@ -75,10 +87,6 @@ impl Place {
         let mut body = Vec::new();
         encoder.row(&Meta::default(), properties, &mut body);
         serde_json::from_slice(&body).unwrap_or(Json::Null)
-    }
-
-    fn edges_json(&self, edges: &[HalfEdge]) -> Json {
-        edges.iter().map(|edge| edge.to_json(self.graph.ids())).collect()
     }
 
     /// Adds or removes an edge with both its halves.
@@ -103,11 +111,36 @@ impl Place {
     }
 }
 
+/// The edges of a node that are asked for; all of them where nothing is said.
+#[derive(Default)]
+struct Wanted {
+    direction: Option<EdgeDirection>,
+    kind: Option<String>,
+    other: Option<NodeId>,
+    limit: Option<usize>,
+}
+
+impl Wanted {
+    /// Finds those of one direction. None where there can be none.
+    fn query(&self, direction: EdgeDirection) -> Option<String> {
+        if self.direction.is_some_and(|wanted| wanted != direction) || self.kind.as_deref() == Some("") {
+            return None;
+        }
+        let kind = self.kind.as_ref().map(|kind| format!(":{}", quoted_name(kind))).unwrap_or_default();
+        let (from, to) = if direction == EdgeDirection::Incoming { ("<-", "-") } else { ("-", "->") };
+        let other = if self.other.is_some() { " AND id(m) = $other" } else { "" };
+        Some(format!("MATCH (n){from}[r{kind}]{to}(m) WHERE id(n) = $id{other} RETURN type(r), id(m)"))
+    }
+}
+
 pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let place = Place::of(app, &request)?;
-    blocking(move || {
-        let properties = place.node()?.map_or_else(|| json!({}), |node| place.properties(&node.properties));
-        Ok(Reply::Value(json!({"properties": properties, "edges": place.edges_json(&place.edges()?)})))
+    reading(move |gone| {
+        let properties = place.node(gone)?.map_or_else(|| json!({}), |node| place.properties(&node.properties));
+        let mut body = json!({"properties": properties, "edges": null});
+        // Put there, where the macro would copy them.
+        body["edges"] = place.edges(&Wanted::default(), gone)?;
+        Ok(Reply::Value(body))
     })
     .await
 }
@@ -115,25 +148,26 @@ pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
 /// With what is behind it: labels, the kinds of values, and what happened to it. v2 has it as a text.
 pub async fn verbose(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let place = Place::of(app, &request)?;
-    blocking(move || {
-        let node = place.node()?;
+    reading(move |gone| {
+        let node = place.node(gone)?;
         let kinds = |node: &FullNode| {
             let shown = node.properties.iter().map(|(key, value)| (key.to_string(), kind_text(value)));
             Json::Object(shown.collect::<JsonMap<_, _>>())
         };
         let labels = node.iter().flat_map(|node| node.labels.iter().map(Text::as_str));
-        let ask = place.ask();
+        let ask = place.ask().until(gone);
         let inside = ask.rows(INSIDE, &[("id", ask.id(place.id))])?.into_iter().flatten();
         let mut inside = place.properties(&["journal", "hash"].map(Text::new).into_iter().zip(inside).collect());
-        let state = json!({
+        let mut state = json!({
             "properties": node.as_ref().map_or_else(|| json!({}), |node| kinds(node)),
             "labels": labels.collect::<Vec<_>>(),
-            "edges": place.edges_json(&place.edges()?),
+            "edges": null,
             "subscribers": [],
             "subscriptions": [],
             "journal": inside["journal"].take(),
             "graphNodeHashCode": inside["hash"].take(),
         });
+        state["edges"] = place.edges(&Wanted::default(), gone)?;
         Ok(Reply::Value(if place.family == Family::V1 { state } else { state.to_string().into() }))
     })
     .await
@@ -146,8 +180,8 @@ fn kind_text(value: &Value) -> Json {
 pub async fn property(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let key = request.required("key")?.to_owned();
     let place = Place::of(app, &request)?;
-    blocking(move || {
-        let value = place.node()?.and_then(|node| node.properties.get(&key).cloned());
+    reading(move |gone| {
+        let value = place.node(gone)?.and_then(|node| node.properties.get(&key).cloned());
         match (value, place.family) {
             (None, Family::V1) => Err(ApiError::absent("property", &key)),
             (None, _) => Ok(Reply::Value(Json::Null)),
@@ -171,21 +205,11 @@ pub async fn edges(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
         return Err(ApiError::Decode(mistakes));
     }
     let kind = request.parameter("type").map(str::to_owned);
+    // As the reference has it: none, and 0, do not limit.
+    let limit = limit.filter(|limit| *limit > 0).map(|limit| limit as usize);
+    let wanted = Wanted { direction, kind, other, limit };
     let place = Place::of(app, &request)?;
-    blocking(move || {
-        let mut edges = place.edges()?;
-        edges.retain(|edge| {
-            direction.is_none_or(|wanted| wanted == edge.direction)
-                && other.is_none_or(|wanted| wanted == edge.other)
-                && kind.as_ref().is_none_or(|wanted| *wanted == edge.edge_type)
-        });
-        // As the reference has it: none, and 0, do not limit.
-        if let Some(limit) = limit.filter(|limit| *limit > 0) {
-            edges.truncate(limit as usize);
-        }
-        Ok(Reply::Value(place.edges_json(&edges)))
-    })
-    .await
+    reading(move |gone| Ok(Reply::Value(place.edges(&wanted, gone)?))).await
 }
 
 /// Sets what is named and leaves the rest.
@@ -252,4 +276,30 @@ async fn change_edges(app: Arc<App>, request: Request, remove: bool) -> Result<R
 async fn changed(change: impl FnOnce() -> Result<(), ApiError> + Send + 'static) -> Result<Reply, ApiError> {
     blocking(change).await?;
     Ok(Reply::Empty(StatusCode::OK))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cypher_compiler::{Options, compile};
+
+    use super::*;
+
+    #[test]
+    fn edges_that_nobody_wants_are_not_asked_for() {
+        let all = Wanted::default();
+        let text = |wanted: &Wanted, direction| wanted.query(direction).expect("there may be some");
+        assert_eq!(text(&all, EdgeDirection::Outgoing), "MATCH (n)-[r]->(m) WHERE id(n) = $id RETURN type(r), id(m)");
+        let kind = Some("a `b`".to_owned());
+        let some = Wanted { direction: Some(EdgeDirection::Incoming), kind, other: Some(NodeId::new(0, 7)), limit: None };
+        let asked = text(&some, EdgeDirection::Incoming);
+        assert_eq!(asked, "MATCH (n)<-[r:`a ``b```]-(m) WHERE id(n) = $id AND id(m) = $other RETURN type(r), id(m)");
+        assert!(compile(&asked, &Options::default()).is_ok());
+        assert_eq!(some.query(EdgeDirection::Outgoing), None);
+        // None has such a direction here, and none such a type.
+        let undirected = Wanted { direction: Some(EdgeDirection::Undirected), ..Wanted::default() };
+        let nameless = Wanted { kind: Some(String::new()), ..Wanted::default() };
+        for wanted in [undirected, nameless] {
+            assert_eq!([EdgeDirection::Outgoing, EdgeDirection::Incoming].map(|direction| wanted.query(direction)), [None, None]);
+        }
+    }
 }

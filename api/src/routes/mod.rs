@@ -128,8 +128,20 @@ impl Route {
         let needs_the_rest = ["standing::results", "transfer::back_up", "admin::usage"].contains(&self.name)
             || self.name.starts_with("ingest::")
             || self.is_socket();
-        let is_query = ["query::", "gremlin::", "running::"].iter().any(|group| self.name.starts_with(group));
-        !tells_how_far && !needs_the_rest && (self.method == Method::GET || is_query) && self.name != "query::user_defined"
+        let may_read = self.method == Method::GET || self.is_query();
+        !tells_how_far && !needs_the_rest && may_read && self.name != "query::user_defined"
+    }
+
+    /// Whether it is given up when its answer does not begin within `webserver.request-timeout`. A query that is given up ends
+    /// there. Any other change is made all the same by the thread that is at it, so its client waits for what becomes of it: it
+    /// was told of a failure, and the change was made.
+    fn is_given_up(&self) -> bool {
+        let only_looks = ["standing::why", "algorithms::walk"].contains(&self.name);
+        self.method == Method::GET || self.is_query() || only_looks
+    }
+
+    fn is_query(&self) -> bool {
+        ["query::", "gremlin::", "running::"].iter().any(|group| self.name.starts_with(group))
     }
 
     /// Whether it turns the connection into a web socket.
@@ -217,8 +229,13 @@ async fn handled(
         return Err(ApiError::NotAcceptable(route.gives));
     }
     let limit = app.settings.webserver.request_timeout;
-    let answer = tokio::time::timeout(limit, (route.handler)(app, request)).await;
-    Ok(answer.map_err(|_| ApiError::TimeLimit(limit.as_millis()))??.into_response(family))
+    let answer = (route.handler)(app, request);
+    let answer = if route.is_given_up() {
+        tokio::time::timeout(limit, answer).await.map_err(|_| ApiError::TimeLimit(limit.as_millis()))?
+    } else {
+        answer.await
+    };
+    Ok(answer?.into_response(family))
 }
 
 /// Routes whose path holds no name, by path. Most requests are for one of these.
@@ -419,6 +436,25 @@ mod tests {
         }
         let (route, names) = find(&Method::POST, "/api/v1/query/standing/control/propagate", false).expect("a route");
         assert_eq!((route.path, names.len()), ("/api/v1/query/standing/control/propagate", 0));
+    }
+
+    #[test]
+    fn what_changes_something_and_cannot_be_called_off_is_waited_for() {
+        let is_given_up = |method: Method, path: &str| {
+            let (route, _) = find(&method, path, false).unwrap_or_else(|| panic!("{path} is not found"));
+            route.is_given_up()
+        };
+        let queries = ["/api/v1/query/cypher", "/api/v2/graph/g/cypher:query", "/api/v1/query/gremlin"];
+        for path in queries.into_iter().chain(["/api/v1/query/standing/q/why"]) {
+            assert!(is_given_up(Method::POST, path), "{path}");
+        }
+        assert!(is_given_up(Method::GET, "/api/v1/admin/graph-hash-code"));
+        for path in ["/api/v1/admin/import", "/api/v1/ingest/s", "/api/v1/ingest/s/records", "/api/v1/query/standing/q"] {
+            assert!(!is_given_up(Method::POST, path), "{path}");
+        }
+        for path in ["/api/v1/namespace/n", "/api/v1/query/standing/q", "/api/v1/ingest/s", "/api/v1/debug/1"] {
+            assert!(!is_given_up(Method::DELETE, path), "{path}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What handlers answer with, and how each family sends it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::Stream;
@@ -117,6 +119,25 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiErr
     tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::Failed(format!("a task failed: {error}")))?
 }
 
+/// As `blocking`, for what changes nothing: its flag is set when nobody waits for the answer any more.
+pub async fn reading<T: Send + 'static>(
+    work: impl FnOnce(&AtomicBool) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let gone = Gone::default();
+    let flag = gone.0.clone();
+    blocking(move || work(&flag)).await
+}
+
+/// Sets its flag when the request is over, however that came.
+#[derive(Default)]
+struct Gone(Arc<AtomicBool>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 pub fn json_bytes(body: Vec<u8>) -> Response {
     let mut reply = warp::http::Response::new(body).into_response();
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
@@ -147,7 +168,26 @@ pub fn document(content_type: &'static str, body: impl Into<String>, keep: Durat
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
     use super::*;
+
+    #[tokio::test]
+    async fn what_reads_is_told_when_its_client_leaves() {
+        let (sender, ended) = mpsc::sync_channel(1);
+        let work = reading(move |gone| {
+            let began = Instant::now();
+            // Bounded, so that a failure of this test is seen.
+            while !gone.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let _ = sender.send(gone.load(Ordering::Relaxed));
+            Ok(())
+        });
+        assert!(tokio::time::timeout(Duration::from_millis(50), work).await.is_err());
+        assert_eq!(ended.recv_timeout(Duration::from_secs(90)), Ok(true));
+    }
 
     #[test]
     fn the_header_of_warnings_stays_short() {

@@ -2,7 +2,7 @@
 //! cluster), and for reading bodies and parameters in the words of each family.
 
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
 use serde_json::Value as Json;
@@ -223,15 +223,17 @@ impl Request {
         if !mistakes.is_empty() {
             return Err(ApiError::Decode(mistakes));
         }
-        let now = SystemTime::now();
-        if at.is_some_and(|at| at > clock::millis(now) as i64)
+        let graph = self.graph(app)?;
+        // Where the system's clock was set back, that of the graph stands at its last change.
+        let now = graph.now_millis();
+        if at.is_some_and(|at| at > now as i64)
             && let Some((name, given)) = self.given(names)
         {
-            let now = clock::spelt_like(given, now);
+            let now = clock::spelt_like(given, clock::from_millis(now));
             return Err(ApiError::bad(format!("Value {given} must be less than system time {now} for query parameter '{name}'")));
         }
         Ok(Common {
-            graph: self.graph(app)?,
+            graph,
             at: at.map(|millis| Tick::end_of_millis(millis.max(0) as u64)),
             at_millis: at,
             timeout: timeout.or(v2.then_some(TIMEOUT_V2)),

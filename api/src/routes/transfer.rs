@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::stream;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use warp::http::HeaderValue;
 use warp::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -36,7 +37,7 @@ pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
     }
     let since: Option<Since> = request.parameter("since").map(str::parse).transpose().map_err(ApiError::bad)?;
     let leave_out: Vec<String> = request.parameter("leaveOut").map(names).unwrap_or_default();
-    let (out, parts) = Parts::new(&app);
+    let (out, parts) = Parts::of(&app);
     let cut = out.cut();
     tokio::task::spawn_blocking(move || {
         let mut out = out;
@@ -60,7 +61,7 @@ fn names(list: &str) -> Vec<String> {
 pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let format = format(&request)?;
     let common = request.common(&app)?;
-    let (out, parts) = Parts::new(&app);
+    let (out, parts) = Parts::of(&app);
     let cut = out.cut();
     tokio::task::spawn_blocking(move || {
         let mut out = out;
@@ -96,24 +97,55 @@ fn format(request: &Request) -> Result<Format, ApiError> {
     Format::of(name).ok_or_else(|| ApiError::bad(format!("`format` is 'jsonl', 'cypher' or 'parquet', not '{name}'")))
 }
 
-type Part = Result<Vec<u8>, String>;
+/// Why there are no more parts is an error of the request, or of weir.
+type Part = Result<Vec<u8>, ApiError>;
 
 /// What a thread writes, on its way to the body of an answer. A client that takes nothing is not waited for: much of the graph
 /// stands still meanwhile.
 struct Parts {
     bytes: Vec<u8>,
     sender: mpsc::Sender<Part>,
+    has_ended: bool,
     /// It has ended with an error.
     has_failed: Arc<AtomicBool>,
-    app: Arc<App>,
+    /// How long it waits for a client that takes nothing.
+    patience: Duration,
+    stopping: watch::Receiver<bool>,
     runtime: Handle,
 }
 
+/// The parts as they come.
+struct Coming {
+    parts: mpsc::Receiver<Part>,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl Coming {
+    /// None once all have come.
+    async fn next(&mut self) -> Option<Part> {
+        match self.parts.recv().await {
+            // The reason found no way here any more.
+            None if self.has_failed.load(Ordering::Relaxed) => Some(Err(broken_off())),
+            next => next,
+        }
+    }
+}
+
+fn broken_off() -> ApiError {
+    ApiError::Failed("an error in weir itself: the thread that wrote the answer ended before it was whole".to_owned())
+}
+
 impl Parts {
-    fn new(app: &Arc<App>) -> (Parts, mpsc::Receiver<Part>) {
-        let (sender, receiver) = mpsc::channel(WAITING_MAX);
-        let (bytes, has_failed) = (Vec::new(), Arc::default());
-        (Parts { bytes, sender, has_failed, app: app.clone(), runtime: Handle::current() }, receiver)
+    fn of(app: &App) -> (Parts, Coming) {
+        Parts::new(app.queries.settings.client_patience, app.stopping())
+    }
+
+    fn new(patience: Duration, stopping: watch::Receiver<bool>) -> (Parts, Coming) {
+        let (sender, parts) = mpsc::channel(WAITING_MAX);
+        let has_failed = Arc::<AtomicBool>::default();
+        let coming = Coming { parts, has_failed: has_failed.clone() };
+        let (bytes, runtime) = (Vec::new(), Handle::current());
+        (Parts { bytes, sender, has_ended: false, has_failed, patience, stopping, runtime }, coming)
     }
 
     fn cut(&self) -> Cut {
@@ -125,10 +157,24 @@ impl Parts {
     /// left yet, the error is the answer.
     fn end(mut self, ended: Result<(), String>) {
         if let Err(reason) = ended.and_then(|()| self.flush().map_err(|error| error.to_string())) {
-            self.has_failed.store(true, Ordering::Relaxed);
-            // Waits for nobody; meanwhile the body has no end.
-            let sender = self.sender;
-            self.runtime.spawn(async move { sender.send(Err(reason)).await });
+            self.fail(ApiError::bad(reason));
+        }
+        self.has_ended = true;
+    }
+
+    fn fail(&self, why: ApiError) {
+        self.has_failed.store(true, Ordering::Relaxed);
+        // Waits for nobody; meanwhile the body has no end.
+        let sender = self.sender.clone();
+        self.runtime.spawn(async move { sender.send(Err(why)).await });
+    }
+}
+
+/// A thread that ends without a word, as where it meets a mistake in weir, has not written everything.
+impl Drop for Parts {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.fail(broken_off());
         }
     }
 }
@@ -147,11 +193,11 @@ impl Write for Parts {
         if bytes.is_empty() {
             return Ok(());
         }
-        let patience = self.app.queries.settings.client_patience;
-        self.runtime.block_on(async {
+        let Parts { sender, patience, stopping, runtime, .. } = self;
+        runtime.block_on(async {
             let sent = tokio::select! {
-                sent = timeout(patience, self.sender.send(Ok(bytes))) => sent,
-                () = self.app.stopped() => return Err(io::Error::other("weir stops")),
+                sent = timeout(*patience, sender.send(Ok(bytes))) => sent,
+                _ = stopping.wait_for(|stop| *stop) => return Err(io::Error::other("weir stops")),
             };
             match sent {
                 Ok(Ok(())) => Ok(()),
@@ -166,18 +212,19 @@ impl Write for Parts {
 }
 
 /// What fails before anything has left is told with a status.
-async fn first_part(mut parts: mpsc::Receiver<Part>) -> Result<mpsc::Receiver<Part>, ApiError> {
-    match parts.recv().await {
-        Some(Err(reason)) => Err(ApiError::bad(reason)),
+async fn first_part(mut parts: Coming) -> Result<mpsc::Receiver<Part>, ApiError> {
+    match parts.next().await {
+        Some(Err(why)) => Err(why),
         first => {
             let (sender, receiver) = mpsc::channel(WAITING_MAX);
             tokio::spawn(async move {
                 let mut next = first;
                 while let Some(part) = next {
-                    if sender.send(part).await.is_err() {
+                    let is_last = part.is_err();
+                    if sender.send(part).await.is_err() || is_last {
                         return;
                     }
-                    next = parts.recv().await;
+                    next = parts.next().await;
                 }
             });
             Ok(receiver)
@@ -188,7 +235,7 @@ async fn first_part(mut parts: mpsc::Receiver<Part>) -> Result<mpsc::Receiver<Pa
 /// To be kept under a name: browsers would show it.
 fn body(content_type: &'static str, name: &'static str, parts: mpsc::Receiver<Part>, cut: Cut) -> Response {
     let parts = stream::unfold(parts, |mut parts| async move {
-        let part = parts.recv().await?.map_err(io::Error::other);
+        let part = parts.recv().await?.map_err(|why| io::Error::other(why.to_string()));
         Some((part, parts))
     });
     let mut reply = warp::reply::stream(parts).into_response();
@@ -196,4 +243,56 @@ fn body(content_type: &'static str, name: &'static str, parts: mpsc::Receiver<Pa
     reply.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
     reply.extensions_mut().insert(cut);
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// What a thread wrote, and whether its answer broke off.
+    async fn answer(writes: impl FnOnce(Parts) + Send + 'static) -> Result<(Vec<u8>, bool), ApiError> {
+        let (_stop, stopping) = watch::channel(false);
+        let (out, parts) = Parts::new(LONG, stopping);
+        let has_failed = out.has_failed.clone();
+        let thread = tokio::task::spawn_blocking(move || writes(out));
+        let mut parts = first_part(parts).await?;
+        let (mut whole, mut is_cut) = (Vec::new(), false);
+        while let Some(part) = parts.recv().await {
+            match part {
+                Ok(bytes) => whole.extend(bytes),
+                Err(_) => is_cut = true,
+            }
+        }
+        // It may have panicked.
+        let _ = thread.await;
+        assert_eq!(has_failed.load(Ordering::Relaxed), is_cut, "what stands still is told so, too");
+        Ok((whole, is_cut))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_answer_whose_thread_panics_does_not_end_like_a_whole_one() {
+        let line = || vec![b'x'; PART_BYTES];
+        let whole = answer(move |mut out| {
+            out.write_all(&line()).expect("is taken");
+            out.write_all(b"the rest").expect("is taken");
+            out.end(Ok(()));
+        });
+        let (bytes, is_cut) = whole.await.expect("an answer");
+        assert_eq!((bytes.len(), is_cut), (PART_BYTES + 8, false));
+        // With nothing in it.
+        assert_eq!(answer(|out| out.end(Ok(()))).await.expect("an answer"), (Vec::new(), false));
+
+        let lost = answer(move |mut out| {
+            out.write_all(&line()).expect("is taken");
+            panic!("a mistake in weir");
+        });
+        let (bytes, is_cut) = lost.await.expect("its beginning");
+        assert_eq!((bytes.len(), is_cut), (PART_BYTES, true));
+        let told = answer(|_out| panic!("a mistake in weir")).await;
+        assert!(matches!(told, Err(ApiError::Failed(reason)) if reason.contains("before it was whole")));
+        let told = answer(|out| out.end(Err("no such thing".to_owned()))).await;
+        assert!(matches!(told, Err(ApiError::Bad(reasons)) if reasons == ["no such thing"]));
+    }
 }

@@ -16,8 +16,10 @@ use std::time::Duration;
 use futures_util::{SinkExt, Stream, StreamExt};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -40,6 +42,9 @@ const PING_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// When nothing has come for this many times the patience, the client is gone.
 pub const SILENCES_MAX: u32 = 4;
+
+/// How long what a client still sends is read, once it was told that it made a mistake.
+const REST_MAX: Duration = Duration::from_secs(2);
 
 /// What a handshake makes of a connection.
 pub type Connection = WebSocketStream<Line<TokioIo<Upgraded>, ()>>;
@@ -157,9 +162,46 @@ impl Socket {
         patiently(self.patience, self.connection.flush()).await
     }
 
+    /// Weir ends, and so does the socket.
+    pub async fn leave(&mut self) -> Result<(), Error> {
+        self.close(Some(CloseFrame { code: CloseCode::Away, reason: "weir is stopping".into() })).await
+    }
+
+    /// Tells a client by what mistake of its own the socket ends, if it is one. Gives the error back.
+    pub async fn fail(&mut self, error: Error) -> Error {
+        if let Some(why) = mistake(&error)
+            && self.close(Some(why)).await.is_ok()
+        {
+            // A connection that is closed with bytes in it is reset, and the client may never see why.
+            let _ = tokio::time::timeout(REST_MAX, self.read_rest()).await;
+        }
+        error
+    }
+
+    /// Says that nothing more comes, and reads until the client does.
+    async fn read_rest(&mut self) {
+        let line = self.connection.get_mut();
+        let mut thrown_away = vec![0; 64 << 10];
+        if line.shutdown().await.is_ok() {
+            while matches!(line.read(&mut thrown_away).await, Ok(1..)) {}
+        }
+    }
+
     pub async fn close(&mut self, why: Option<CloseFrame>) -> Result<(), Error> {
         patiently(self.patience, self.connection.close(why)).await
     }
+}
+
+/// What a client is told that breaks the protocol of web sockets; none where it is simply gone.
+fn mistake(error: &Error) -> Option<CloseFrame> {
+    let (code, reason) = match error {
+        Error::Capacity(_) => (CloseCode::Size, format!("a message has {MESSAGE_BYTES_MAX} bytes at most")),
+        Error::Utf8(_) => (CloseCode::Invalid, "a text is not UTF-8".to_owned()),
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return None,
+        Error::Protocol(error) => (CloseCode::Protocol, error.to_string()),
+        _ => return None,
+    };
+    Some(CloseFrame { code, reason: reason.into() })
 }
 
 async fn patiently(patience: Duration, sent: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
@@ -181,19 +223,24 @@ pub async fn listen(app: Arc<App>, connection: Connection, events: impl Stream<I
                     let reason = format!("results are not kept any more: {}", event.data).into();
                     return socket.close(Some(CloseFrame { code: CloseCode::Policy, reason })).await;
                 }
-                Some(event) => socket.send(event.data).await?,
+                Some(event) => tokio::select! {
+                    sent = socket.send(event.data) => sent?,
+                    () = &mut stopped => return socket.leave().await,
+                },
                 None if stays => over = true,
                 None => break,
             },
             message = socket.next() => match message {
                 None => return Ok(()),
                 Some(Ok(Message::Close(_))) => return socket.answer_close().await,
-                Some(message) => drop(message?),
+                Some(Err(error)) => return Err(socket.fail(error).await),
+                Some(Ok(_)) => {}
             },
-            () = &mut stopped => break,
+            () = &mut stopped => return socket.leave().await,
         }
     }
-    socket.close(None).await
+    // With weir ends what it listens to, too, and that may be seen first.
+    if app.is_stopping() { socket.leave().await } else { socket.close(None).await }
 }
 
 #[cfg(test)]

@@ -4,27 +4,32 @@
 //!     CancelQuery ─> MessageOk, and the query is finished soon
 //!
 //! Every message of a client is answered with one message, in order. Results wait for the client: one that takes none holds
-//! its queries up, until their limits end them.
+//! its queries up, until their limits or somebody else end them. Little waits meanwhile:
+//!
+//!     a thread ─ rows, 256 KB a query ─> a batch ─ messages, 256 KB a socket ─> the client
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_cypher_compiler::{Wanted, wanted};
 use weir_engine::evaluate::Profile;
-use weir_engine::{Graph, QueryOptions};
+use weir_engine::{EngineError, Graph, QueryOptions};
+use weir_model::expression::FailureKind;
 use weir_model::{Tick, Value};
 
 use super::{Connection, Socket};
 use crate::app::App;
 use crate::clock;
 use crate::error::ApiError;
-use crate::queries::{Client, Compiled, Listed};
+use crate::queries::{Client, Compiled, Listed, NOT_TAKEN, Running};
 use crate::routes::gremlin::told;
 use crate::routes::query::{compiled, dataflow, explanation, profile_of};
 use crate::wire::decode::{Fields, Mistakes};
@@ -35,8 +40,11 @@ use crate::wire::values::body_with;
 /// A batch is sent when its rows come to this many bytes, however many a client asked for.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 
-/// Rows and messages that wait for the client.
-const WAITING_MAX: usize = 64;
+/// What waits for a client: of one query in rows, and of a socket in messages.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+
+/// What a text that waits takes beside its length, so that there are not too many either.
+const TEXT_BYTES: usize = 64;
 
 /// The one column of what EXPLAIN and PROFILE answer.
 const PLAN: &str = "plan";
@@ -53,7 +61,7 @@ pub struct Protocol {
 
 /// What a query sends to its socket.
 enum Said {
-    Results(String),
+    Results(String, OwnedSemaphorePermit),
     /// The last message of a query.
     Ended(i64, String),
 }
@@ -61,6 +69,22 @@ enum Said {
 enum Asked {
     Run(Run),
     Cancel(i64),
+}
+
+/// A query of the socket.
+struct Own {
+    running: Arc<Running>,
+    /// Its client has asked for its end over this socket, and not somebody elsewhere.
+    unwanted: Arc<AtomicBool>,
+}
+
+/// How a conversation comes to its end.
+enum Over {
+    Gone,
+    Closed,
+    Failed(Error),
+    /// Weir ends.
+    Stopped,
 }
 
 struct Run {
@@ -81,50 +105,54 @@ impl Protocol {
         let mut socket = Socket::over(connection, &self.app);
         let stopped = self.app.stopped();
         tokio::pin!(stopped);
-        let (sender, mut said) = mpsc::channel(WAITING_MAX);
-        let mut running: HashMap<i64, Arc<Listed>> = HashMap::new();
-        let ended = loop {
-            tokio::select! {
+        #[expect(clippy::disallowed_methods, reason = "`room` bounds what lies here, by its bytes")]
+        let (sender, mut said) = mpsc::unbounded_channel();
+        let voice = Voice { said: sender, room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)) };
+        let mut running: HashMap<i64, Own> = HashMap::new();
+        let over = loop {
+            // What is said next, with the room that it takes until it is.
+            let (text, _room) = tokio::select! {
                 message = socket.next() => match message {
-                    None => break Ok(()),
-                    Some(Ok(Message::Close(_))) => break socket.answer_close().await,
-                    Some(Err(error)) => break Err(error),
-                    Some(Ok(Message::Text(text))) => {
-                        let answer = self.answer(&text, &mut running, &sender);
-                        if let Err(error) = socket.send(answer).await {
-                            break Err(error);
-                        }
-                    }
+                    None => break Over::Gone,
+                    Some(Ok(Message::Close(_))) => break Over::Closed,
+                    Some(Err(error)) => break Over::Failed(error),
+                    Some(Ok(Message::Text(text))) => (self.answer(&text, &mut running, &voice), None),
                     Some(Ok(Message::Binary(_))) if self.family == Family::V1 => {
                         // As it was recorded, word for word: v1 has text messages alone, here too.
-                        let answer = wrong("Binary websocket messages are not yet supported");
-                        if let Err(error) = socket.send(answer).await {
-                            break Err(error);
-                        }
+                        (wrong("Binary websocket messages are not yet supported"), None)
                     }
-                    Some(Ok(_)) => {}
+                    Some(Ok(_)) => continue,
                 },
-                Some(said) = said.recv() => {
-                    let text = match said {
-                        Said::Results(text) => text,
-                        Said::Ended(id, text) => {
-                            running.remove(&id);
-                            text
-                        }
-                    };
-                    if let Err(error) = socket.send(text).await {
-                        break Err(error);
+                Some(said) = said.recv() => match said {
+                    Said::Results(text, room) => (text, Some(room)),
+                    Said::Ended(id, text) => {
+                        running.remove(&id);
+                        (text, None)
+                    }
+                },
+                () = &mut stopped => break Over::Stopped,
+            };
+            // A client that takes nothing holds up its own socket, but not the end of weir.
+            tokio::select! {
+                sent = socket.send(text) => {
+                    if let Err(error) = sent {
+                        break Over::Failed(error);
                     }
                 }
-                () = &mut stopped => break socket.close(None).await,
+                () = &mut stopped => break Over::Stopped,
             }
         };
-        // Nobody wants their answers any more.
-        running.values().for_each(|listed| listed.running.cancelled.store(true, Ordering::Relaxed));
-        ended
+        // Nobody wants their answers any more; the client may take its time for what it is told last.
+        running.values().for_each(|own| own.running.cancel());
+        match over {
+            Over::Gone => Ok(()),
+            Over::Closed => socket.answer_close().await,
+            Over::Failed(error) => Err(socket.fail(error).await),
+            Over::Stopped => socket.leave().await,
+        }
     }
 
-    fn answer(&self, text: &str, running: &mut HashMap<i64, Arc<Listed>>, said: &mpsc::Sender<Said>) -> String {
+    fn answer(&self, text: &str, running: &mut HashMap<i64, Own>, voice: &Voice) -> String {
         if let Some(reason) = self.app.not_ready() {
             return wrong(&reason);
         }
@@ -132,8 +160,9 @@ impl Protocol {
             Err(mistake) => wrong(&format!("Failed to deserialize client message:\n{mistake}")),
             Ok(Asked::Cancel(id)) => match running.get(&id) {
                 None => wrong(&format!("Query ID {id} isn't tracking any current query")),
-                Some(listed) => {
-                    listed.running.cancelled.store(true, Ordering::Relaxed);
+                Some(own) => {
+                    own.unwanted.store(true, Ordering::Relaxed);
+                    own.running.cancel();
                     json!({"type": "MessageOk"}).to_string()
                 }
             },
@@ -143,7 +172,7 @@ impl Protocol {
             Ok(Asked::Run(_)) if running.len() >= self.running_max() => {
                 wrong(&format!("{} queries run over this socket; wait for one, or cancel one", running.len()))
             }
-            Ok(Asked::Run(run)) => self.run(run, running, said).unwrap_or_else(|error| wrong(&error.to_string())),
+            Ok(Asked::Run(run)) => self.run(run, running, voice).unwrap_or_else(|error| wrong(&error.to_string())),
         }
     }
 
@@ -153,7 +182,7 @@ impl Protocol {
     }
 
     /// Starts a query; its results follow.
-    fn run(&self, mut run: Run, running: &mut HashMap<i64, Arc<Listed>>, said: &mpsc::Sender<Said>) -> Result<String, ApiError> {
+    fn run(&self, mut run: Run, running: &mut HashMap<i64, Own>, voice: &Voice) -> Result<String, ApiError> {
         self.app.queries.check_text(&run.body.text)?;
         let graph = self.app.graph(self.graph_name.as_deref())?;
         if run.gremlin {
@@ -175,11 +204,10 @@ impl Protocol {
             })?;
             let results = json!({"type": "TabularResults", "queryId": id, "columns": explained["columns"], "results": explained["results"]});
             let started = self.started(id, true, false, Some(vec![PLAN.to_owned()]));
-            let said = said.clone();
+            let voice = voice.clone();
             tokio::spawn(async move {
-                // A socket that is gone needs no answer.
-                let _ = said.send(Said::Results(results.to_string())).await;
-                let _ = said.send(Said::Ended(id, finished(id))).await;
+                voice.results(results.to_string()).await;
+                voice.ended(id, finished(id));
             });
             return Ok(started);
         }
@@ -188,10 +216,11 @@ impl Protocol {
         self.client.audit(&run.body.text, facts);
         let columns = table.then(|| columns(&run, &compiled));
         let started = self.started(id, !facts.writes, facts.scans, columns);
-        let listed = Arc::new(self.app.queries.register.begin(&run.body.text, graph.name(), self.client.clone()));
-        running.insert(id, listed.clone());
-        let work = Work { app: self.app.clone(), graph, family: self.family, run, compiled, parameters, listed };
-        tokio::spawn(work.run(said.clone()));
+        let listed = self.app.queries.register.begin(&run.body.text, graph.name(), self.client.clone());
+        let (query, unwanted) = (listed.running.clone(), Arc::<AtomicBool>::default());
+        running.insert(id, Own { running: query.clone(), unwanted: unwanted.clone() });
+        let work = Work { app: self.app.clone(), graph, family: self.family, run, compiled, parameters, running: query };
+        tokio::spawn(work.run(listed, unwanted, voice.clone()));
         Ok(started)
     }
 
@@ -278,10 +307,13 @@ impl Protocol {
             },
             _ => fields.long("atTime", mistakes),
         };
-        let now = SystemTime::now();
-        if let Some(at) = at.filter(|at| *at > clock::millis(now) as i64) {
+        // Where there is no such graph, that is said later.
+        if let Some(at) = at
+            && let Ok(graph) = self.app.graph(self.graph_name.as_deref())
+            && at > graph.now_millis() as i64
+        {
             let given = fields.get("atTime").and_then(Json::as_str).map_or_else(|| at.to_string(), str::to_owned);
-            let now = clock::spelt_like(&given, now);
+            let now = clock::spelt_like(&given, clock::from_millis(graph.now_millis()));
             mistakes.at(".atTime", format!("Value {given} must be less than system time {now}"));
         }
         let positive = |name: &str, mistakes: &mut Mistakes| {
@@ -304,6 +336,82 @@ impl Protocol {
     }
 }
 
+/// The way of the queries of a socket to what it sends. What waits is counted in bytes: messages are of any size.
+#[derive(Clone)]
+struct Voice {
+    said: mpsc::UnboundedSender<Said>,
+    room: Arc<Semaphore>,
+}
+
+impl Voice {
+    /// Waits until there is room for it. Answers whether the socket is still there.
+    async fn results(&self, text: String) -> bool {
+        let Ok(room) = self.room.clone().acquire_many_owned(room_of(&text)).await else { return false };
+        self.said.send(Said::Results(text, room)).is_ok()
+    }
+
+    /// One for each query, so there is always room.
+    fn ended(&self, id: i64, text: String) {
+        // A socket that is gone needs no answer.
+        let _ = self.said.send(Said::Ended(id, text));
+    }
+}
+
+/// What a text takes of the room. One that is larger than all of it waits alone.
+fn room_of(text: &str) -> u32 {
+    text.len().saturating_add(TEXT_BYTES).min(WAITING_BYTES_MAX) as u32
+}
+
+/// The way of the rows of one query from its thread to where they become batches.
+struct Rows {
+    sender: mpsc::UnboundedSender<Row>,
+    room: Arc<Semaphore>,
+    running: Arc<Running>,
+    deadline: Option<Instant>,
+    runtime: Handle,
+}
+
+struct Row {
+    text: String,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Why no more rows are taken.
+enum Cut {
+    /// The query is to end, or its socket is gone.
+    Unwanted,
+    /// The client took too long for those before.
+    Late,
+}
+
+impl Rows {
+    /// Blocks until there is room.
+    fn push(&self, text: String) -> Result<(), Cut> {
+        let bytes = room_of(&text);
+        let room = match self.room.clone().try_acquire_many_owned(bytes) {
+            Ok(room) => room,
+            Err(_) => self.runtime.block_on(self.wait(bytes))?,
+        };
+        self.sender.send(Row { text, _room: room }).map_err(|_| Cut::Unwanted)
+    }
+
+    async fn wait(&self, bytes: u32) -> Result<OwnedSemaphorePermit, Cut> {
+        let late = async {
+            match self.deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.running.until_cancelled() => Err(Cut::Unwanted),
+            () = self.sender.closed() => Err(Cut::Unwanted),
+            room = self.room.clone().acquire_many_owned(bytes) => room.map_err(|_| Cut::Unwanted),
+            () = late => Err(Cut::Late),
+        }
+    }
+}
+
 /// A query on its way.
 struct Work {
     app: Arc<App>,
@@ -312,37 +420,48 @@ struct Work {
     run: Run,
     compiled: Arc<Compiled>,
     parameters: Vec<Value>,
-    listed: Arc<Listed>,
+    running: Arc<Running>,
 }
 
 impl Work {
-    async fn run(self, said: mpsc::Sender<Said>) {
-        let (id, running) = (self.run.id, self.listed.running.clone());
-        let last = match self.results(&said).await {
-            Ok(()) => finished(id),
-            Err(error) => {
-                running.fail(&error);
+    async fn run(self, listed: Listed, unwanted: Arc<AtomicBool>, voice: Voice) {
+        let id = self.run.id;
+        let last = match self.results(&voice).await {
+            // The end that its own client has asked for is a success.
+            Err(error) if !unwanted.load(Ordering::Relaxed) => {
+                listed.running.fail(&error);
                 json!({"type": "QueryFailed", "queryId": id, "message": error.to_string()}).to_string()
             }
+            _ => finished(id),
         };
-        // A socket that is gone needs no answer.
-        let _ = said.send(Said::Ended(id, last)).await;
+        // Whoever reads the last message may ask what runs: not this any more.
+        drop(listed);
+        voice.ended(id, last);
     }
 
     /// Runs the query on a thread of its own and sends what it gives in batches.
-    async fn results(self, said: &mpsc::Sender<Said>) -> Result<(), ApiError> {
-        let place = self.app.queries.place(self.compiled.prepared.plan.facts).await?;
-        let (sender, mut rows) = mpsc::channel::<String>(WAITING_MAX);
+    async fn results(self, voice: &Voice) -> Result<(), ApiError> {
+        let running = self.running.clone();
+        let place = self.app.queries.place(self.compiled.prepared.plan.facts, &running).await?;
+        #[expect(clippy::disallowed_methods, reason = "`room` bounds what lies here, by its bytes")]
+        let (sender, mut rows) = mpsc::unbounded_channel();
+        let given = Rows {
+            sender,
+            room: Arc::new(Semaphore::new(WAITING_BYTES_MAX)),
+            running: running.clone(),
+            deadline: Instant::now().checked_add(self.app.queries.settings.time_max),
+            runtime: Handle::current(),
+        };
         let frame = Frame::of(&self.run, &self.compiled);
         let (batch_max, within) = (self.run.batch_max, self.run.within);
         let query = tokio::task::spawn_blocking(move || {
-            let ended = self.query(&sender);
+            let ended = self.query(&given);
             drop(place);
             ended
         });
         // Without a word about batches each row is a message.
         let batch_max = batch_max.unwrap_or(if within.is_some() { usize::MAX } else { 1 });
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let (mut batch, mut bytes, mut cut) = (Vec::new(), 0, false);
         let mut due: Option<Instant> = None;
         loop {
             let next = match due {
@@ -350,9 +469,9 @@ impl Work {
                 None => Ok(rows.recv().await),
             };
             let more = match next {
-                Ok(Some(row)) => {
-                    bytes += row.len();
-                    batch.push(row);
+                Ok(Some(Row { text, .. })) => {
+                    bytes += text.len();
+                    batch.push(text);
                     due = due.or_else(|| within.and_then(|within| Instant::now().checked_add(within)));
                     if batch.len() < batch_max && bytes < BATCH_BYTES_MAX {
                         continue;
@@ -363,26 +482,32 @@ impl Work {
                 Err(_) => true,
             };
             (due, bytes) = (None, 0);
-            if !batch.is_empty() && said.send(Said::Results(frame.around(&std::mem::take(&mut batch)))).await.is_err() {
-                break;
+            if !batch.is_empty() {
+                let text = frame.around(&std::mem::take(&mut batch));
+                cut = tokio::select! {
+                    biased;
+                    () = running.until_cancelled() => true,
+                    heard = voice.results(text) => !heard,
+                };
             }
-            if !more {
+            if cut || !more {
                 break;
             }
         }
         drop(rows);
-        query.await.map_err(|error| ApiError::Failed(format!("a task failed: {error}")))?
+        let committed = query.await.map_err(|error| ApiError::Failed(format!("a task failed: {error}")))??;
+        if cut { Err(running.ending(committed)) } else { Ok(()) }
     }
 
-    fn query(&self, rows: &mpsc::Sender<String>) -> Result<(), ApiError> {
-        let running = &self.listed.running;
-        let deadline = Instant::now().checked_add(self.app.queries.settings.time_max);
+    /// Answers whether it has changed anything.
+    fn query(&self, rows: &Rows) -> Result<bool, ApiError> {
+        let running = &self.running;
         let prepared = &self.compiled.prepared;
         let profile = self.run.profiled.then(|| Profile::new(&prepared.plan));
-        let (at, cancelled) = (self.run.at, Some(&running.cancelled));
+        let (at, deadline, cancelled) = (self.run.at, rows.deadline, Some(&running.cancelled));
         let options =
             QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), may_listen: true, ..QueryOptions::default() };
-        let mut refused = None;
+        let (mut refused, mut cut) = (None, None);
         let ended = self.graph.query(prepared, &self.parameters, options, &mut |row| {
             running.rows.fetch_add(1, Ordering::Relaxed);
             if self.run.profiled {
@@ -395,27 +520,35 @@ impl Work {
                 }
                 // Nothing to be drawn.
                 Ok(row) if row.is_empty() => ControlFlow::Continue(()),
-                Ok(row) => match rows.blocking_send(row) {
+                Ok(row) => match rows.push(row) {
                     Ok(()) => ControlFlow::Continue(()),
-                    Err(_) => ControlFlow::Break(()),
+                    Err(why) => {
+                        cut = Some(why);
+                        ControlFlow::Break(())
+                    }
                 },
             }
         });
-        match (ended, refused) {
-            (_, Some(reason)) => Err(ApiError::Cypher(reason)),
-            // The end that was asked for is a success.
-            (_, None) if running.is_cancelled() => Ok(()),
-            (Err(error), None) => Err(self.app.queries.explained(error)),
-            (Ok(_), None) => {
-                if let Some(profile) = profile {
-                    let ways = self.graph.ways(prepared, &self.parameters);
-                    let plan = profile_of(&prepared.plan, &ways, &profile)["results"][0].take();
-                    // A socket that is gone needs no answer.
-                    let _ = rows.blocking_send(plan.to_string());
-                }
-                Ok(())
+        let committed = match (ended, refused) {
+            (_, Some(reason)) => return Err(ApiError::Cypher(reason)),
+            (Err(EngineError::Query(failure)), None) if running.is_stopped() && failure.kind == FailureKind::Interrupted => {
+                return Err(running.ending(false));
             }
+            (Err(error), None) => return Err(self.app.queries.explained(error)),
+            (Ok(answered), None) => answered.committed.is_some(),
+        };
+        match cut {
+            Some(Cut::Unwanted) => return Err(running.ending(committed)),
+            Some(Cut::Late) => return Err(ApiError::bad(NOT_TAKEN)),
+            None => {}
         }
+        if let Some(profile) = profile {
+            let ways = self.graph.ways(prepared, &self.parameters);
+            let plan = profile_of(&prepared.plan, &ways, &profile)["results"][0].take();
+            // A socket that is gone needs no answer.
+            let _ = rows.push(plan.to_string());
+        }
+        Ok(committed)
     }
 }
 

@@ -53,9 +53,13 @@ pub async fn receive(app: Arc<App>, connection: Connection, stream: Arc<Stream>,
                 }
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => {
-                    drop(socket);
-                    unless_over(&app, &stream, uploader.break_off(error.to_string())).await;
-                    return Err(error);
+                    // The stream does not wait for what its client makes of that.
+                    let broken_off = unless_over(&app, &stream, uploader.break_off(error.to_string()));
+                    let told = async move {
+                        let mut socket = socket;
+                        socket.fail(error).await
+                    };
+                    return Err(tokio::join!(told, broken_off).0);
                 }
                 None => {
                     drop(socket);
@@ -65,13 +69,14 @@ pub async fn receive(app: Arc<App>, connection: Connection, stream: Arc<Stream>,
             },
             _ = progress.tick() => {
                 telling.news(&mut socket).await?;
-                if stream.status().is_terminal() {
+                // With weir it ends, too, and that may be seen first.
+                if stream.status().is_terminal() && !app.is_stopping() {
                     return telling.end(&mut socket).await;
                 }
                 continue;
             }
             // The uploader goes without a word, as wherever this function fails: the file is not whole.
-            () = &mut stopped => return socket.close(None).await,
+            () = &mut stopped => return socket.leave().await,
         };
         if chunk.is_empty() {
             break;
@@ -83,7 +88,7 @@ pub async fn receive(app: Arc<App>, connection: Connection, stream: Arc<Stream>,
             // A stream that never ran has nobody who would refuse it.
             () = over(&stream) => false,
             error = socket.broken() => return Err(error),
-            () = &mut stopped => return socket.close(None).await,
+            () = &mut stopped => return socket.leave().await,
         };
         if !taken {
             break;
@@ -109,9 +114,10 @@ pub async fn receive(app: Arc<App>, connection: Connection, stream: Arc<Stream>,
             message = socket.next() => match message {
                 None => return Ok(()),
                 Some(Ok(Message::Close(_))) => return socket.answer_close().await,
-                Some(message) => drop(message?),
+                Some(Err(error)) => return Err(socket.fail(error).await),
+                Some(Ok(_)) => {}
             },
-            () = &mut stopped => return Ok(()),
+            () = &mut stopped => return socket.leave().await,
         }
     }
     telling.end(&mut socket).await

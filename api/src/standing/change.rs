@@ -51,8 +51,7 @@ impl StandingQueries {
         }
         // What is looked up for the new ones may take seconds, and nobody else should wait for that.
         let links = self.links(&query.graph, &kept, &new).map_err(|error| stays(name, &[], error))?;
-        let _one = lock(&self.changing);
-        self.check_known(query)?;
+        let _one = self.turn(query, "given another output")?;
         let (old, kept) = parts();
         if old.is_empty() {
             return Ok(false);
@@ -144,7 +143,7 @@ impl StandingQueries {
         let query = change.query;
         for Old { lane, .. } in &change.old {
             if change.definition(&lane.name).is_none() {
-                query.close_output(&lane.name);
+                query.close_outputs(|name| name == lane.name);
             } else if lane.has_lost() {
                 tracing::warn!(
                     query = query.name,
@@ -256,11 +255,12 @@ fn stays(name: &str, parked: &[&str], error: ApiError) -> ApiError {
     }
 }
 
-/// An output that takes results is changed, until this is dropped: what waits for it still holds ingest, and is not let go of.
-struct Changing<'a>(&'a Query, &'a Lane);
+/// An output is started, or one that takes results is changed, until this is dropped: what waits for it holds ingest, and is not
+/// let go of.
+pub(super) struct Changing<'a>(&'a Query, &'a Lane);
 
 impl<'a> Changing<'a> {
-    fn begin(query: &'a Query, lane: &'a Lane) -> Changing<'a> {
+    pub(super) fn begin(query: &'a Query, lane: &'a Lane) -> Changing<'a> {
         lane.set_changing(true);
         Changing(query, lane)
     }

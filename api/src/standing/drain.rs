@@ -1,10 +1,11 @@
-//! A query that is deleted: what it has found by then still goes out, as far as its outputs take it in the time they have.
+//! Queries that are deleted: what one has found by then still goes out, as far as its outputs take it in the time they have.
 //!
 //!     thread of the query, or who deletes it ─ results before this moment ─> lanes ─ side by side ─> outputs ─> end
 //!
 //! Results of later ticks are not taken any more. Nobody waits for an output that hangs, has failed or is parked, nor for what is
 //! not found yet because the graph is still looked through.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use weir_model::Tick;
 
+use super::end::end_queries;
 use super::{DROP_PATIENCE, HOLD, Query, lock};
 use crate::outputs::Lane;
 
@@ -21,24 +23,29 @@ const LOOK: Duration = Duration::from_millis(2);
 /// An output, and when it is to have ended.
 type Ending = (Arc<Lane>, Instant);
 
-impl Query {
-    /// Ends a query that is deleted, with its outputs. `drains`: they get first what was found of everything before now.
-    pub(super) fn end_deleted(self: &Arc<Self>, drains: bool) {
-        let until = self.graph.sent();
-        // All of them count from now on: what is handed over and what is delivered then have the same time.
-        let ending = |lane: Arc<Lane>| {
-            let by = lane.end_by(DROP_PATIENCE);
-            (lane, by)
-        };
-        let endings: Vec<Ending> = self.lanes().into_iter().map(ending).collect();
-        if drains && !endings.is_empty() {
-            self.drain(until, &endings);
-        }
-        let of = |lane: &Lane| endings.iter().find(|(own, _)| std::ptr::eq(&**own, lane));
-        self.end(|lane| of(lane).map_or_else(Instant::now, |(_, by)| *by));
-        self.tell_left(until, &endings);
+/// Ends queries that are deleted, with their outputs, all of them in the time of one. `drains`: the outputs get first what was
+/// found of everything before now, query by query.
+pub(super) fn end_deleted(queries: &[Arc<Query>], drains: bool) {
+    // All of them count from now on: what is handed over and what is delivered then have the same time.
+    let ending = |lane: Arc<Lane>| {
+        let by = lane.end_by(DROP_PATIENCE);
+        (lane, by)
+    };
+    let with_endings = |query: &Arc<Query>| {
+        let until = query.graph.sent();
+        (query.clone(), until, query.lanes().into_iter().map(ending).collect::<Vec<Ending>>())
+    };
+    let deleted: Vec<(Arc<Query>, Tick, Vec<Ending>)> = queries.iter().map(with_endings).collect();
+    for (query, until, endings) in deleted.iter().filter(|(.., endings)| drains && !endings.is_empty()) {
+        query.drain(*until, endings);
     }
+    let times: BTreeMap<*const Lane, Instant> =
+        deleted.iter().flat_map(|(.., endings)| endings).map(|(lane, by)| (Arc::as_ptr(lane), *by)).collect();
+    end_queries(queries, |lane| times.get(&std::ptr::from_ref(lane)).copied().unwrap_or_else(Instant::now));
+    deleted.iter().for_each(|(query, until, endings)| query.tell_left(*until, endings));
+}
 
+impl Query {
     /// Waits until each output has been handed what was found of ticks before this one, or its time is over.
     fn drain(self: &Arc<Self>, until: Tick, endings: &[Ending]) {
         // As at a switch, but nothing comes behind it: where much comes in, outputs would never have all. Of an empty graph there
@@ -76,7 +83,9 @@ impl Query {
             Some(false) => {}
             None => match installed.next(Duration::ZERO) {
                 Ok(Some(batch)) => {
-                    if let Some((now, _later)) = self.split(batch) {
+                    if let Some((now, later)) = self.split(batch) {
+                        // Nobody gets it any more.
+                        self.in_hand.fetch_sub(later.map_or(0, |later| later.rows.len()), Ordering::SeqCst);
                         self.hand_out(&now, self.settings().hash_results, || Instant::now() < last);
                     }
                 }

@@ -360,13 +360,11 @@ impl Query {
         if !self.tail.is_kept() {
             return Ok(());
         }
-        // Where nothing was ever written, there is nothing to look through, and it ends with the first tick.
-        let looks_through = || self.installed().backfill().is_some() && self.graph.next() > Tick::ZERO;
         let begun = Instant::now();
-        while at_once && looks_through() && begun.elapsed() < BACKFILL_PATIENCE {
+        while at_once && self.installed().looks_through_rest() && begun.elapsed() < BACKFILL_PATIENCE {
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.tell_kept(at_once, looks_through);
+        self.tell_kept(at_once);
         // Nothing is locked meanwhile: whoever deletes the query need not wait for the log, too.
         if at_once && let Some(told) = self.tail.unlogged() {
             self.installed().log_noted()?;
@@ -376,7 +374,7 @@ impl Query {
     }
 
     /// Unless it is to be `at_once`, nothing happens while somebody else is at it.
-    fn tell_kept(&self, at_once: bool, looks_through: impl Fn() -> bool) {
+    fn tell_kept(&self, at_once: bool) {
         let _one = match self.tail.telling.try_lock() {
             Err(TryLockError::WouldBlock) if !at_once => return,
             Err(TryLockError::WouldBlock) => self.tail.hold(),
@@ -385,7 +383,7 @@ impl Query {
         };
         let installed = self.installed();
         // What is there at the beginning is not found again in the same order.
-        if !self.tail.is_kept() || looks_through() || installed.is_summed() {
+        if !self.tail.is_kept() || installed.looks_through_rest() || installed.is_summed() {
             return;
         }
         match self.tail.look(Instant::now(), installed.id()) {

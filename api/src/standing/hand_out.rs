@@ -42,12 +42,15 @@ impl Query {
                 std::thread::sleep(SWITCH_LOOK);
                 continue;
             }
-            if let Some((_, batch)) = later.take().filter(|(of, _)| *of == installed.id()) {
-                // After a switch that was not made another may have begun, or the query is deleted: not all of it need go out.
-                let Some((now, rest)) = self.split(batch) else { return };
-                later = rest.map(|rest| (installed.id(), rest));
-                self.hand_out(&now, hashed, || !self.is_ending());
-                continue;
+            if let Some((of, batch)) = later.take() {
+                self.in_hand.fetch_sub(batch.rows.len(), Ordering::SeqCst);
+                if of == installed.id() {
+                    // After a switch that was not made another may have begun, or the query is deleted: not all need go out.
+                    let Some((now, rest)) = self.split(batch) else { return };
+                    later = rest.map(|rest| (installed.id(), rest));
+                    self.hand_out(&now, hashed, || !self.is_ending());
+                    continue;
+                }
             }
             if installed.is_summed() && installed.backfill().is_none() {
                 match installed.resume() {
@@ -94,8 +97,10 @@ impl Query {
         }
     }
 
-    /// What of a batch is handed out, and what may be of another query. None when weir stops.
+    /// What of a batch is handed out, and what may be of another query: that counts as in hand. None when weir stops.
     pub(super) fn split(&self, mut batch: ResultBatch) -> Option<(ResultBatch, Option<ResultBatch>)> {
+        // Also while it is not known: the end of weir waits for what is.
+        self.in_hand.fetch_add(batch.rows.len(), Ordering::SeqCst);
         let until = loop {
             match self.until.load(Ordering::SeqCst) {
                 HOLD if self.stop.load(Ordering::Relaxed) => return None,
@@ -104,10 +109,12 @@ impl Query {
             }
         };
         if batch.upper <= until {
+            self.in_hand.fetch_sub(batch.rows.len(), Ordering::SeqCst);
             return Some((batch, None));
         }
         let place = batch.rows.partition_point(|row| row.tick < until);
         let rows = batch.rows.split_off(place);
+        self.in_hand.fetch_sub(batch.rows.len(), Ordering::SeqCst);
         let rest = ResultBatch { upper: batch.upper, columns: batch.columns.clone(), rows, found: batch.found };
         batch.upper = until;
         Some((batch, Some(rest)))
@@ -253,7 +260,7 @@ mod tests {
     use super::*;
     use crate::procedures::Procedures;
     use crate::standing::StandingQueries;
-    use crate::wire::standing::StandingSettings;
+    use crate::wire::standing::{Output, StandingSettings};
 
     /// How many results are in each piece, and where it ends.
     fn pieces(ticks: impl Iterator<Item = u64>, upper: u64) -> Vec<(usize, u64)> {
@@ -306,11 +313,8 @@ mod tests {
         assert_eq!(pieces([1, 2].into_iter().chain(many).chain([4, 4, 9]), 10), [(2562, 4), (3, 10)]);
     }
 
-    /// The end of weir waits for what no output has yet, and cuts off what is left then.
-    #[test]
-    fn what_is_being_handed_out_is_waited_for() {
-        let threads = tokio::runtime::Runtime::new().expect("threads");
-        let _entered = threads.enter();
+    /// One without outputs. To be called within a runtime.
+    fn a_query() -> (Engine, StandingQueries, Arc<Query>) {
         let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
         let engine = engine.expect("an engine in memory");
         engine.start().expect("there is nothing to replay");
@@ -320,9 +324,23 @@ mod tests {
         let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
         let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings");
         let (query, _) = queries.create(&graph, "q", settings, false).expect("it is created");
+        (engine, queries, query)
+    }
+
+    /// A result of each of these ticks.
+    fn batch(query: &Query, ticks: impl IntoIterator<Item = u64>, upper: u64) -> ResultBatch {
         let row = |n: u64| ResultRow { tick: Tick(n), positive: true, row: Row::from_slice(&[Value::Integer(n as i64)]) };
         let columns = query.installed().columns().into();
-        let batch = ResultBatch { upper: Tick(9), columns, rows: vec![row(7), row(8)], found: None };
+        ResultBatch { upper: Tick(upper), columns, rows: ticks.into_iter().map(row).collect(), found: None }
+    }
+
+    /// The end of weir waits for what no output has yet, and cuts off what is left then.
+    #[test]
+    fn what_is_being_handed_out_is_waited_for() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (_engine, _queries, query) = a_query();
+        let batch = batch(&query, [7, 8], 9);
         let seen = Cell::new(0);
         let looks = || {
             seen.set(query.unseen());
@@ -332,5 +350,47 @@ mod tests {
         assert_eq!((seen.get(), query.unseen()), (2, 0));
         query.hand_out(&batch, false, || false);
         assert_eq!(query.unseen(), 2, "they are cut off");
+    }
+
+    #[test]
+    fn what_may_be_of_the_next_query_is_waited_for() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (_engine, queries, query) = a_query();
+        query.until.store(HOLD, Ordering::SeqCst);
+        let batch = batch(&query, [7, 8], 9);
+        std::thread::scope(|scope| {
+            let splitting = scope.spawn(|| query.split(batch));
+            let begun = Instant::now();
+            while query.unseen() < 2 && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let seen = query.unseen();
+            query.until.store(8, Ordering::SeqCst);
+            let (now, later) = splitting.join().expect("it ends").expect("weir goes on");
+            assert_eq!((now.rows.len(), later.map(|later| later.rows.len())), (1, Some(1)));
+            assert_eq!((seen, query.unseen()), (2, 1), "the others are for whoever has split them to hand out");
+        });
+        queries.shut_down(Instant::now());
+    }
+
+    /// One piece of one tick may be more than is kept where nobody takes it.
+    #[test]
+    fn an_output_that_is_about_to_begin_gets_what_comes_and_none_begins_where_some_were_let_go_of() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (_engine, queries, query) = a_query();
+        let lane = query.add_lane("late");
+        query.hand_out(&batch(&query, std::iter::repeat_n(7, 100_001), 8), false, || true);
+        assert!(!lane.has_lost() && lane.behind() == 100_001);
+        lane.park("there is no such directory");
+        let output = Output::decode(&json!({"type": "Drop"})).expect("an output");
+        // It was tried, and could be opened, at the moment at which this comes.
+        let opened = queries.open_again(&query, &lane, &output).expect("it can be opened");
+        query.hand_out(&batch(&query, [8], 9), false, || true);
+        assert!(lane.has_lost());
+        let refused = query.start_output(&lane, opened).expect_err("it would be given nothing");
+        assert!(refused.to_string().contains("it begins when weir starts again"), "{refused}");
+        assert!(lane.running().is_none() && !lane.is_changing());
     }
 }

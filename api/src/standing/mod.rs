@@ -15,6 +15,8 @@
 //!     replace   a query is given another pattern
 //!     parked    outputs that cannot be opened, tried again until they can
 //!     drain     a query is deleted, and what it has found still goes out
+//!     end       queries and outputs that end at the same time
+//!     turns     one change of a query at a time
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +32,7 @@ use weir_model::{IdScheme, NodeId, Plan, QueryId};
 
 use crate::error::ApiError;
 use crate::live::LiveState;
-use crate::outputs::{Link, Named, Opened};
+use crate::outputs::{Lane, Link, Named, Opened};
 use crate::procedures::Procedures;
 use crate::wire::standing::{Output, StandingSettings, StartFrom};
 
@@ -46,12 +48,17 @@ mod change;
 mod replace;
 pub mod parked;
 mod drain;
+mod end;
+mod turns;
 pub use check::compiled_text;
 use check::{check_free, goes_on, together};
+use drain::end_deleted;
+use end::{end_queries, is_stuck, is_tried_again};
 pub use follow::{Follower, News};
 pub use query::Query;
 use query::frontier;
 use stored::{Definition, key};
+use turns::{Turn, Turns};
 use watch::{QueriesByName, Watch};
 
 /// How soon the thread of a query sees that its graph has been looked through.
@@ -69,6 +76,7 @@ const DROP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// See `Query::until`.
 const HOLD: u64 = 0;
+const SWITCHES: u64 = u64::MAX - 1;
 
 pub struct StandingQueries {
     engine: Engine,
@@ -76,8 +84,8 @@ pub struct StandingQueries {
     runtime: Handle,
     queries: Arc<QueriesByName>,
     watch: Arc<Watch>,
-    /// Creating, changing and dropping, one at a time.
-    changing: Mutex<()>,
+    /// Creating, changing and dropping, one at a time for each query.
+    turns: Turns,
     /// Weir stops.
     stops: AtomicBool,
     /// Where those are stored that could not be restored.
@@ -90,8 +98,8 @@ impl StandingQueries {
     pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>, chain_max: u32) -> StandingQueries {
         let (runtime, queries) = (Handle::current(), Arc::default());
         let watch = Watch::start(live, chain_max, &queries);
-        let (changing, stops, unrestored, parked) = Default::default();
-        StandingQueries { engine, procedures, runtime, queries, watch, changing, stops, unrestored, parked }
+        let (turns, stops, unrestored, parked) = Default::default();
+        StandingQueries { engine, procedures, runtime, queries, watch, turns, stops, unrestored, parked }
     }
 
     /// Creates a query; matches that exist already are held back until `propagate`, or told at once where that is `asked` for
@@ -113,7 +121,7 @@ impl StandingQueries {
         let doubts = valueless(&plan, graph.ids());
         let links = self.links(graph, &[], &settings.outputs)?;
         let then = self.answer_then(graph, &settings)?;
-        let _one = lock(&self.changing);
+        let _one = self.turns.of(graph, name, "created")?;
         graph.stays()?;
         self.check_goes_on()?;
         if self.get(graph, name).is_some() {
@@ -141,7 +149,7 @@ impl StandingQueries {
             let Err(error) = stored else { return Ok(query) };
             // It would be gone at the next start.
             lock(&self.queries).remove(&(graph.name().to_owned(), name.to_owned()));
-            query.end(|_| Instant::now());
+            end_queries(&[query], |_| Instant::now());
             graph.drop_standing(id);
             Err(error)
         });
@@ -206,7 +214,7 @@ impl StandingQueries {
             Begin::Again => self.reopen(&query, settings),
         };
         if let Err(error) = started.and_then(|()| query.begin()) {
-            query.end(|_| Instant::now());
+            end_queries(&[query], |_| Instant::now());
             match start {
                 Start::Resume => graph.put_standing_off(installation),
                 _ => graph.drop_standing(installation),
@@ -231,43 +239,65 @@ impl StandingQueries {
         lock(&self.queries).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, query)| query.clone()).collect()
     }
 
-    /// The queries of a graph that is being left: no new one comes.
-    pub fn last_of(&self, graph: &Graph) -> Vec<Arc<Query>> {
-        let _one = lock(&self.changing);
-        self.list(graph)
-    }
-
     /// False when somebody else was faster.
     pub fn delete(&self, query: &Arc<Query>) -> Result<bool, ApiError> {
         // Another pattern that is about to take its place waits for its outputs for long.
         query.set_leaving(true);
-        let _one = lock(&self.changing);
-        let deleted = self.delete_one(query);
+        let deleted = self.turns.of(&query.graph, &query.name, "deleted").and_then(|_one| {
+            let is_there = self.is_known(query);
+            if is_there {
+                self.delete_these(std::slice::from_ref(query), query.graph.stays().is_ok())?;
+            }
+            Ok(is_there)
+        });
         query.set_leaving(false);
         deleted
     }
 
-    fn delete_one(&self, query: &Arc<Query>) -> Result<bool, ApiError> {
-        let place = (query.graph.name().to_owned(), query.name.clone());
-        if lock(&self.queries).get(&place).is_none_or(|there| there.id != query.id) {
-            return Ok(false);
-        }
-        self.engine.set_metadata(&key(&query.graph, &query.name), None)?;
-        lock(&self.queries).remove(&place);
-        // Its thread first: the end of a query is a tick that never becomes durable, which nobody should wait for. Of a namespace
-        // that is left there may be many, which go one after another: what their outputs were not handed yet goes with it.
-        query.end_deleted(query.graph.stays().is_ok());
-        query.graph.drop_standing(query.installed().id());
-        Ok(true)
+    /// Deletes the queries of a graph that is being left: no new one comes. There may be many: what their outputs were not handed
+    /// yet goes with them. `first` something else is done, once nobody changes one of them: who waits for that in vain has ended
+    /// nothing.
+    pub fn delete_all(&self, graph: &Graph, first: impl FnOnce() -> Result<(), ApiError>) -> Result<(), ApiError> {
+        let set_leaving = |leaves| self.list(graph).iter().for_each(|query| query.set_leaving(leaves));
+        set_leaving(true);
+        let deleted = self.turns.of_all(graph, "deleted").and_then(|_all| {
+            first()?;
+            self.delete_these(&self.list(graph), false)
+        });
+        set_leaving(false);
+        deleted
     }
 
-    /// What counts is what it says while nothing else changes. Whoever found a query may have waited for that while it was
-    /// deleted: what is stored of it then would bring it back with the next start.
+    /// To be called by whoever has the turn of all of them. Where one stays as it cannot be forgotten, so do those behind it.
+    fn delete_these(&self, queries: &[Arc<Query>], drains: bool) -> Result<(), ApiError> {
+        let forget = |query: &Arc<Query>| -> Result<(), ApiError> {
+            self.engine.set_metadata(&key(&query.graph, &query.name), None)?;
+            lock(&self.queries).remove(&(query.graph.name().to_owned(), query.name.clone()));
+            Ok(())
+        };
+        let mut forgotten = 0;
+        let all = queries.iter().try_for_each(|query| forget(query).map(|()| forgotten += 1));
+        let gone = &queries[..forgotten];
+        // Their threads first: the end of a query is a tick that never becomes durable, which nobody should wait for.
+        end_deleted(gone, drains);
+        gone.iter().for_each(|query| query.graph.drop_standing(query.installed().id()));
+        all
+    }
+
+    fn is_known(&self, query: &Arc<Query>) -> bool {
+        self.get(&query.graph, &query.name).is_some_and(|there| Arc::ptr_eq(&there, query))
+    }
+
     fn check_known(&self, query: &Arc<Query>) -> Result<(), ApiError> {
-        match self.get(&query.graph, &query.name) {
-            Some(there) if Arc::ptr_eq(&there, query) => Ok(()),
-            _ => Err(ApiError::absent("standing query", &query.name)),
-        }
+        if self.is_known(query) { Ok(()) } else { Err(ApiError::absent("standing query", &query.name)) }
+    }
+
+    /// The turn of whoever changes a query that is there: `what` is done with it. What counts is what it says from then on.
+    /// Whoever found it may have waited while it was deleted: what is stored of it then would bring it back with the next start.
+    fn turn(&self, query: &Arc<Query>, what: &'static str) -> Result<Turn<'_>, ApiError> {
+        let turn = self.turns.of(&query.graph, &query.name, what)?;
+        self.check_known(query)?;
+        Ok(turn)
     }
 
     /// The outputs get the results from here on.
@@ -275,8 +305,7 @@ impl StandingQueries {
         // What is looked up for them, as a region or a schema, may take seconds, and nobody else should wait for that.
         self.check_known(query)?;
         let links = self.links(&query.graph, &query.settings().outputs, &outputs)?;
-        let _one = lock(&self.changing);
-        self.check_known(query)?;
+        let _one = self.turn(query, "given outputs")?;
         check_free(&query.settings().outputs, &outputs)?;
         self.add_linked(query, outputs, links)
     }
@@ -298,30 +327,28 @@ impl StandingQueries {
         query.start_all(opened)
     }
 
-    /// The outputs of that name, or of the workflow of that name; none when there are none.
+    /// Removes the outputs of that name, or of the workflow of that name: all of them or, after an error or a crash, none. None
+    /// when there are none.
     pub fn remove_output(&self, query: &Arc<Query>, name: &str) -> Result<Vec<(String, Output)>, ApiError> {
-        let _one = lock(&self.changing);
-        self.check_known(query)?;
+        let _one = self.turn(query, "relieved of an output")?;
+        let mut settings = query.settings();
         let is_meant = |(other, output): &(String, Output)| other == name || output.workflow() == Some(name);
-        let removed: Vec<_> = query.settings().outputs.into_iter().filter(is_meant).collect();
-        removed.iter().try_for_each(|(name, _)| self.remove_one(query, name))?;
+        let (removed, kept) = settings.outputs.into_iter().partition::<Vec<_>, _>(is_meant);
+        settings.outputs = kept;
+        if removed.is_empty() {
+            return Ok(removed);
+        }
+        self.store_installed(query, &settings)?;
+        *lock(&query.settings) = settings;
+        // Their last reports first: one that came later would bring its frontier back, and the log would be kept for nobody.
+        query.close_outputs(|name| removed.iter().any(|(gone, _)| gone == name));
+        removed.iter().for_each(|(name, _)| query.installed().remove_output(&query.frontier(name)));
         Ok(removed)
     }
 
-    fn remove_one(&self, query: &Query, name: &str) -> Result<(), ApiError> {
-        let mut settings = query.settings();
-        settings.outputs.retain(|(other, _)| other != name);
-        self.store_installed(query, &settings)?;
-        *lock(&query.settings) = settings;
-        // Its last reports first: one that came later would bring its frontier back, and the log would be kept for nobody.
-        query.close_output(name);
-        query.installed().remove_output(&query.frontier(name));
-        Ok(())
-    }
-
     /// Holds results back from now on, summed up. One that is paused stays so.
-    pub fn pause(&self, query: &Query) -> Result<(), ApiError> {
-        let _one = lock(&self.changing);
+    pub fn pause(&self, query: &Arc<Query>) -> Result<(), ApiError> {
+        let _one = self.turn(query, "paused")?;
         query.check_begun()?;
         query.installed().pause()?;
         Ok(())
@@ -329,7 +356,7 @@ impl StandingQueries {
 
     /// Hands out the difference that a pause has made, then what comes. One that is not paused stays so.
     pub fn resume(&self, query: &Arc<Query>) -> Result<(), ApiError> {
-        let _one = lock(&self.changing);
+        let _one = self.turn(query, "resumed")?;
         query.installed().resume()?;
         query.rouse();
         Ok(())
@@ -337,9 +364,10 @@ impl StandingQueries {
 
     /// Reports what matched when the queries were created. What was asked for comes, whatever happens to the process then.
     pub fn propagate(&self, graph: &Graph) -> Result<(), ApiError> {
-        let _one = lock(&self.changing);
         for query in self.list(graph) {
-            if query.installed().propagate()? {
+            let _one = self.turns.of(graph, &query.name, "asked for what it holds back")?;
+            // One that was deleted meanwhile is not asked.
+            if self.is_known(&query) && query.installed().propagate()? {
                 query.rouse();
             }
         }
@@ -351,30 +379,24 @@ impl StandingQueries {
         // Before the list is looked at, and without a turn: somebody may have theirs for longer than there is time.
         self.stops.store(true, Ordering::SeqCst);
         let queries: Vec<_> = lock(&self.queries).values().cloned().collect();
+        // The outputs need some of the time to end in: what one holds is stored then, say.
+        let handed_over_by = deadline.checked_sub(DROP_PATIENCE).unwrap_or(deadline);
         let mut quiet_since = Instant::now();
         let mut counted = 0;
-        while quiet_since.elapsed() < QUIET && Instant::now() < deadline {
-            // What an output has been handed is waited for when it ends: one that is down must not take the time of all others.
-            let is_waiting = queries
-                .iter()
-                .any(|query| query.unseen() > 0 || query.lanes().iter().any(|lane| lane.takes() && !lane.has_all()));
+        while quiet_since.elapsed() < QUIET && Instant::now() < handed_over_by {
+            // What an output has been handed is waited for when it ends: one that is down must not take the time of all others,
+            // nor with what it has no room for.
+            let is_fed = |lane: &Arc<Lane>| lane.takes() && !lane.has_all() && !is_stuck(lane);
+            let is_waiting = queries.iter().any(|query| query.unseen() > 0 || query.lanes().iter().any(is_fed));
             let count: u64 = queries.iter().map(|query| query.result_count()).sum();
             if is_waiting || count != counted {
                 (counted, quiet_since) = (count, Instant::now());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // All of them before the first is waited for.
-        queries.iter().for_each(|query| query.stop());
-        let mut are_late = false;
-        for query in &queries {
-            // Those that are late end together, also those of different queries.
-            if !are_late && Instant::now() >= deadline {
-                are_late = true;
-                queries.iter().flat_map(|query| query.lanes()).for_each(|late| late.give_up());
-            }
-            query.end(|_| deadline);
-        }
+        // What is tried again comes after the next start. What only has no answer may yet be taken, and would then come twice.
+        let soon = Instant::now() + DROP_PATIENCE;
+        end_queries(&queries, |lane| if is_tried_again(lane) { deadline.min(soon) } else { deadline });
     }
 }
 
@@ -410,17 +432,21 @@ mod tests {
     use serde_json::{Value as Json, json};
     use weir_connectors::destination::Written;
     use weir_connectors::{
-        ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy, Outgoing, Retries,
+        ConnectorError, Destination, DestinationConfig, DestinationContext, Envelope, FilePolicy, HostPolicy, Outgoing, Retries,
     };
     use weir_engine::store::InMemory;
-    use weir_engine::{Options, ResultBatch, ResultRow};
+    use weir_engine::{GraphOptions, Options, ResultBatch, ResultRow};
     use weir_model::{Position, Tick, Value};
 
     use super::*;
+    use crate::wire::family::Family;
     use crate::wire::letters::Refusals;
-    use crate::wire::standing::DestinationOutput;
+    use crate::wire::standing::{DestinationOutput, Workflow};
 
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Less than two outputs are given that end one after another.
+    const TOGETHER: Duration = Duration::from_secs(9);
 
     /// Says that it is asked, and hangs until somebody lets go.
     #[derive(Clone)]
@@ -444,6 +470,100 @@ mod tests {
             let _ = self.asked.send(());
             let _ = self.goes_on.recv();
             Ok(Written::default())
+        }
+    }
+
+    /// Nobody is there: all is tried again.
+    struct Down;
+
+    impl DestinationConfig for Down {
+        fn settings(&self) -> Json {
+            json!({"type": "Down"})
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            Ok(Box::new(Down))
+        }
+    }
+
+    impl Destination for Down {
+        fn write(&mut self, _: &[Outgoing], _: u64) -> Result<Written, ConnectorError> {
+            Err(ConnectorError::passing("down", "nobody is there".to_owned()))
+        }
+    }
+
+    /// Says at its end whether it has time for that.
+    #[derive(Clone)]
+    struct Closes {
+        in_time: Sender<bool>,
+        stop: Arc<AtomicBool>,
+    }
+
+    impl DestinationConfig for Closes {
+        fn settings(&self) -> Json {
+            json!({"type": "Closes"})
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Destination for Closes {
+        fn write(&mut self, _: &[Outgoing], _: u64) -> Result<Written, ConnectorError> {
+            Ok(Written::default())
+        }
+
+        fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+            self.stop = stop.clone();
+        }
+
+        fn close(&mut self) -> Result<(), ConnectorError> {
+            let _ = self.in_time.send(!self.stop.load(Ordering::Relaxed));
+            Ok(())
+        }
+    }
+
+    /// Says that it is opened, and waits until it is told that the rest has been done.
+    struct OpensLate {
+        asked: Sender<()>,
+        goes_on: Receiver<()>,
+    }
+
+    impl DestinationConfig for OpensLate {
+        fn settings(&self) -> Json {
+            json!({"type": "OpensLate"})
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            let is_told = self.asked.send(()).is_ok() && self.goes_on.recv_timeout(Duration::from_secs(20)).is_ok();
+            let opened = is_told.then(|| Box::new(Down) as Box<dyn Destination>);
+            opened.ok_or_else(|| ConnectorError::config("type", "nothing else was done meanwhile"))
+        }
+    }
+
+    fn output(config: impl DestinationConfig + 'static) -> Output {
+        let config = Arc::new(config);
+        Output::Destination(DestinationOutput { config, refusals: Refusals::GiveUp, retries: Retries::default() })
+    }
+
+    fn created(queries: &StandingQueries, graph: &Graph, name: &str, outputs: Vec<(String, Output)>) -> Arc<Query> {
+        queries.create(graph, name, StandingSettings { outputs, ..settings() }, false).expect("it is created").0
+    }
+
+    /// One result, of a tick that far behind where any query begins.
+    fn hand_out(query: &Arc<Query>, tick: u64) {
+        let tick = 1_000_000 + tick;
+        let row = ResultRow { tick: Tick(tick), positive: true, row: Row::from_slice(&[Value::Integer(1)]) };
+        let columns = query.installed().columns().into();
+        query.hand_out(&ResultBatch { upper: Tick(tick + 1), columns, rows: vec![row], found: None }, false, || true);
+    }
+
+    fn wait_until_stuck(query: &Query, count: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while query.lanes().iter().filter(|lane| is_stuck(lane)).count() < count {
+            assert!(Instant::now() < deadline, "they are not tried again");
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -485,16 +605,9 @@ mod tests {
         let (asked, is_asked) = bounded(COUNT as usize);
         let (go_on, goes_on) = bounded::<()>(0);
         for number in 0..COUNT {
-            let config = Arc::new(Hangs { asked: asked.clone(), goes_on: goes_on.clone() });
-            let output = DestinationOutput { config, refusals: Refusals::GiveUp, retries: Retries::default() };
-            let outputs = vec![("hook".to_owned(), Output::Destination(output))];
-            let settings = StandingSettings { outputs, ..settings() };
-            let (query, _) = queries.create(&graph, &format!("q{number}"), settings, false).expect("it is created");
-            // Of a tick behind where any of them begins.
-            let row = ResultRow { tick: Tick(1_000_000), positive: true, row: Row::from_slice(&[Value::Integer(1)]) };
-            let columns = query.installed().columns().into();
-            let batch = ResultBatch { upper: Tick(1_000_001), columns, rows: vec![row], found: None };
-            query.hand_out(&batch, false, || true);
+            let hangs = output(Hangs { asked: asked.clone(), goes_on: goes_on.clone() });
+            let query = created(&queries, &graph, &format!("q{number}"), vec![("hook".to_owned(), hangs)]);
+            hand_out(&query, 0);
             is_asked.recv_timeout(PATIENCE).expect("it is to write");
         }
         let begun = Instant::now();
@@ -502,5 +615,164 @@ mod tests {
         let took = begun.elapsed();
         drop(go_on);
         assert!(took < Duration::from_secs(6), "{took:?}");
+    }
+
+    /// Each query had a time of its own, one after another.
+    #[test]
+    fn queries_of_a_namespace_that_is_left_end_together() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let graph = engine.create_graph("gone", GraphOptions::default()).expect("it is created");
+        let elsewhere = created(&queries, &engine.default_graph(), "q0", Vec::new());
+        for number in 0..4 {
+            let query = created(&queries, &graph, &format!("q{number}"), vec![("hook".to_owned(), output(Down))]);
+            hand_out(&query, 0);
+            wait_until_stuck(&query, 1);
+        }
+        graph.leave(true);
+        let begun = Instant::now();
+        queries.delete_all(&graph, || Ok(())).expect("all are deleted");
+        let took = begun.elapsed();
+        assert!(took < TOGETHER, "{took:?}");
+        assert!(queries.list(&graph).is_empty() && queries.is_known(&elsewhere));
+        assert!(engine.metadata_list(&key(&graph, "")).expect("it can be read").is_empty());
+        assert!(queries.create(&graph, "late", settings(), false).is_err());
+    }
+
+    /// Whoever has to come again, as one of the queries is being changed, finds all of it as it was.
+    #[test]
+    fn nothing_of_a_namespace_ends_before_all_of_it_can() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let graph = engine.create_graph("gone", GraphOptions::default()).expect("it is created");
+        let query = created(&queries, &graph, "q", Vec::new());
+        let turn = queries.turn(&query, "paused").expect("nobody has it");
+        graph.leave(true);
+        let ended = AtomicBool::new(false);
+        let end = || {
+            ended.store(true, Ordering::SeqCst);
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let deleting = scope.spawn(|| queries.delete_all(&graph, end));
+            while !query.is_leaving() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!ended.load(Ordering::SeqCst), "the query is being changed");
+            drop(turn);
+            deleting.join().expect("it ends").expect("all are deleted");
+        });
+        assert!(ended.load(Ordering::SeqCst) && queries.list(&graph).is_empty());
+    }
+
+    /// Whoever asked for it waited for all changes in the namespace, and had all others wait.
+    #[test]
+    fn what_was_never_there_is_deleted_without_waiting_for_anybody() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let graph = engine.default_graph();
+        let query = created(&queries, &graph, "q", Vec::new());
+        let turn = queries.turn(&query, "paused").expect("nobody has it");
+        let begun = Instant::now();
+        let deleted = queries.delete_unrestored(&graph, "none", Family::V1).expect("nobody is waited for");
+        assert!(deleted.is_none() && begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        drop(turn);
+    }
+
+    /// Each destination had a time of its own, and was stored by itself.
+    #[test]
+    fn the_destinations_of_a_workflow_end_together() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let part = |name: &str| {
+            let part = Workflow {
+                of: "flow".to_owned(),
+                only_positive: false,
+                structure: Envelope::Bare,
+                enrichment: None,
+                destination: Box::new(output(Down)),
+                place: String::new(),
+            };
+            (name.to_owned(), Output::Workflow(part))
+        };
+        let outputs = vec![part("flow"), ("hook".to_owned(), output(Down)), part("flow#2"), part("flow#3")];
+        let query = created(&queries, &engine.default_graph(), "q", outputs);
+        hand_out(&query, 0);
+        wait_until_stuck(&query, 4);
+        let begun = Instant::now();
+        let removed = queries.remove_output(&query, "flow").expect("it is removed");
+        let took = begun.elapsed();
+        assert!(took < TOGETHER, "{took:?}");
+        assert_eq!(removed.len(), 3);
+        let left: Vec<String> = query.lanes().iter().map(|lane| lane.name.clone()).collect();
+        let named: Vec<String> = query.settings().outputs.into_iter().map(|(name, _)| name).collect();
+        assert_eq!((left, named), (vec!["hook".to_owned()], vec!["hook".to_owned()]));
+        assert!(queries.remove_output(&query, "flow").expect("there is none").is_empty());
+    }
+
+    /// The end waited for it to take what it had no room for, until there was no time left for anybody.
+    #[test]
+    fn an_output_that_is_down_takes_neither_all_of_the_time_nor_that_of_others() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let (in_time, ended) = bounded(1);
+        let closes = output(Closes { in_time, stop: Arc::default() });
+        let outputs = vec![("down".to_owned(), output(Down)), ("closes".to_owned(), closes)];
+        let query = created(&queries, &engine.default_graph(), "q", outputs);
+        (0..300).for_each(|tick| hand_out(&query, tick));
+        wait_until_stuck(&query, 1);
+        assert!(query.lanes().iter().any(|lane| lane.name == "down" && !lane.has_all()), "there is room for all of it");
+        let begun = Instant::now();
+        queries.shut_down(begun + Duration::from_secs(30));
+        let took = begun.elapsed();
+        assert_eq!(ended.recv_timeout(PATIENCE), Ok(true), "it has no time to end in");
+        assert!(took < Duration::from_secs(20), "{took:?}");
+    }
+
+    /// There was one lock for all queries, and whoever changed one kept it for as long as that took.
+    #[test]
+    fn who_waits_for_an_output_holds_up_no_other_query() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let graph = engine.default_graph();
+        let query = created(&queries, &graph, "q", Vec::new());
+        let (asked, is_asked) = bounded(1);
+        let (go_on, goes_on) = bounded(1);
+        let late = vec![("late".to_owned(), output(OpensLate { asked, goes_on }))];
+        let added = std::thread::scope(|scope| {
+            let adding = scope.spawn(|| {
+                let _entered = threads.enter();
+                queries.add_outputs(&query, late)
+            });
+            is_asked.recv_timeout(PATIENCE).expect("it is opened");
+            let other = created(&queries, &graph, "other", Vec::new());
+            queries.pause(&other).expect("it is paused");
+            assert!(queries.delete(&other).expect("it is deleted"));
+            go_on.send(()).expect("it is waited for");
+            adding.join().expect("it ends")
+        });
+        added.expect("all else was done meanwhile");
+    }
+
+    /// Whoever waited while it was deleted was told that it is paused, and the store kept that.
+    #[test]
+    fn what_is_gone_is_neither_paused_nor_resumed_nor_replaced() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let query = created(&queries, &engine.default_graph(), "q", Vec::new());
+        assert!(queries.delete(&query).expect("it is deleted"));
+        let pattern = query.settings().pattern;
+        for changed in [queries.pause(&query), queries.resume(&query), queries.replace(&query, pattern, None)] {
+            assert!(matches!(changed, Err(ApiError::Absent(_))), "{changed:?}");
+        }
+        assert!(!queries.delete(&query).expect("somebody else was faster"));
     }
 }

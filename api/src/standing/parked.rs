@@ -1,6 +1,7 @@
 //! Outputs that cannot be opened when weir starts, or again after a change that failed: their results are kept, and they are
 //! tried again until they can.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::wire::standing::{Output, StandingSettings};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// So many outputs are tried at a time: each may ask for a schema, of a registry that hangs.
+const TRIES_MAX: usize = 16;
 
 /// Tries what is parked again, as long as there is an app. To be told whenever something is.
 pub async fn look_after(app: Weak<App>, parked: Arc<Notify>) {
@@ -77,13 +80,31 @@ impl StandingQueries {
     /// Tries each output that is parked. True: some still are.
     fn try_parked(&self) -> bool {
         let queries: Vec<_> = lock(&self.queries).values().cloned().collect();
-        let mut left = false;
+        let mut parked = Vec::new();
         for query in queries {
-            for lane in query.lanes().into_iter().filter(|lane| lane.may_be_tried()) {
-                left |= !self.try_one(&query, &lane);
-            }
+            let lanes = query.lanes().into_iter().filter(|lane| lane.may_be_tried());
+            parked.extend(lanes.map(|lane| (query.clone(), lane)));
         }
-        left
+        let (next, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let try_next = || {
+            let _entered = self.runtime.enter();
+            while let Some((query, lane)) = parked.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if !self.try_one(query, lane) {
+                    left.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for (query, lane) in parked.iter().take(TRIES_MAX).skip(1) {
+                let thread = weir_connectors::thread::named("parked", &lane.name).spawn_scoped(scope, try_next);
+                if let Err(error) = thread {
+                    let (query, output) = (&query.name, &lane.name);
+                    tracing::warn!(query, output, "it is tried behind others: no thread could be started: {error}");
+                }
+            }
+            try_next();
+        });
+        left.into_inner() > 0
     }
 
     /// False where it cannot be opened.
@@ -98,13 +119,15 @@ impl StandingQueries {
         // The world is asked while others may change things. But what is opened at a position cuts off what is behind it: had
         // another output been there meanwhile, that would be results that were delivered.
         let link = Link::prepare(&definition, Preparing::again(&query.graph, &self.procedures));
-        let alone = position_of(query, lane).map(|_| lock(&self.changing));
+        let take_turn = || self.turns.of(&query.graph, &query.name, "given back an output");
+        // Whoever has it for long is waited for the next time.
+        let Ok(alone) = position_of(query, lane).map(|_| take_turn()).transpose() else { return false };
         if !is_wanted() {
             return true;
         }
         let position = alone.as_ref().and_then(|_| position_of(query, lane));
         let opened = link.and_then(|link| self.open_at(query, lane, link, position));
-        let _one = alone.unwrap_or_else(|| lock(&self.changing));
+        let Ok(_one) = alone.map_or_else(take_turn, Ok) else { return false };
         if !is_wanted() {
             return true;
         }
@@ -125,4 +148,81 @@ impl StandingQueries {
 pub(super) fn position_of(query: &Query, lane: &Lane) -> Option<Position> {
     let delivered = query.installed().delivered(&query.frontier(&lane.name));
     delivered.map(|(_, position)| position).filter(|position| !position.0.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use serde_json::{Value as Json, json};
+    use weir_connectors::destination::Written;
+    use weir_connectors::{
+        ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy, Outgoing, Retries,
+    };
+    use weir_engine::store::InMemory;
+    use weir_engine::{Engine, Options};
+
+    use super::*;
+    use crate::procedures::Procedures;
+    use crate::wire::letters::Refusals;
+    use crate::wire::standing::DestinationOutput;
+
+    const COUNT: usize = 3;
+
+    /// Is prepared once `COUNT` of them are being prepared at the same time.
+    #[derive(Clone, Default)]
+    struct Meets(Arc<AtomicUsize>);
+
+    impl DestinationConfig for Meets {
+        fn settings(&self) -> Json {
+            json!({"type": "Meets"})
+        }
+
+        fn check(&self) -> Result<(), ConnectorError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            let begun = Instant::now();
+            while self.0.load(Ordering::SeqCst) < COUNT {
+                if begun.elapsed() > Duration::from_secs(10) {
+                    return Err(ConnectorError::config("type", "no other is prepared meanwhile"));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Destination for Meets {
+        fn write(&mut self, _: &[Outgoing], _: u64) -> Result<Written, ConnectorError> {
+            Ok(Written::default())
+        }
+    }
+
+    /// Each may ask a registry that hangs; those behind them, whose file is back, waited for all of that.
+    #[test]
+    fn outputs_that_are_parked_are_tried_side_by_side() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        let engine = engine.expect("an engine in memory");
+        engine.start().expect("there is nothing to replay");
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
+        let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
+        let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings");
+        let (query, _) = queries.create(&engine.default_graph(), "q", settings, false).expect("it is created");
+        let config = Arc::new(Meets::default());
+        for name in ["a", "b", "c"] {
+            let output = DestinationOutput { config: config.clone(), refusals: Refusals::GiveUp, retries: Retries::default() };
+            lock(&query.settings).outputs.push((name.to_owned(), Output::Destination(output)));
+            query.add_lane(name).park("its registry hangs");
+        }
+        assert_eq!(query.lanes().len(), COUNT);
+        assert!(!queries.try_parked(), "{:?}", query.lanes().iter().map(|lane| lane.parked()).collect::<Vec<_>>());
+        assert!(query.lanes().iter().all(|lane| lane.running().is_some()));
+        queries.shut_down(Instant::now());
+    }
 }

@@ -12,7 +12,9 @@ use weir_model::lock::{lock, read, write};
 use weir_model::{IdScheme, QueryId, Text, Tick};
 
 use super::DROP_PATIENCE;
+use super::change::Changing;
 use super::check::compiled;
+use super::end::end_outputs;
 use super::follow::Tail;
 use super::replace::Successor;
 use super::stored::Definition;
@@ -30,7 +32,8 @@ pub struct Query {
     pub(super) installed: RwLock<Arc<StandingQuery>>,
     /// What shall take its place, while it catches up.
     pub(super) successor: Mutex<Option<Arc<Successor>>>,
-    /// Results before this tick are handed out; `HOLD` while it is not known, `u64::MAX` where all are.
+    /// Results before this tick are handed out; `HOLD` while it is not known, `u64::MAX` where all are, and `SWITCHES` where all
+    /// are by the thread of the query, for which that may change at any moment.
     pub(super) until: AtomicU64,
     /// Everything before this tick has been handed out.
     pub(super) handed_out: AtomicU64,
@@ -203,12 +206,17 @@ impl Query {
     pub(super) fn start_all(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
         // All lanes before the first output: with that, results are handed out to those there are.
         let lanes: Vec<_> = opened.iter().map(|(name, _)| self.add_lane(name)).collect();
-        lanes.iter().zip(opened).try_for_each(|(lane, (_, output))| self.start_output(lane, output))
+        let started = lanes.iter().zip(opened).try_for_each(|(lane, (_, output))| self.start_output(lane, output));
+        // Behind one that could not be started there are others.
+        lanes.iter().for_each(|lane| lane.set_changing(false));
+        started
     }
 
+    /// What comes waits there until its output has started, or is parked.
     pub(super) fn add_lane(&self, name: &str) -> Arc<Lane> {
-        let lane = Arc::new(Lane::new(name));
+        let lane = Arc::new(Lane::new(Named { query: &self.name, output: name }));
         lane.goes_on_from(self.begins_at(name));
+        lane.set_changing(true);
         write(&self.outputs).push(lane.clone());
         lane
     }
@@ -223,8 +231,14 @@ impl Query {
         self.installed().delivered(&self.frontier(output)).map(|(tick, _)| tick).unwrap_or_default()
     }
 
-    /// Lets an output take the results of its lane, from where the one before it stood.
+    /// Lets an output take the results of its lane, from where the one before it stood. One whose results were let go of begins
+    /// when weir starts again: it would be given none of them, nor any that come now.
     pub(super) fn start_output(self: &Arc<Self>, lane: &Arc<Lane>, opened: Opened) -> Result<(), ApiError> {
+        // From here on none is let go of.
+        let _changing = Changing::begin(self, lane);
+        if lane.has_lost() {
+            return Err(ApiError::Failed(lane.parked().unwrap_or_default()));
+        }
         let frontier = self.frontier(&lane.name);
         let from = self.begins_at(&lane.name);
         lane.goes_on_from(from);
@@ -245,15 +259,17 @@ impl Query {
         Ok(())
     }
 
-    pub(super) fn close_output(&self, name: &str) {
+    /// Ends the outputs of these names, which the query has no more.
+    pub(super) fn close_outputs(&self, are_meant: impl Fn(&str) -> bool) {
         let removed = {
             let mut outputs = write(&self.outputs);
-            outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
+            let all = std::mem::take(&mut *outputs).into_iter();
+            let (removed, kept) = all.partition::<Vec<_>, _>(|lane| are_meant(&lane.name));
+            *outputs = kept;
+            removed
         };
-        if let Some(lane) = removed {
-            self.weigh();
-            lane.end(lane.end_by(DROP_PATIENCE));
-        }
+        self.weigh();
+        end_outputs(removed, |lane| lane.end_by(DROP_PATIENCE));
     }
 
     pub(super) fn is_ending(&self) -> bool {
@@ -278,8 +294,8 @@ impl Query {
         self.installed().rouse();
     }
 
-    /// Ends the thread, then the outputs, each `by` then.
-    pub(super) fn end(&self, by: impl Fn(&Lane) -> Instant) {
+    /// Ends the thread. Answers with the outputs, which are left to be ended: nobody finds them here any more.
+    pub(super) fn end_thread(&self) -> Vec<Arc<Lane>> {
         self.stop();
         // What goes to rest at this moment needs the lock.
         let thread = lock(&self.thread).take();
@@ -287,15 +303,7 @@ impl Query {
             tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
         }
         self.tail.close();
-        let lanes = std::mem::take(&mut *write(&self.outputs));
-        // All of them count from now on, not from the end of the one before.
-        let deadlines: Vec<Instant> = lanes.iter().map(|lane| by(lane)).collect();
-        for (lane, deadline) in lanes.iter().zip(&deadlines) {
-            // Those that are late end together, not one after another.
-            let now = Instant::now();
-            lanes.iter().zip(&deadlines).filter(|(_, by)| **by <= now).for_each(|(late, _)| late.give_up());
-            lane.end(*deadline);
-        }
+        std::mem::take(&mut *write(&self.outputs))
     }
 }
 

@@ -17,7 +17,7 @@ use weir_model::lock::write;
 use weir_model::{QueryId, Text, Tick};
 
 use super::check::{compiled, in_order};
-use super::{HOLD, Query, StandingQueries, fresh_query_id, lock, tell_doubts};
+use super::{HOLD, Query, SWITCHES, StandingQueries, fresh_query_id, lock, tell_doubts};
 use crate::error::ApiError;
 use crate::wire::standing::{PatternSettings, StandingSettings};
 
@@ -54,7 +54,7 @@ impl StandingQueries {
         let mut settings = StandingSettings { pattern, ..before };
         settings.include_cancellations = cancellations.unwrap_or(settings.include_cancellations);
         let successor = {
-            let _one = lock(&self.changing);
+            let _one = self.turn(query, "replaced")?;
             query.check_begun()?;
             if let Some(reason) = query.installed().failure() {
                 return Err(ApiError::bad(format!("The standing query '{}' has no answer to go on from: {reason}", query.name)));
@@ -123,9 +123,9 @@ impl StandingQueries {
     }
 
     fn switch(&self, query: &Arc<Query>, successor: &Successor, settings: StandingSettings) -> Result<(), ApiError> {
-        let _one = lock(&self.changing);
+        let _one = self.turns.of(&query.graph, &query.name, "replaced")?;
         query.check_stays()?;
-        if self.get(&query.graph, &query.name).is_none_or(|there| !Arc::ptr_eq(&there, query)) {
+        if !self.is_known(query) {
             return Err(ApiError::bad(format!("The standing query '{}' has ended", query.name)));
         }
         if query.installed().paused().is_some() {
@@ -134,10 +134,16 @@ impl StandingQueries {
         // Outputs may have come and gone meanwhile: what counts is which there are now.
         let outputs = query.settings().outputs;
         let settings = StandingSettings { outputs, ..settings };
-        // What is found from here on may be of a tick behind the switch.
-        query.until.store(HOLD, Ordering::SeqCst);
+        // The watch may be about to take results without another look at `until`; from here on the thread of the query does.
+        query.until.store(SWITCHES, Ordering::SeqCst);
+        drop(lock(&query.thread));
         query.rouse();
-        let first = query.installed().mark_held(|| successor.end()).map_err(ApiError::from);
+        // What is found behind the switch is not for the old one to tell. It goes on for as long as the tick of it waits for a
+        // query that has the graph locked.
+        let holds = || query.until.store(HOLD, Ordering::SeqCst);
+        // At this tick the new query tells its sum: an empty commit of its own, for outputs that are told they have everything
+        // before a tick take nothing that comes from before it. What the old one tells ends there.
+        let first = successor.installed.end_pause_marking(&query.installed(), holds).map_err(ApiError::from);
         let settled = first.and_then(|first| {
             query.until.store(first.0, Ordering::SeqCst);
             query.rouse();
@@ -167,6 +173,8 @@ impl StandingQueries {
             if late.is_none() && query.has_handed_out(first) {
                 break;
             }
+            // What is held until there is enough for an object would be waited for in vain.
+            query.outputs().iter().for_each(|output| output.store_up_to(first));
             if Instant::now() >= deadline {
                 let name = |output: &Text| output.split('\0').next().unwrap_or_default().to_owned();
                 let output =
@@ -220,13 +228,6 @@ impl Successor {
             self.installed.take_off(batch.rows.into_iter().map(|result| (result.row, if result.positive { 1 } else { -1 })));
         }
         Ok(())
-    }
-
-    /// Ends the sum. At the tick that is given the new query tells it: an empty commit of its own, for outputs that are told they
-    /// have everything before a tick take nothing that comes from before it. What the old one tells ends there.
-    fn end(&self) -> Result<Tick, EngineError> {
-        self.installed.end_pause()?;
-        Ok(Tick(self.installed.summed_until().0 - 1))
     }
 
     /// Takes the rest of what the old query told off: what comes before a tick.

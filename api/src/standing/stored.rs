@@ -72,7 +72,12 @@ impl StandingQueries {
 
     /// Deletes one that could not be restored. Answers with what is known of it; None where there is none such.
     pub fn delete_unrestored(&self, graph: &Graph, name: &str, family: Family) -> Result<Option<Json>, ApiError> {
-        let _one = lock(&self.changing);
+        // None becomes one such while weir runs: nobody waits, or has others wait, for one that was never there.
+        if !self.is_unrestored(graph, name) {
+            return Ok(None);
+        }
+        // Of all of them: what is forgotten at the end is what nobody is there for, while nobody begins with an output.
+        let _all = self.turns.of_all(graph, "deleted")?;
         if !self.is_unrestored(graph, name) {
             return Ok(None);
         }

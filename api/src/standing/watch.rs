@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender};
 use weir_engine::StandingQuery;
+use weir_model::lock::try_lock;
 
 use super::{Query, WAIT, lock};
 use crate::error::ApiError;
@@ -19,8 +20,12 @@ use crate::live::LiveState;
 /// By graph and name.
 pub type QueriesByName = Mutex<BTreeMap<(String, String), Arc<Query>>>;
 
-/// The watch spends at most one part in this many of its time looking at the queries that rest, however many they are.
+/// The watch spends at most one part in this many of its time looking at the queries that rest, however many they are, unless it
+/// would look less often than every `REST_MAX`.
 const SHARE: u32 = 20;
+
+/// The longest pause between two looks: whatever took the time may have been one query, or the machine.
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// This many results, at once or within `REST_AFTER`, are many: the other queries should not wait for them.
 pub(super) const MANY: usize = 1_000;
@@ -71,8 +76,13 @@ fn look_after(queries: &Weak<QueriesByName>, called: &Receiver<Weak<Query>>) {
             query.glance();
             spent += begun.elapsed();
         }
-        next = Instant::now() + WAIT.max(spent * SHARE);
+        next = Instant::now() + pause_after(spent);
     }
+}
+
+/// How long nobody looks at the queries that rest, after a look that has taken so long.
+fn pause_after(spent: Duration) -> Duration {
+    (spent * SHARE).clamp(WAIT, REST_MAX)
 }
 
 fn serve(query: &Weak<Query>) {
@@ -152,12 +162,13 @@ impl Query {
         }
     }
 
-    /// Tells the outputs of a query that rests how far it is. One that has more to do gets its thread.
+    /// Tells the outputs of a query that rests how far it is. One that has more to do gets its thread. Where somebody else is at
+    /// it, as who deletes the query is for seconds, nobody waits for that.
     fn glance(self: &Arc<Self>) {
         if let Err(error) = self.keep_tail(false) {
             tracing::debug!(query = self.name, "from where on results are kept cannot be said: {error}");
         }
-        let thread = lock(&self.thread);
+        let Some(thread) = try_lock(&self.thread) else { return };
         if thread.is_none() && !self.stop.load(Ordering::SeqCst) && !self.take(&self.installed()) {
             drop(thread);
             self.work_or_say();
@@ -187,5 +198,52 @@ impl Query {
 
     fn is_settled(&self, installed: &StandingQuery) -> bool {
         self.until.load(Ordering::SeqCst) == u64::MAX && !installed.is_summed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weir_connectors::{FilePolicy, HostPolicy};
+    use weir_engine::store::InMemory;
+    use weir_engine::{Engine, Options};
+
+    use super::*;
+    use crate::procedures::Procedures;
+    use crate::standing::StandingQueries;
+    use crate::wire::standing::StandingSettings;
+
+    /// One look that took five seconds was followed by none for a hundred.
+    #[test]
+    fn however_long_a_look_takes_the_next_comes_soon() {
+        assert_eq!(pause_after(Duration::ZERO), WAIT);
+        assert_eq!(pause_after(Duration::from_millis(100)), Duration::from_secs(2), "of many queries it takes its share");
+        assert_eq!(pause_after(Duration::from_secs(60)), REST_MAX);
+    }
+
+    #[test]
+    fn a_query_that_somebody_is_at_holds_up_no_look_at_the_others() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+        let engine = engine.expect("an engine in memory");
+        engine.start().expect("there is nothing to replay");
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
+        let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
+        let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings");
+        let (query, _) = queries.create(&engine.default_graph(), "q", settings, false).expect("it is created");
+        std::thread::scope(|scope| {
+            let at_it = lock(&query.thread);
+            let looking = scope.spawn(|| query.glance());
+            let begun = Instant::now();
+            while !looking.is_finished() && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let goes_on = looking.is_finished();
+            // The scope would wait for one that is still there.
+            drop(at_it);
+            assert!(goes_on);
+        });
     }
 }

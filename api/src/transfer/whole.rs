@@ -7,6 +7,8 @@ use std::io::{self, BufWriter, Write, stderr, stdout};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::ask::end_when_interrupted;
+
 /// At most this many links in a row are followed; the system allows no more, either.
 const LINKS_MAX: usize = 40;
 
@@ -24,6 +26,7 @@ pub fn renamed(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+#[derive(Clone)]
 pub struct Whole {
     file: PathBuf,
     /// None where it is written straight.
@@ -55,9 +58,15 @@ impl Whole {
         self.unfinished.as_deref()
     }
 
+    /// Begins to write it, in a command: when the user presses Ctrl-C nothing of it stays, and the process ends. The service takes
+    /// `beside` and `renamed`, for it ends in order.
     pub fn begin(&self) -> io::Result<BufWriter<File>> {
         let opened = match &self.unfinished {
-            Some(unfinished) => OpenOptions::new().write(true).create(true).truncate(true).mode(self.mode).open(unfinished),
+            Some(unfinished) => {
+                let whole = self.clone();
+                end_when_interrupted(move || whole.give_up());
+                OpenOptions::new().write(true).create(true).truncate(true).mode(self.mode).open(unfinished)
+            }
             None => OpenOptions::new().write(true).open(&self.file),
         };
         opened.map(BufWriter::new)

@@ -14,8 +14,11 @@ pub const HEARTBEAT_SECONDS: u16 = 20;
 /// No message that comes is longer.
 const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 
-/// What a server closes with that will not be otherwise the next time: what was asked for is not allowed, or not known there.
-const FOR_GOOD: [u16; 3] = [503, 530, 540];
+/// What a server closes with that will not be otherwise the next time: what was asked for is not known there.
+const FOR_GOOD: [u16; 2] = [503, 540];
+
+/// What it closes with where what was asked for is not allowed: not at all, or not to so many at a time.
+const NOT_ALLOWED: u16 = 530;
 
 /// What it says of a message that is longer than it takes: by the protocol, and as RabbitMQ does.
 const TOO_LARGE: [u16; 2] = [311, 406];
@@ -162,9 +165,40 @@ impl Connection {
                 if TOO_LARGE.contains(&code) && of == frame::PUBLISH {
                     return Ok(Some(Event::Unfit(problem)));
                 }
-                Err(if FOR_GOOD.contains(&code) { Refused::ForGood(problem) } else { Refused::Passing(problem) })
+                Err(if is_for_good(code, &text) { Refused::ForGood(problem) } else { Refused::Passing(problem) })
             }
             _ => Ok(Some(Event::Answer(name, payload))),
+        }
+    }
+}
+
+/// Whether a server that closes with these words will do so the next time, too.
+fn is_for_good(code: u16, text: &str) -> bool {
+    // A virtual host that is not there, or not for this user. Where RabbitMQ says more behind the name of the user, it is that
+    // there are as many connections as may be, which is likely when all come back to a server that was started anew, or that it
+    // could not find out.
+    let not_there = text.ends_with(" not found");
+    let not_for_us = text.ends_with('\'') && text.contains(" refused for user '");
+    FOR_GOOD.contains(&code) || code == NOT_ALLOWED && (not_there || not_for_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_connections_passes_and_a_virtual_host_that_is_not_there_does_not() {
+        for (code, text, for_good) in [
+            (530, "NOT_ALLOWED - vhost nowhere not found", true),
+            (530, "NOT_ALLOWED - access to vhost '/limit' refused for user 'guest'", true),
+            (530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached", false),
+            (530, "NOT_ALLOWED - connection refused for user 'guest': user connection limit (1) is reached", false),
+            (530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest', backend x returned an error: timeout", false),
+            (503, "COMMAND_INVALID - unexpected method", true),
+            (540, "NOT_IMPLEMENTED - active=false", true),
+            (320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", false),
+        ] {
+            assert_eq!(is_for_good(code, text), for_good, "{code} {text}");
         }
     }
 }

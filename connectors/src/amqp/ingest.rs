@@ -111,6 +111,8 @@ impl Reads for Reader {
         connection.ask(frame::QOS, Method::default().u32(0).u16(self.prefetch).u8(0), frame::QOS_OK).await?;
         let consume = Method::default().u16(0).word(&self.queue).word("").u8(0).long(&[]);
         connection.ask(frame::CONSUME, consume, frame::CONSUME_OK).await?;
+        // Only now: a queue that is gone gives nothing again.
+        inlet.drop_earlier();
         inlet.connected();
         loop {
             match connection.event(Instant::now() + SILENCE_MAX).await? {
@@ -123,5 +125,85 @@ impl Reads for Reader {
                 None => connection.incoming.heard_within(SILENCE_MAX)?,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::anything;
+    use crate::destination::tests::{other_side, read};
+    use crate::frames::{Frames, Limits};
+    use crate::parse_source_v1;
+
+    /// Consumers that the server sends away, one after another.
+    const CONSUMERS: usize = 3;
+
+    const MESSAGES: [&str; 3] = ["1", "2", "3"];
+
+    /// A server whose queue holds messages that nobody acknowledges: it gives them to each consumer, and then closes the
+    /// connection, as one that has waited too long does. In `read_by` is who has read all of that. Nobody comes in behind the
+    /// last of them.
+    fn serve(mut connection: TcpStream, read_by: &Mutex<Vec<String>>) -> Option<()> {
+        if read_by.lock().unwrap().len() == CONSUMERS {
+            return None;
+        }
+        read(&mut connection, 8)?;
+        let mut out = Method::default().frame(frame::START);
+        loop {
+            connection.write_all(&out).ok()?;
+            out.clear();
+            let head = read(&mut connection, 7)?;
+            let payload = read(&mut connection, u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize)?;
+            read(&mut connection, 1)?;
+            if head[0] != 1 {
+                continue;
+            }
+            let two = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
+            match (two(0), two(2)) {
+                frame::START_OK => Method::default().u16(0).u32(0).u16(0).put(frame::TUNE, &mut out),
+                frame::OPEN => Method::default().put(frame::OPEN_OK, &mut out),
+                frame::CHANNEL_OPEN => Method::default().put(frame::CHANNEL_OPEN_OK, &mut out),
+                frame::QOS => Method::default().put(frame::QOS_OK, &mut out),
+                frame::CONSUME => {
+                    Method::default().word("tag").put(frame::CONSUME_OK, &mut out);
+                    for (number, body) in (1..).zip(MESSAGES) {
+                        Method::default().word("tag").u64(number).u8(0).word("").word("q").put(frame::DELIVER, &mut out);
+                        frame::message("text/plain", "", body.as_bytes(), frame::FRAME_BYTES_MAX, &mut out);
+                    }
+                    let why = "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out";
+                    Method::default().u16(406).word(why).u16(0).u16(0).put(frame::CLOSE, &mut out);
+                }
+                // All before that has been read.
+                frame::CLOSE_OK => {
+                    read_by.lock().unwrap().push("a consumer".to_owned());
+                    return Some(());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn messages_that_wait_have_one_effect_however_often_the_connection_ends_meanwhile() {
+        let (address, read_by) = other_side(serve);
+        let definition = json!({"type": "AmqpIngest", "url": format!("amqp://{address}"), "queue": "q"});
+        // Nobody asks it for anything, as while it is paused.
+        let mut stream = parse_source_v1(&definition).unwrap().open(&anything(), None).unwrap();
+        let since = Instant::now();
+        while read_by.lock().unwrap().len() < CONSUMERS {
+            assert!(since.elapsed() < Duration::from_secs(60), "it comes again");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (limits, mut batch) = (Limits { wait_max: Duration::from_millis(500), ..Limits::default() }, Frames::default());
+        stream.next(&limits, &mut batch).unwrap();
+        let taken: Vec<&[u8]> = (0..batch.len()).map(|index| batch.get(index).bytes).collect();
+        assert_eq!(taken, MESSAGES.map(str::as_bytes));
     }
 }

@@ -96,9 +96,10 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// It is known to be ours as of the moment when that was asked for: the answer may have taken long.
-    pub fn new(good_for: Duration, asked: Instant) -> Hold {
-        Hold { stop: AtomicBool::new(false), sent: Mutex::default(), renewed: Mutex::new(asked), good_for }
+    /// It is known to be ours as of the moment when that was asked for: the answer may have taken long. `sent` is the number of
+    /// the last record that was handed on when it was ours before.
+    pub fn new(good_for: Duration, asked: Instant, sent: Option<String>) -> Hold {
+        Hold { stop: AtomicBool::new(false), sent: Mutex::new(sent), renewed: Mutex::new(asked), good_for }
     }
 
     pub fn stop(&self) {

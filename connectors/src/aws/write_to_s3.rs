@@ -201,6 +201,8 @@ struct Held {
     /// Everything before this mark is held or stored.
     upto: u64,
     since: Option<Instant>,
+    /// Somebody waits for it.
+    now: bool,
 }
 
 /// The beginning of a name: what comes later sorts behind it.
@@ -239,9 +241,9 @@ impl Objects {
     }
 
     fn is_due(&self) -> bool {
-        let Held { text, count, since, .. } = &self.held;
+        let Held { text, count, since, now, .. } = &self.held;
         let WriteToS3 { object_results_max, object_bytes_max, interval_seconds, .. } = self.definition;
-        *count >= object_results_max.into()
+        *now || *count >= object_results_max.into()
             || text.len() >= object_bytes_max as usize
             || since.is_some_and(|since| since.elapsed() >= Duration::from_secs(interval_seconds.into()))
     }
@@ -294,6 +296,10 @@ impl Destination for Objects {
 
     fn tries_by_itself(&mut self, retries: Retries) {
         self.policy = retries.over(AGAIN);
+    }
+
+    fn store_now(&mut self) {
+        self.held.now = self.held.count > 0;
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -402,6 +408,26 @@ mod tests {
         std::thread::sleep(Duration::from_millis(500));
         assert!(objects.idle().is_ok(), "it is asked again");
         assert_eq!((objects.tries(), objects.held()), (1, 1));
+    }
+
+    #[test]
+    fn what_somebody_waits_for_is_stored_at_once() {
+        let server = StandIn::start(|_| (200, String::new()));
+        let given = json!({"bucket": "lake", "endpoint": server.url, "region": "us-east-1",
+            "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}});
+        let (given, runtime) = (config::from_json::<WriteToS3>(&given).unwrap(), conformance::runtime());
+        let mut objects = given.open(&conformance::output(&runtime), None).unwrap();
+        objects.store_now();
+        for mark in [7, 9] {
+            // That somebody waited before is nothing to what comes later.
+            objects.write(&[Outgoing { mark, ..Outgoing::default() }], mark + 1).unwrap();
+            objects.idle().unwrap();
+            assert_eq!((objects.held(), objects.settled(mark + 1)), (1, mark), "it is not due for a minute");
+            objects.store_now();
+            objects.idle().unwrap();
+            assert_eq!((objects.held(), objects.settled(mark + 1)), (0, mark + 1));
+        }
+        assert_eq!(server.asked().len(), 2, "an object each");
     }
 
     #[test]

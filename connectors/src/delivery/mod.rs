@@ -168,6 +168,8 @@ struct Shared {
     dropped_up_to: AtomicU64,
     /// The destination has taken everything before this mark; of one that may lose, everything before it was sent.
     taken: AtomicU64,
+    /// Somebody waits until everything before this mark counts as written.
+    wanted: AtomicU64,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
     /// Since when.
@@ -195,6 +197,7 @@ impl Delivery {
             counters: Arc::default(),
             dropped_up_to: AtomicU64::new(0),
             taken: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
             stop: Arc::default(),
             stopped: OnceLock::new(),
             failure: Mutex::new(None),
@@ -272,6 +275,12 @@ impl Delivery {
         self.shared.taken.load(Ordering::Acquire)
     }
 
+    /// Somebody waits until everything before this mark counts as written: what the destination holds of it is stored as soon as
+    /// all of it is taken.
+    pub fn store_up_to(&self, mark: u64) {
+        self.stopper().store_up_to(mark);
+    }
+
     /// Why the output has ended by itself.
     pub fn failure(&self) -> Option<String> {
         lock(&self.shared.failure).clone()
@@ -296,7 +305,7 @@ impl Delivery {
     }
 }
 
-/// Ends a delivery from anywhere: nothing that waits is written any more, and nobody waits for room.
+/// A delivery from anywhere else, mainly to end it: nothing that waits is written any more, and nobody waits for room.
 pub struct Stopper(Arc<Shared>);
 
 impl Stopper {
@@ -307,6 +316,11 @@ impl Stopper {
     /// As `Delivery::taken`.
     pub fn taken(&self) -> u64 {
         self.0.taken.load(Ordering::Acquire)
+    }
+
+    /// As `Delivery::store_up_to`.
+    pub fn store_up_to(&self, mark: u64) {
+        self.0.wanted.fetch_max(mark, Ordering::Relaxed);
     }
 
     /// Why the delivery has ended by itself.
@@ -408,6 +422,11 @@ impl Work for Worker {
     }
 
     fn look_after(&mut self) -> Care {
+        // Not before all of it is here, or it would be stored in many small parts.
+        let wanted = self.shared.wanted.load(Ordering::Relaxed);
+        if self.told < wanted && wanted <= self.upper {
+            self.destination.store_now();
+        }
         if let Err(error) = self.destination.idle() {
             let (reason, counters) = (error.to_string(), &self.shared.counters);
             if counters.last_error().as_ref() != Some(&reason) {

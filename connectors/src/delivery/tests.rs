@@ -244,17 +244,60 @@ fn what_comes_before_one_that_does_not_fit_is_written_before_that_ends_the_outpu
     }
 }
 
-/// Takes all, and holds it until later.
-struct Holds;
+/// Takes all, and holds it until somebody waits for it.
+#[derive(Default)]
+struct Holds {
+    first: Option<u64>,
+    now: bool,
+    /// How often it was stored.
+    stored: Arc<AtomicU64>,
+}
 
 impl Destination for Holds {
-    fn write(&mut self, _results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        self.first = self.first.or(results.first().map(|result| result.mark));
         Ok(Written::default())
     }
 
-    fn settled(&self, _upper: u64) -> u64 {
-        0
+    fn store_now(&mut self) {
+        self.now = true;
     }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        if std::mem::take(&mut self.now) && self.first.take().is_some() {
+            self.stored.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn settled(&self, upper: u64) -> u64 {
+        self.first.unwrap_or(upper)
+    }
+}
+
+#[test]
+fn what_a_destination_holds_is_stored_when_somebody_waits_for_it_and_all_of_it_is_there() {
+    let (told, holds) = (Arc::new(AtomicU64::new(0)), Holds::default());
+    let (delivered, stored) = (told.clone(), holds.stored.clone());
+    let delivered = Box::new(move |mark, _| delivered.store(mark, Ordering::Relaxed));
+    let delivery = Delivery::start("out", Box::new(holds), OnRefused::GiveUp, Retries::default(), delivered);
+    delivery.store_up_to(9);
+    for mark in [3, 5] {
+        delivery.send(at_marks("a", &[mark]), mark + 1).unwrap();
+        wait_until(|| delivery.taken() == mark + 1);
+        std::thread::sleep(LOOK * 5);
+        assert_eq!((count(&told), count(&stored)), (3, 0), "more of it is to come");
+    }
+    delivery.send(at_marks("a", &[8]), 9).unwrap();
+    wait_until(|| count(&told) == 9);
+    // Nobody waits for what comes behind that.
+    delivery.send(at_marks("a", &[9]), 10).unwrap();
+    wait_until(|| delivery.taken() == 10);
+    std::thread::sleep(LOOK * 5);
+    assert_eq!((count(&told), count(&stored)), (9, 1));
+    delivery.stopper().store_up_to(10);
+    wait_until(|| count(&told) == 10);
+    assert_eq!(count(&stored), 2);
 }
 
 #[test]
@@ -276,7 +319,7 @@ fn what_a_destination_has_is_taken_before_it_counts_as_written() {
     let told = Arc::new(AtomicU64::new(0));
     let delivered = told.clone();
     let delivered = Box::new(move |mark, _| delivered.store(mark, Ordering::Relaxed));
-    let holds = Delivery::start("out", Box::new(Holds), OnRefused::GiveUp, Retries::default(), delivered);
+    let holds = Delivery::start("out", Box::new(Holds::default()), OnRefused::GiveUp, Retries::default(), delivered);
     holds.send(results("a"), 9).unwrap();
     wait_until(|| holds.taken() == 9);
     assert_eq!(count(&told), 0);

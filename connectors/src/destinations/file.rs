@@ -8,16 +8,21 @@
 //! Others may put the file aside or cut it off. That is looked for before each write, which goes to the end of what is there
 //! then. A kill between that and the next stored position brings the results of that moment again: what lies in another file is
 //! not cut off. What is put aside here is known (`rotation`), and a kill brings nothing again.
+//!
+//! A pipe or a device has no position. Whoever reads a pipe may be away, or take nothing for long: that is waited for as for any
+//! other side, and never in a call that nobody can end.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,16 +35,22 @@ use crate::encode::{Envelope, Generation};
 use crate::error::{ConnectorError, Fault};
 use crate::file_head::{Head, identity};
 use crate::file_policy::FilePolicy;
+use crate::on_call::LOOK;
 
 const UNOPENED: &str = "cannot open the file for writing";
+const UNWRITTEN: &str = "cannot write to the file";
+/// Tried again until somebody does.
+const UNREAD: &str = "nobody reads this pipe: it waits for a reader";
+/// So many bytes a pipe takes as a whole or not at all.
+const WHOLE_MAX: usize = 4096;
 
 /// Appends each result to a file, as a line of JSON.
 ///
 /// Each result is written once, also across a crash of weir.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WriteToFile {
-    /// The path of the file. It is created if it does not exist. Where `file-output.allowed-directories` is set it must be in one
-    /// of those.
+    /// The path of the file, or of a named pipe that somebody reads. A file is created if it does not exist. Where
+    /// `file-output.allowed-directories` is set it must be in one of those.
     pub path: PathBuf,
     /// When the file is set aside and a new one is begun. When not given, the file grows without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +82,7 @@ impl DestinationConfig for WriteToFile {
         files.check_to_write(&self.path)?;
         let failed = |error| ConnectorError::io(&self.path.display().to_string(), UNOPENED, error);
         match fs::metadata(&self.path) {
-            // A pipe would wait for its reader.
+            // Whoever reads a pipe would be told of its end.
             Ok(found) if !found.is_file() && !found.is_dir() => Ok(()),
             Ok(_) => OpenOptions::new().append(true).open(&self.path).map(drop).map_err(failed),
             // A link to where no file is yet.
@@ -195,6 +206,8 @@ struct LineFile {
     head: Head,
     /// A failed write may have left part of a line behind `length`.
     torn: bool,
+    /// Bytes that a pipe has of the line that comes next.
+    begun: usize,
     text: Vec<u8>,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
@@ -211,20 +224,26 @@ impl LineFile {
         };
         // A pipe that is opened to be read, too, would never be without a reader.
         let to_be_read = fs::metadata(path).map_or(true, |found| found.is_file());
-        let options = |read| OpenOptions::new().create(true).append(true).read(read).open(path);
+        // Without it, opening a pipe and writing to one wait for its reader, and cannot be stopped. Of a file nobody waits.
+        let nonblocking = OFlags::NONBLOCK.bits() as i32;
+        let options = |read| OpenOptions::new().create(true).append(true).read(read).custom_flags(nonblocking).open(path);
         let file = match options(to_be_read) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied && to_be_read => options(false),
             opened => opened,
         };
-        let file = file.map_err(io(UNOPENED))?;
+        let is_pipe = || fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+        let file = file.map_err(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) if is_pipe() => ConnectorError::passing(&place, UNREAD.to_owned()),
+            _ => ConnectorError::io(&place, UNOPENED, error),
+        })?;
         let metadata = file.metadata().map_err(io("cannot look at the file"))?;
         let identity = identity(&metadata);
         if identity.is_some() {
             lock(&file, &place)?;
         }
         let (path, files, text, stop) = (path.to_owned(), files.clone(), Vec::new(), Arc::default());
-        let (length, head, torn) = (0, Head::default(), false);
-        let mut opened = LineFile { rotated: None, path, files, file, place, identity, length, head, torn, text, stop };
+        let (length, head, torn, begun) = (0, Head::default(), false, 0);
+        let mut opened = LineFile { rotated: None, path, files, file, place, identity, length, head, torn, begun, text, stop };
         opened.begin(metadata.len());
         Ok(opened)
     }
@@ -235,7 +254,7 @@ impl LineFile {
         self.head.grow(&self.file, length);
     }
 
-    fn io(&self, doing: &str, error: std::io::Error) -> ConnectorError {
+    fn io(&self, doing: &str, error: io::Error) -> ConnectorError {
         ConnectorError::io(&self.place, doing, error)
     }
 
@@ -318,12 +337,108 @@ impl LineFile {
         }
         Ok(())
     }
+
+    /// Writes to a pipe or a device. What it has taken does not come again, not even the beginning of a line that is too long to
+    /// be taken as a whole: who reads on, or comes then, finds the rest behind it.
+    fn pour(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+        self.text.clear();
+        let mut ends = Vec::with_capacity(results.len());
+        for result in results {
+            self.text.extend_from_slice(&result.body);
+            self.text.push(b'\n');
+            ends.push(self.text.len());
+        }
+        let mut out = self.begun;
+        let failed = self.write_from(&ends, &mut out);
+        let whole = ends.partition_point(|end| *end <= out);
+        self.begun = out - line_of(&ends, out);
+        match failed {
+            Ok(()) => Ok(Written::default()),
+            Err(error) if whole == 0 || !error.retryable() => Err(error),
+            Err(error) => {
+                let left = (whole..results.len()).collect();
+                // One stands behind the other: of those that wait nobody was asked but the first.
+                let untried = (whole + 1..results.len()).collect();
+                Ok(Written { left, left_reason: Some(error.to_string()), untried, ..Written::default() })
+            }
+        }
+    }
+
+    /// The pipe that has taken the place of this one at the path, where somebody has removed this one and made another. Nothing
+    /// is made there, and nothing but a pipe is opened.
+    fn new_pipe(&self) -> Result<Option<File>, ConnectorError> {
+        let own = self.file.metadata().map_err(|error| self.io("cannot look at the pipe", error))?;
+        let is_pipe = |found: &Metadata| found.file_type().is_fifo();
+        let is_new = |found: Metadata| is_pipe(&found) && (found.dev(), found.ino()) != (own.dev(), own.ino());
+        if !is_pipe(&own) || !fs::metadata(&self.path).is_ok_and(is_new) {
+            return Ok(None);
+        }
+        self.files.check_to_write(&self.path)?;
+        match OpenOptions::new().append(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&self.path) {
+            // What is there may have changed since it was looked at.
+            Ok(file) => Ok(file.metadata().is_ok_and(is_new).then_some(file)),
+            Err(error) if error.kind() == ErrorKind::NotFound || Errno::from_io_error(&error) == Some(Errno::NXIO) => Ok(None),
+            Err(error) => Err(self.io(UNOPENED, error)),
+        }
+    }
+
+    /// Writes `text` from there on, waiting for whoever reads it until the output ends. `ends` are where its lines end.
+    fn write_from(&mut self, ends: &[usize], out: &mut usize) -> Result<(), ConnectorError> {
+        while *out < self.text.len() {
+            match self.file.write(&self.text[*out..end_of_part(ends, *out)]) {
+                Ok(0) => return Err(self.io(UNWRITTEN, ErrorKind::WriteZero.into())),
+                Ok(count) => *out += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => match self.new_pipe()? {
+                    Some(pipe) => {
+                        tracing::info!("{} is another pipe than before; results go on in that", self.place);
+                        self.file = pipe;
+                        // Who reads this one would take the rest of a line for a line.
+                        *out = line_of(ends, *out);
+                    }
+                    None => return Err(ConnectorError::passing(&self.place, UNREAD.to_owned())),
+                },
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(self.io(UNWRITTEN, error)),
+                Err(_) if self.stop.load(Ordering::Relaxed) => {
+                    let problem = "whoever reads it takes nothing, and the output ends".to_owned();
+                    return Err(ConnectorError::passing(&self.place, problem));
+                }
+                Err(_) => wait_writable(&self.file, LOOK).map_err(|error| self.io("cannot wait for its reader", error))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the line begins that a place before the last end is in.
+fn line_of(ends: &[usize], place: usize) -> usize {
+    let before = ends.partition_point(|end| *end <= place);
+    before.checked_sub(1).map_or(0, |last| ends[last])
+}
+
+/// Up to where to write at once, from a place before the last end: no line is torn that a pipe can take as a whole.
+fn end_of_part(ends: &[usize], from: usize) -> usize {
+    let next = ends.partition_point(|end| *end <= from);
+    let whole = ends.partition_point(|end| *end <= from + WHOLE_MAX);
+    ends[whole.max(next + 1) - 1]
+}
+
+/// Waits until a write would do something, at most so long.
+fn wait_writable(file: &File, wait: Duration) -> io::Result<()> {
+    let limit = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    match poll(&mut [PollFd::new(file, PollFlags::OUT)], Some(&limit)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Destination for LineFile {
     fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError> {
         if self.identity.is_some() {
             self.look()?;
+        }
+        if self.identity.is_none() {
+            return self.pour(results);
         }
         self.text.clear();
         let repeats = |result: &&Outgoing| self.rotated.as_ref().is_some_and(|rotated| rotated.repeats(result.mark));
@@ -333,7 +448,7 @@ impl Destination for LineFile {
         }
         self.rotate(self.text.len() as u64)?;
         self.torn = true;
-        self.file.write_all(&self.text).map_err(|error| self.io("cannot write to the file", error))?;
+        self.file.write_all(&self.text).map_err(|error| self.io(UNWRITTEN, error))?;
         self.torn = false;
         self.length += self.text.len() as u64;
         self.head.grow(&self.file, self.length);
@@ -377,5 +492,165 @@ impl Destination for LineFile {
             return Ok(());
         }
         self.file.sync_data().map_err(|error| self.io("cannot bring the file to the disk", error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::Command;
+
+    use crossbeam_channel::bounded;
+
+    use super::*;
+    use crate::conformance::{output, runtime};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn pipe(directory: &tempfile::TempDir) -> PathBuf {
+        let path = directory.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    }
+
+    fn open(path: &Path) -> Result<Box<dyn Destination>, ConnectorError> {
+        let config = WriteToFile { path: path.to_owned(), rotation: None, structure: Envelope::default() };
+        // Whoever waits for the other end of a pipe waits for ever.
+        let (sender, opened) = bounded(1);
+        thread::spawn(move || {
+            let runtime = runtime();
+            let _ = sender.send(config.open(&output(&runtime), None));
+        });
+        opened.recv_timeout(PATIENCE).expect("nobody waits for a reader where a file is opened")
+    }
+
+    fn reader(path: &Path) -> File {
+        OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).unwrap()
+    }
+
+    /// What there is now.
+    fn read(reader: &mut File) -> String {
+        let (mut all, mut part) = (Vec::new(), [0; 4096]);
+        while let Ok(count @ 1..) = reader.read(&mut part) {
+            all.extend_from_slice(&part[..count]);
+        }
+        String::from_utf8(all).unwrap()
+    }
+
+    fn result(body: &str) -> Outgoing {
+        Outgoing { body: body.as_bytes().to_vec(), positive: true, ..Outgoing::default() }
+    }
+
+    /// It blocked whoever created the output, and everybody behind them; and the next start.
+    #[test]
+    fn a_pipe_that_nobody_reads_is_tried_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = pipe(&directory);
+        let refused = open(&path).err().unwrap();
+        assert!(refused.retryable() && refused.to_string().ends_with(UNREAD), "{refused}");
+        let mut reads = reader(&path);
+        let mut destination = open(&path).unwrap();
+        destination.write(&[result("a")], 2).unwrap();
+        assert_eq!(read(&mut reads), "a\n");
+        drop(reads);
+        let failed = destination.write(&[result("b")], 3).unwrap_err();
+        assert!(failed.retryable() && failed.to_string().ends_with(UNREAD), "{failed}");
+        let mut reads = reader(&path);
+        destination.write(&[result("b")], 3).unwrap();
+        assert_eq!(read(&mut reads), "b\n");
+    }
+
+    /// As by a script that makes its pipe anew: the output held the old one, which nobody can come to read any more.
+    #[test]
+    fn a_pipe_that_was_made_anew_is_written_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = pipe(&directory);
+        let mut reads = reader(&path);
+        let mut destination = open(&path).unwrap();
+        // Longer than a pipe holds, so that a part of it is written.
+        let long = "x".repeat(1 << 20);
+        let stop = Arc::new(AtomicBool::new(true));
+        destination.ends_by(&stop);
+        let failed = destination.write(&[result(&long)], 2).unwrap_err();
+        assert!(failed.retryable(), "{failed}");
+        assert!(!read(&mut reads).is_empty());
+        drop(reads);
+        fs::remove_file(&path).unwrap();
+        let unread = |destination: &mut Box<dyn Destination>| {
+            let failed = destination.write(&[result(&long)], 2).unwrap_err();
+            assert!(failed.retryable() && failed.to_string().ends_with(UNREAD), "{failed}");
+        };
+        unread(&mut destination);
+        assert!(!path.exists(), "nothing is made in its place");
+        fs::write(&path, "").unwrap();
+        unread(&mut destination);
+        assert_eq!(fs::read(&path).unwrap(), b"", "what is there is no pipe");
+        fs::remove_file(&path).unwrap();
+        assert_eq!(pipe(&directory), path);
+        unread(&mut destination);
+        let mut reads = reader(&path);
+        let mut all = String::new();
+        while let Err(failed) = destination.write(&[result(&long)], 2) {
+            assert!(failed.retryable(), "{failed}");
+            let came = read(&mut reads);
+            assert!(!came.is_empty(), "{failed}");
+            all += &came;
+        }
+        all += &read(&mut reads);
+        assert!(all == format!("{long}\n"), "{} bytes: the whole line, from its beginning", all.len());
+    }
+
+    #[test]
+    fn a_part_ends_with_a_line() {
+        assert_eq!([0, 9, 10, 11, 29].map(|place| line_of(&[10, 30], place)), [0, 0, 10, 10, 10]);
+        let ends = [1_000, 4_096, 4_097, 20_000, 20_001];
+        let part = |from: usize| end_of_part(&ends, from);
+        assert_eq!([0, 1, 999].map(part), [4_096, 4_097, 4_097], "as many as a pipe takes as a whole");
+        assert_eq!([4_097, 4_098, 15_900].map(part), [20_000; 3], "one that is too long for that, alone");
+        assert_eq!([15_905, 20_000].map(part), [20_001; 2]);
+    }
+
+    /// Whoever ends an output does not wait for one who reads nothing, and the next reader finds whole lines.
+    #[test]
+    fn a_pipe_that_is_full_is_waited_for_until_the_output_ends() {
+        for (count, width) in [(3_000, 999), (300, 9_999)] {
+            fill(count, width);
+        }
+    }
+
+    /// Results that are more than a pipe holds, and whose lines no page ends with.
+    fn fill(count: usize, width: usize) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = pipe(&directory);
+        let mut reads = reader(&path);
+        let mut destination = open(&path).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        destination.ends_by(&stop);
+        let results: Vec<Outgoing> = (0..count).map(|number| result(&format!("{number:0>width$}"))).collect();
+        let (sender, has_ended) = bounded(1);
+        let given = results.clone();
+        thread::spawn(move || {
+            let written = destination.write(&given, 2);
+            let _ = sender.send((written, destination));
+        });
+        assert!(has_ended.recv_timeout(Duration::from_millis(200)).is_err(), "it waits for the reader");
+        stop.store(true, Ordering::Relaxed);
+        let (written, mut destination) = has_ended.recv_timeout(PATIENCE).expect("it ends");
+        let mut left = written.unwrap().left;
+        assert!(!left.is_empty() && left.len() < results.len() && left.is_sorted(), "{} are left", left.len());
+        // What came is not written again, nor is a line torn.
+        let mut all = read(&mut reads);
+        while let Some(&first) = left.first() {
+            assert!(width >= WHOLE_MAX || all.ends_with('\n'), "half a line came before the rest of it");
+            let written = destination.write(&results[first..], 2);
+            all += &read(&mut reads);
+            left = match written {
+                Ok(written) => written.left.iter().map(|index| first + index).collect(),
+                Err(error) => panic!("nothing is written where there is room: {error}"),
+            };
+        }
+        let lines: Vec<&str> = all.lines().collect();
+        let expected: Vec<String> = (0..count).map(|number| format!("{number:0>width$}")).collect();
+        assert!(lines == expected, "{} lines of {}", lines.len(), expected.len());
     }
 }

@@ -5,12 +5,15 @@
 //!     away ─ too much comes, or offsets are to be committed ─> own client, once it has its partitions
 //!     away ─ somebody else is in the group, or the topic has changed ─> own client
 //!
-//! While it is away it is not in its group. So it takes nothing from the inbox, after a silence, before it has seen that nobody
-//! else is in there; where somebody is, it joins, and begins as any member does. Named partitions know no group, and nobody has
-//! to be asked.
+//! While it is away it is not in its group. So it takes nothing from the inbox, after a silence or a time in which nobody asked
+//! for more, before it has seen that nobody else is in there; where somebody is, it joins, and begins as any member does. Named
+//! partitions know no group, and nobody has to be asked.
+//!
+//! Where there can be no client at the moment it goes on with the inbox as long as that may be read, and tries again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -38,6 +41,8 @@ const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 const AWAY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 /// A stream that commits no offsets is away this long at most.
 const NO_OFFSETS_AWAY_TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// When no record was taken for this long, somebody may have joined its group meanwhile.
+const SILENCE: Duration = Duration::from_secs(1);
 /// While both its client and the inbox may have something.
 const SLICE: Duration = Duration::from_millis(10);
 /// For one question to the broker.
@@ -49,10 +54,12 @@ pub struct Away {
     inbox: Arc<Inbox>,
     /// What has been counted of each topic that is read.
     counts: Vec<Counted>,
-    /// Nobody else was in the group when the first record came. Forgotten when it rests.
+    /// Nobody else was in the group when the first record came. Forgotten when it rests or is held, and in a silence.
     alone: bool,
     /// Since when records come.
     busy: Instant,
+    /// When the last record was taken, or none was there to be taken yet.
+    taken: Instant,
 }
 
 impl Away {
@@ -60,6 +67,11 @@ impl Away {
     pub fn rest(&mut self, call: Call) -> bool {
         self.alone = false;
         self.inbox.arm(call)
+    }
+
+    /// Nobody asks for more.
+    pub fn hold(&mut self) {
+        self.alone = false;
     }
 
     pub fn trouble(&self) -> Option<String> {
@@ -111,7 +123,8 @@ impl Records {
             self.ours.clear();
         }
         self.asking = None;
-        self.away = Some(Away { lookout, inbox, counts, alone: false, busy: Instant::now() });
+        let now = Instant::now();
+        self.away = Some(Away { lookout, inbox, counts, alone: false, busy: now, taken: now });
         self.consumer = None;
         let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
         leave(consumer, rest, self.commits.end());
@@ -167,18 +180,25 @@ impl Records {
                 away.inbox.wait(wait.min(SLICE));
             }
         }
-        if !away.alone && away.inbox.has_records() {
+        // With a client it is in its group again.
+        let silence = self.consumer.is_none() && away.taken.elapsed() >= SILENCE;
+        if (silence || !away.alone) && away.inbox.has_records() {
             if let Topics::Subscribed(_) = self.subscription.topics
-                && !away.lookout.is_empty(&self.subscription.group)
+                && (Instant::now() < self.connect_at || !away.lookout.is_empty(&self.subscription.group))
             {
-                return self.come_back(true);
+                return self.come_back_at_once(deadline);
+            }
+            if !away.alone {
+                away.busy = Instant::now();
             }
             away.alone = true;
-            away.busy = Instant::now();
+        } else if silence {
+            away.alone = false;
         }
         while !batch.full(limits)
             && let Some(record) = away.inbox.pop()
         {
+            away.taken = Instant::now();
             self.reading
                 .take_at(record.index, record.offset, record.payload.as_deref(), batch, |origin| origin.raw(&record.origin));
         }
@@ -187,27 +207,45 @@ impl Records {
         let is_busy = !batch.is_empty() && (commits || away.busy.elapsed() > BUSY_TIME_MAX);
         self.reading.note();
         match ended {
-            Some(End::Over) => self.come_back(true),
+            // What was read goes first.
+            Some(End::Over) => self.come_back_at_once(if batch.is_empty() { deadline } else { Instant::now() }),
             Some(End::Full) => {
                 self.come_back(false)?;
                 // It may take a while until the client has its partitions.
-                if let Some(Away { lookout, counts, busy, .. }) = self.away.take() {
+                if let Some(Away { lookout, counts, busy, taken, .. }) = self.away.take() {
                     let inbox = self.join(&lookout, &counts);
-                    self.away = Some(Away { lookout, inbox, counts, alone: true, busy });
+                    self.away = Some(Away { lookout, inbox, counts, alone: true, busy, taken });
                 }
                 Ok(())
             }
             None if is_busy => self.come_back(false),
-            None => Ok(()),
+            None => {
+                // No client is needed at the moment, so nothing is wrong.
+                self.no_client = None;
+                Ok(())
+            }
         }
     }
 
-    /// Has a client of its own again. `at_once`: nothing more is read from the inbox, also not until it has its partitions.
+    /// As `come_back`, where nothing more may be read from the inbox. Where there can be no client yet, this waits.
+    fn come_back_at_once(&mut self, deadline: Instant) -> Result<(), ConnectorError> {
+        self.come_back(true)?;
+        if self.consumer.is_none() {
+            thread::sleep(deadline.saturating_duration_since(Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Has a client of its own again, as soon as there can be one. `at_once`: nothing more is read from the inbox, also not until
+    /// it has its partitions.
     pub(super) fn come_back(&mut self, at_once: bool) -> Result<(), ConnectorError> {
         // Its group has to give it partitions first.
         self.ask_group_at = Instant::now() + GROUP_INTERVAL;
-        if self.consumer.is_none() {
-            self.consumer = Some(self.connect()?);
+        let had = self.consumer.is_some();
+        if !self.have_client()? {
+            return Ok(());
+        }
+        if !had {
             self.away_after = (self.away_after * 2).min(AWAY_AFTER_MAX);
         }
         if at_once {
@@ -222,6 +260,97 @@ impl Records {
             self.reading.note();
             self.reading.assigned.clear();
             self.reading.forget_addresses();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rdkafka::ClientConfig;
+    use rdkafka::mocking::MockCluster;
+    use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+
+    use super::super::ingest::OffsetReset;
+    use super::super::offsets::Offsets;
+    use super::super::reading::Partition;
+    use super::super::records::tests::{Broker, open};
+    use super::*;
+    use crate::source::Source;
+
+    /// Later than any test takes.
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
+    }
+
+    fn ago(time: Duration) -> Instant {
+        Instant::now().checked_sub(time).unwrap()
+    }
+
+    /// A stream that has gone away, has seen that it is alone in its group, and has just taken a record. It is at a broker that
+    /// does not say who is in groups.
+    fn gone(broker: &Broker) -> Records {
+        broker.create_topic("t", 1, 1).unwrap();
+        let mut records = open(broker, OffsetReset::Earliest, Offsets::default());
+        leave(records.consumer.take().unwrap(), None, None);
+        records.reading.assigned.push(Partition::new("t".to_owned(), 0, Some(0)));
+        let lookout = Lookout::of(&records.place, &records.settings).unwrap();
+        let inbox = records.join(&lookout, &[]);
+        records.away = Some(Away { lookout, inbox, counts: Vec::new(), alone: true, busy: later(), taken: later() });
+        records
+    }
+
+    /// A record comes, and waits in the inbox.
+    fn produce(broker: &Broker, records: &Records) {
+        let producer: BaseProducer = ClientConfig::new().set("bootstrap.servers", broker.bootstrap_servers()).create().unwrap();
+        producer.send(BaseRecord::<(), str>::to("t").partition(0).payload("x")).map_err(|(error, _)| error).unwrap();
+        producer.flush(Duration::from_secs(60)).unwrap();
+        let since = Instant::now();
+        while !records.away.as_ref().unwrap().inbox.has_records() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{:?}", records.trouble());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn read(records: &mut Records) -> usize {
+        let mut batch = Frames::default();
+        records.next(&Limits::default(), &mut batch).unwrap();
+        batch.len()
+    }
+
+    /// A stream that does not rest asked once, for the first record, and later read beside members that had joined meanwhile.
+    #[test]
+    fn after_a_silence_or_a_pause_it_is_asked_again_who_is_in_the_group() {
+        for silence in [false, true] {
+            let broker = MockCluster::new(1).unwrap();
+            let mut records = gone(&broker);
+            produce(&broker, &records);
+            assert_eq!(read(&mut records), 1, "it has asked");
+            produce(&broker, &records);
+            if silence {
+                records.away.as_mut().unwrap().taken = ago(SILENCE);
+            } else {
+                records.away.as_mut().unwrap().taken = later();
+                records.hold_at = Instant::now();
+                records.hold();
+            }
+            assert_eq!(read(&mut records), 0, "nobody says that it is alone");
+            assert!(records.away.is_none() && records.consumer.is_some(), "it joins its group");
+        }
+    }
+
+    /// It failed for good.
+    #[test]
+    fn it_reads_on_from_the_inbox_while_there_can_be_no_client() {
+        let broker = MockCluster::new(1).unwrap();
+        let mut records = gone(&broker);
+        records.connect_at = later();
+        for client in [false, true] {
+            produce(&broker, &records);
+            let away = records.away.as_mut().unwrap();
+            (away.busy, away.taken) = (ago(2 * BUSY_TIME_MAX), later());
+            assert_eq!(read(&mut records), 1);
+            assert_eq!((records.consumer.is_some(), records.away.is_some()), (client, true));
+            records.connect_at = Instant::now();
         }
     }
 }

@@ -16,6 +16,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -46,7 +47,7 @@ use crate::source::Source;
 
 /// For one question to the broker.
 const ASK_TIME_MAX: Duration = Duration::from_secs(1);
-/// Between two tries to find out where partitions begin, and two looks whether a trouble is over.
+/// Between two tries to find out where partitions begin, and to have a client, and two looks whether a trouble is over.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// For one such look.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(300);
@@ -80,8 +81,11 @@ pub struct Records {
     pub(super) place: String,
     /// What its clients are set to.
     pub(super) settings: Settings,
-    /// None while it is away.
+    /// None while it is away, or there can be none.
     pub(super) consumer: Option<Arc<BaseConsumer<Member>>>,
+    /// Why there can be no client at the moment, and when that is tried again.
+    pub(super) no_client: Option<String>,
+    pub(super) connect_at: Instant,
     /// Where it reads while it has no client, and until a new one has its partitions.
     pub(super) away: Option<Away>,
     pub(super) may_go_away: bool,
@@ -110,7 +114,7 @@ pub struct Records {
     /// Since when its partitions are paused, as nobody asks for more.
     held: Option<Instant>,
     /// When its partitions are paused, or the client is polled the next time.
-    hold_at: Instant,
+    pub(super) hold_at: Instant,
     /// How long nobody asks for more before its partitions are paused.
     hold_after: Duration,
     /// How many records are to be read.
@@ -157,6 +161,8 @@ impl Records {
             place,
             settings,
             consumer: None,
+            no_client: None,
+            connect_at: Instant::now(),
             away: None,
             may_go_away,
             away_after,
@@ -183,14 +189,53 @@ impl Records {
         Ok(records)
     }
 
+    /// Whether there is a client; makes one that waits for its partitions where it is time for that. `no_client` says why there
+    /// is none.
+    pub(super) fn have_client(&mut self) -> Result<bool, ConnectorError> {
+        if self.consumer.is_some() {
+            return Ok(true);
+        }
+        if Instant::now() < self.connect_at {
+            return Ok(false);
+        }
+        let made = self.connect();
+        self.take_client(made)
+    }
+
+    /// Another one was there before, with the same settings: what passes is waited for, and the stream does not end.
+    fn take_client(&mut self, made: Result<Arc<BaseConsumer<Member>>, ConnectorError>) -> Result<bool, ConnectorError> {
+        match made {
+            Ok(consumer) => {
+                self.consumer = Some(consumer);
+                self.no_client = None;
+                // Its group has to give it partitions first.
+                self.ask_group_at = Instant::now() + GROUP_INTERVAL;
+                Ok(true)
+            }
+            Err(error) if error.retryable() => {
+                let reason = error.to_string();
+                if self.no_client.is_none() {
+                    tracing::warn!("{reason}; it is tried again in {LOOK_AGAIN:?}");
+                }
+                self.no_client = Some(reason);
+                self.connect_at = Instant::now() + LOOK_AGAIN;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// A client that waits for its partitions.
-    pub(super) fn connect(&self) -> Result<Arc<BaseConsumer<Member>>, ConnectorError> {
+    fn connect(&self) -> Result<Arc<BaseConsumer<Member>>, ConnectorError> {
         let place = &self.place;
         let member = Member::new(Voice::new(place, self.settings.login.clone()));
         // The error says which setting, but might show its value.
         let mut consumer: BaseConsumer<Member> =
             self.settings.client.create_with_context(member).map_err(|error| match error {
-                KafkaError::ClientCreation(reason) => failed(place, reason, false),
+                KafkaError::ClientCreation(reason) => {
+                    let passes = is_shortage(&reason);
+                    failed(place, reason, passes)
+                }
                 _ => failed(place, "the client cannot be made with these properties", false),
             })?;
         let told = self.rest.comes.clone();
@@ -501,9 +546,7 @@ impl Records {
         if matches!(self.subscription.topics, Topics::Subscribed(_)) {
             self.ours.clear();
         }
-        self.ask_group_at = Instant::now() + GROUP_INTERVAL;
-        self.consumer = Some(self.connect()?);
-        Ok(())
+        self.have_client().map(drop)
     }
 
     /// Notes where the group stands in the partitions of a topic, and where it has read nothing, where they end now, also of
@@ -776,6 +819,11 @@ impl Source for Records {
         }
         // Without a client it is in no group.
         let Some(consumer) = &self.consumer else {
+            if let Some(away) = &mut self.away {
+                away.hold();
+            } else {
+                self.failure = self.have_client().err();
+            }
             self.ask_for_lag();
             return Some(lag::ASK_INTERVAL);
         };
@@ -822,6 +870,8 @@ impl Source for Records {
         let finishes = self.subscription.ending_offset.is_some();
         if self.away.is_some() {
             self.next_from_inbox(limits, deadline, batch)?;
+        } else if !self.have_client()? && batch.is_empty() {
+            thread::sleep(deadline.saturating_duration_since(Instant::now()));
         }
         while self.away.is_none() && !batch.full(limits) {
             let Some(consumer) = self.consumer.as_ref().filter(|_| !finishes || !self.reading.is_finished()) else { break };
@@ -892,10 +942,19 @@ impl Source for Records {
         if let Some(failure) = &self.failure {
             return Some(failure.to_string());
         }
+        if let Some(reason) = &self.no_client {
+            return Some(reason.clone());
+        }
         let Some(consumer) = &self.consumer else { return self.away.as_ref()?.trouble() };
         let voice = &consumer.context().voice;
         voice.trouble().map(|trouble| format!("{}: {}", voice.place(), trouble.reason))
     }
+}
+
+/// Whether a client cannot be made as the process may have no more threads or files at the moment, in librdkafka's words and
+/// the system's: all else is the fault of its settings.
+fn is_shortage(reason: &str) -> bool {
+    [" thread: ", " thread(s) to initialize", "Too many open files"].iter().any(|words| reason.contains(words))
 }
 
 /// Whether a question may be answered later.
@@ -941,7 +1000,7 @@ impl Drop for Records {
 pub(super) fn leave(
     consumer: Arc<BaseConsumer<Member>>,
     rest: Option<TopicPartitionList>,
-    waiter: Option<std::thread::JoinHandle<()>>,
+    waiter: Option<thread::JoinHandle<()>>,
 ) -> Option<Receiver<()>> {
     consumer.context().close();
     let (sender, receiver) = crossbeam_channel::bounded(1);
@@ -967,11 +1026,11 @@ pub(super) fn leave(
         // Nobody waits any more when it took too long.
         let _ = sender.send(());
     };
-    std::thread::Builder::new().name("leave Kafka".to_owned()).spawn(leave).ok().map(|_| receiver)
+    thread::Builder::new().name("leave Kafka".to_owned()).spawn(leave).ok().map(|_| receiver)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use rdkafka::mocking::MockCluster;
     use rdkafka::producer::DefaultProducerContext;
     use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
@@ -981,7 +1040,7 @@ mod tests {
     use super::*;
     use crate::conformance::anything;
 
-    type Broker = MockCluster<'static, DefaultProducerContext>;
+    pub type Broker = MockCluster<'static, DefaultProducerContext>;
 
     /// A member of a group at a broker that answers like this whenever it is asked who keeps the group.
     fn member_of(broker: &Broker, answer: RDKafkaRespErr) -> Records {
@@ -990,7 +1049,7 @@ mod tests {
         open(broker, OffsetReset::Earliest, Offsets::default())
     }
 
-    fn open(broker: &Broker, reset: OffsetReset, from: Offsets) -> Records {
+    pub fn open(broker: &Broker, reset: OffsetReset, from: Offsets) -> Records {
         let definition = json!({"topics": ["t"], "bootstrapServers": broker.bootstrap_servers(), "groupId": "g"});
         let ingest: KafkaIngest = serde_json::from_value(definition).unwrap();
         let subscription =
@@ -1101,6 +1160,35 @@ mod tests {
         leave(records.consumer.take().unwrap(), None, None);
         records.come_back(true).unwrap();
         assert!(records.ask_group_at > Instant::now() + GROUP_INTERVAL / 2);
+    }
+
+    /// It failed for good: many may want one at once.
+    #[test]
+    fn a_stream_for_which_there_can_be_no_client_at_the_moment_has_one_later() {
+        let broker = MockCluster::new(1).unwrap();
+        broker.create_topic("t", 1, 1).unwrap();
+        let mut records = open(&broker, OffsetReset::Earliest, Offsets::default());
+        leave(records.consumer.take().unwrap(), None, None);
+        let reason = "Failed to create thread: Resource temporarily unavailable (11)";
+        let begun = Instant::now();
+        assert!(matches!(records.take_client(Err(failed("Kafka", reason, is_shortage(reason)))), Ok(false)));
+        assert!(records.connect_at > begun && records.trouble().is_some_and(|trouble| trouble.contains(reason)));
+        records.connect_at = begun + Duration::from_secs(3600);
+        records.start_over().unwrap();
+        records.come_back(true).unwrap();
+        let begun = Instant::now();
+        records.next(&Limits::default(), &mut Frames::default()).unwrap();
+        assert!(begun.elapsed() >= Limits::default().wait_max, "whoever asks would ask again and again");
+        assert!(records.consumer.is_none());
+        records.connect_at = Instant::now();
+        records.next(&Limits::default(), &mut Frames::default()).unwrap();
+        assert!(records.consumer.is_some() && records.no_client.is_none());
+
+        assert!(is_shortage("ssl.ca.location failed: error:80000018:system library::Too many open files"));
+        assert!(!is_shortage("`ssl.key.location` failed: error:80000002:system library::No such file or directory"));
+        let wrong = failed("Kafka", "No provider for SASL mechanism X", false);
+        records.consumer = None;
+        assert!(records.take_client(Err(wrong)).is_err());
     }
 
     #[test]

@@ -242,6 +242,11 @@ impl Opened {
         &self.place
     }
 
+    /// Where it lies. None where it is no regular file.
+    pub(super) fn device(&self) -> Option<u64> {
+        self.identity.map(|(device, _)| device)
+    }
+
     pub(super) fn length(&self) -> io::Result<u64> {
         self.file.metadata().map(|found| found.len())
     }
@@ -404,7 +409,6 @@ impl ByteStream for FileStream {
             return false;
         }
         let length = self.opened.length().unwrap_or_default();
-        length <= self.opened.read.load(Ordering::Relaxed)
-            && file_watch::call_when_changed(Arc::downgrade(&self.opened), length, call)
+        length <= self.opened.read.load(Ordering::Relaxed) && file_watch::call_when_changed(&self.opened, length, call)
     }
 }

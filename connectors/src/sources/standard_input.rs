@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
+use weir_model::lock::lock;
 
 use crate::charset::Charset;
 use crate::config;
@@ -53,6 +55,9 @@ const PLACE: &str = "standard input";
 /// one.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
+/// The stream that reads it. Of two, one would have what the other was told is there, and that one wait for more without end.
+static READER: Mutex<Option<String>> = Mutex::new(None);
+
 impl SourceConfig for StandardInputIngest {
     fn settings(&self) -> serde_json::Value {
         crate::settings("StandardInputIngest", self)
@@ -65,32 +70,62 @@ impl SourceConfig for StandardInputIngest {
 
     fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {
         self.format.check()?;
-        Charset::named(&self.encoding).map(|_| ())
+        Charset::named(&self.encoding)?;
+        free(lock(&READER).as_deref())
     }
 
     fn shown_position(&self, position: &[u8]) -> Option<serde_json::Value> {
         self.format.shown_position(position)
     }
 
-    fn open_source(&self, _context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let turn = Turn::take(&READER, &context.stream)?;
         let input = rustix::stdio::stdin().try_clone_to_owned();
         let input = input.map_err(|error| ConnectorError::io(PLACE, "cannot be opened", error))?;
-        self.source(File::from(input), from)
+        self.source(File::from(input), from, Some(turn))
     }
 }
 
 impl StandardInputIngest {
     /// The input cannot go back: it goes on with what comes now.
-    fn source(&self, input: File, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+    fn source(&self, input: File, from: Option<&Position>, turn: Option<Turn>) -> Result<Box<dyn Source>, ConnectorError> {
         let from = from.filter(|_| BEGUN.load(Ordering::Relaxed));
         let stream = Charset::named(&self.encoding)?.decoded(Box::new(InputStream { input }));
         let source = self.format.reader(PLACE, self.line_bytes_max as usize, from, |_| Ok(stream))?;
-        Ok(Box::new(Input { source, begins: from.is_none() }))
+        Ok(Box::new(Input { source, begins: from.is_none(), _turn: turn }))
+    }
+}
+
+/// An error that passes where a stream reads: the next one waits for its end, as after a restart of a weir that let both in.
+fn free(reader: Option<&str>) -> Result<(), ConnectorError> {
+    let Some(stream) = reader else { return Ok(()) };
+    let problem =
+        format!("the ingest stream `{stream}` reads it, and only one can at a time; delete that one, or wait for its end");
+    Err(ConnectorError::passing(PLACE, problem))
+}
+
+/// As long as it is there no other stream reads.
+struct Turn(&'static Mutex<Option<String>>);
+
+impl Turn {
+    fn take(reader: &'static Mutex<Option<String>>, stream: &str) -> Result<Turn, ConnectorError> {
+        let mut kept = lock(reader);
+        free(kept.as_deref())?;
+        *kept = Some(stream.to_owned());
+        Ok(Turn(reader))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *lock(self.0) = None;
     }
 }
 
 struct Input {
     source: Box<dyn Source>,
+    /// None where the input is not that of weir.
+    _turn: Option<Turn>,
     /// The next batch is the first.
     begins: bool,
 }
@@ -156,7 +191,7 @@ mod tests {
             drop(writer);
             let bounds = Bounds { header: config.format.header(), ..Bounds::default() };
             let input = File::from(OwnedFd::from(input));
-            let mut stream = RecordStream::open(bounds, from, |from| config.source(input, from)).unwrap();
+            let mut stream = RecordStream::open(bounds, from, |from| config.source(input, from, None)).unwrap();
             let (mut records, mut failures, mut position) = (Vec::new(), Vec::new(), Position::default());
             let each = |batch: &Frames| {
                 decode(&*decoder, batch, &mut records, &mut failures);
@@ -170,5 +205,16 @@ mod tests {
         let position = read("3,4\n", Some(&position), "{ a: \"3\", b: \"4\" }");
         BEGUN.store(false, Ordering::Relaxed);
         read("\u{feff}c,d\n5,6\n", Some(&position), "{ c: \"5\", d: \"6\" }");
+    }
+    /// One of two waited in a read for what the other had taken, and could not be ended.
+    #[test]
+    fn one_stream_reads_at_a_time() {
+        static HERE: Mutex<Option<String>> = Mutex::new(None);
+        let turn = Turn::take(&HERE, "first").unwrap();
+        let refused = Turn::take(&HERE, "second").err().unwrap();
+        assert!(refused.retryable() && refused.to_string().contains("the ingest stream `first` reads it"), "{refused}");
+        drop(turn);
+        drop(Turn::take(&HERE, "second").unwrap());
+        assert!(free(lock(&HERE).as_deref()).is_ok());
     }
 }

@@ -4,18 +4,29 @@
 //! that read is accepted if no node it read was written since its snapshot, and none came into or went from what it listed;
 //! otherwise it is evaluated again, in the end with the lock held and the newest state in view, so that even a node everybody
 //! counts on makes progress. Whether a write could have changed what a query read is found out in `conflict.rs`.
+//!
+//! The lock of the graph may be held for as long as a query takes. So whoever waits for it has nothing in hand that others need:
+//! neither status pages nor the results of other graphs wait for a query. These locks are taken in this order, where several
+//! are, and only the first is held by anybody who waits for the store, the workers or a clock:
+//!
+//!     graph ─┬─> pauses ─> held ─┬─> sending
+//!            │                   └─> noted ─> delivered
+//!            └─> begun ──────────────^
+//!
+//! `pauses`, `held`, `begun` and `delivered` are those of a standing query (`StandingState`), and nobody has those of two. Those
+//! of a query that is being installed nobody else knows yet, so there they come behind `sending`, too.
 
 mod conflict;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
-use weir_model::lock::lock;
-use weir_model::{Failure, Mutations, Position, Text, Tick};
+use weir_model::lock::{lock, try_lock};
+use weir_model::{Failure, Mutations, Position, QueryId, Text, Tick};
 
 pub use self::conflict::ReadSet;
 use self::conflict::{RECENT_BYTES_MAX, RECENT_PARTS, Recent, Written};
@@ -30,7 +41,7 @@ use crate::expiry::Expiry;
 use crate::history::erased::Erasures;
 use crate::latency::Commits;
 use crate::memory::at_most;
-use crate::store::{Delivered, Entry, GraphId};
+use crate::store::{Delivered, Entry, GraphId, lives};
 use crate::view::View;
 use crate::view::tracked::Tracked;
 
@@ -67,8 +78,12 @@ pub struct Committer {
     erasures: Arc<Erasures>,
     pub commits: Commits,
     pub causes: Causes,
+    /// How long the workers, or room in the log, are waited for.
     patience: Duration,
     state: Mutex<State>,
+    /// Frontiers of delivery that have not been logged. Apart from the state: an output that has delivered something does not
+    /// wait for a query that has the graph locked. They are taken out with the graph locked, so entries have them in order.
+    noted: Mutex<BTreeMap<(QueryId, Text), Delivered>>,
 }
 
 #[derive(Default)]
@@ -79,6 +94,8 @@ struct State {
     sealed: Tick,
     /// The log has yet to be replayed: what was committed before comes first.
     replaying: bool,
+    /// Something was committed since the start, and so a life has begun.
+    lives: bool,
     /// The tick after the last entry the workers were sent.
     sent: Tick,
     /// Ends of the entries the workers may not have applied.
@@ -87,8 +104,6 @@ struct State {
     /// Beginnings of the transactions under way, with how many began there.
     active: BTreeMap<Tick, usize>,
     sources: FxHashMap<Text, Position>,
-    /// Frontiers of delivery that have not been logged.
-    delivered: Vec<Delivered>,
     /// Frontiers of delivery that are not worth an entry.
     progress: Vec<Delivered>,
     progress_noted: Option<Instant>,
@@ -142,8 +157,19 @@ impl Committer {
         let Beginning { next, replaying, sources } = beginning;
         let state = State { next, sent: next, replaying, sources, ..State::default() };
         let parts = parts.clone();
-        let (commits, causes, patience) = (Commits::default(), Causes::default(), WORKERS_PATIENCE);
-        Committer { graph, parts, published, logged, expiry, erasures, commits, causes, patience, state: Mutex::new(state) }
+        Committer {
+            graph,
+            parts,
+            published,
+            logged,
+            expiry,
+            erasures,
+            commits: Commits::default(),
+            causes: Causes::default(),
+            patience: WORKERS_PATIENCE,
+            state: Mutex::new(state),
+            noted: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -153,11 +179,16 @@ impl Committer {
 
     /// As `lock`, at once: None where somebody has it locked, which may be for as long as a query takes.
     fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        try_lock(&self.state)
+    }
+
+    fn noted(&self) -> MutexGuard<'_, BTreeMap<(QueryId, Text), Delivered>> {
+        lock(&self.noted)
+    }
+
+    /// Nothing is committed by others for as long as one has what this gives.
+    pub fn hold_still(&self) -> Still<'_> {
+        Still { committer: self, state: self.lock() }
     }
 
     /// Commits changes that depend on nothing that was read. Returns the tick after the last one.
@@ -168,22 +199,6 @@ impl Committer {
         drop(state);
         self.slow_down(wait);
         Ok(upper)
-    }
-
-    /// A tick of its own, in which nothing changes. Does not wait for workers, as the caller may hold what others wait for.
-    pub fn tick(&self) -> Result<Tick, EngineError> {
-        self.append(&mut self.lock(), Change { records: 1, ..Change::default() })
-    }
-
-    /// As `tick`; its entry of the log also holds what `notes` says, which is told the tick after this one while the graph is
-    /// locked. In an entry behind this one, it could be lost: a process that is killed between the two may have told somebody
-    /// results of the tick, and would not know that after its next start.
-    pub fn tick_noting(&self, notes: impl FnOnce(Tick) -> Vec<Delivered>) -> Result<Tick, EngineError> {
-        let mut state = self.lock();
-        self.accepts(&state)?;
-        let first = state.first();
-        notes(first.next()).into_iter().for_each(|delivered| state.note(delivered));
-        self.append_at(&mut state, first, Change { records: 1, ..Change::default() })
     }
 
     /// A transaction: evaluated again until what it read has not changed when it is committed, and after `tries` times with the
@@ -225,6 +240,7 @@ impl Committer {
         loop {
             fetched.open();
             let ended = self.transact(tries, |view, at, locked| {
+                fetched.begin();
                 if locked.is_some() {
                     fetched.close();
                 }
@@ -340,39 +356,42 @@ impl Committer {
         change.map(|change| self.append(&mut state, change)).transpose()
     }
 
-    /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
+    /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order. After an error nothing
+    /// has happened, and what was noted is noted still; unless the log has failed, which `log_delivered` says.
     fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
-        let first = state.first();
-        self.append_at(state, first, change)
+        self.append_and(state, change, |_| ())
     }
 
-    /// As `append`, with `first` as the first tick.
-    fn append_at(&self, state: &mut State, first: Tick, change: Change) -> Result<Tick, EngineError> {
+    /// As `append`. `before` is told the tick after the change once there is room for it: it may change what is not to change
+    /// without that. What it notes is in the same entry.
+    fn append_and(&self, state: &mut State, change: Change, before: impl FnOnce(Tick)) -> Result<Tick, EngineError> {
         self.accepts(state)?;
+        let first = state.first();
         let Change { mutations, records, source, received, cause } = change;
         let upper = Tick(first.0 + records.max(1) as u64);
-        if !mutations.erased.is_empty() {
-            // An erasure that the log then refuses would be in force until the next start.
-            self.parts.log.check()?;
-            // Noted with the graph locked, as it needs the tick. So a purge holds up commits for one write of the store.
-            self.erasures.note(first, &mutations.erased)?;
-        }
         let mutations = Arc::new(mutations);
+        let sources = source.clone().into_iter().collect();
+        let mut entry = Entry { graph: self.graph, first, upper, mutations, sources, delivered: Vec::new() };
+        // Before anything is noted: an erasure that the log then refuses would be in force until the next start.
+        let room = self.parts.log.room(&entry, self.patience)?;
+        if !state.lives {
+            // Once in each start, and not of graphs at rest: there may be thousands.
+            lives::begin(&*self.parts.store, self.graph, state.next)?;
+            state.lives = true;
+        }
+        if !entry.mutations.erased.is_empty() {
+            // Noted with the graph locked, as it needs the tick. So a purge holds up commits for one write of the store.
+            self.erasures.note(first, &entry.mutations.erased)?;
+        }
+        before(upper);
         // Transactions under way look through it. What changes nothing, as a tick of the clock, cannot be in their way.
-        let is_of_interest = !state.active.is_empty() && !mutations.is_empty();
-        let written = is_of_interest.then(|| Written::new(upper, mutations.clone()));
+        let is_of_interest = !state.active.is_empty() && !entry.mutations.is_empty();
+        let written = is_of_interest.then(|| Written::new(upper, entry.mutations.clone()));
         // What was noted comes behind what was only asked for from time to time, and so counts over it: an output may have gone.
-        let mut delivered = std::mem::take(&mut state.progress);
-        delivered.append(&mut state.delivered);
-        let entry = Arc::new(Entry {
-            graph: self.graph,
-            first,
-            upper,
-            mutations,
-            sources: source.clone().into_iter().collect(),
-            delivered,
-        });
-        self.parts.log.submit(entry.clone())?;
+        entry.delivered = std::mem::take(&mut state.progress);
+        entry.delivered.extend(std::mem::take(&mut *self.noted()).into_values());
+        let entry = Arc::new(entry);
+        room.submit(entry.clone())?;
         self.logged.fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
         state.next = upper;
         self.expiry.note(&entry.mutations);
@@ -472,20 +491,27 @@ impl Committer {
     }
 
     /// Remembers how far results were delivered, for the next entry. A frontier that is further back than one noted before, as
-    /// its caller looked earlier, changes nothing.
+    /// its caller looked earlier, changes nothing. Does not wait for whoever has the graph locked.
     pub fn note_delivered(&self, delivered: Delivered) {
-        self.lock().note(delivered);
+        self.note_looked_up(|| [delivered]);
     }
 
-    /// As `note_delivered`, for what is looked up while the graph is locked: so an output that goes at the same time is noted as
-    /// gone after that, and stays gone.
+    /// As `note_delivered`, for what is looked up while nobody else notes anything: so an output that goes at the same time is
+    /// noted as gone after that, and stays gone. What is looked up together is in one entry.
     pub fn note_looked_up<I: IntoIterator<Item = Delivered>>(&self, look: impl FnOnce() -> I) {
-        let mut state = self.lock();
-        look().into_iter().for_each(|delivered| state.note(delivered));
+        let mut noted = self.noted();
+        for delivered in look() {
+            let key = (delivered.query, delivered.output.clone());
+            let is_further = |known: &Delivered| known.is_gone() || delivered.is_gone() || known.tick <= delivered.tick;
+            if noted.get(&key).is_none_or(is_further) {
+                noted.insert(key, delivered);
+            }
+        }
     }
 
-    /// Has the next entry take along how far results were delivered, unless that was done within the interval. No output comes or
-    /// goes while `outputs` says how far they are. Where the graph is locked nothing happens, and the caller comes again.
+    /// Has the next entry take along how far results were delivered, unless that was done within the interval. Nothing is
+    /// committed while `outputs` says how far they are: that one of them is gone is noted in the same entry then, or in a later
+    /// one. Where the graph is locked nothing happens, and the caller comes again.
     pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) {
         let Some(mut state) = self.try_lock() else { return };
         if state.progress_noted.is_none_or(|at| at.elapsed() >= interval) {
@@ -494,9 +520,12 @@ impl Committer {
         }
     }
 
-    /// Logs what `note_delivered` collected, if no entry has taken it along.
+    /// Logs what `note_delivered` collected, if no entry has taken it along. An error where the log has failed: one that it
+    /// refused may have taken that along.
     pub fn log_delivered(&self) -> Result<(), EngineError> {
-        self.append_delivered(&mut self.lock())
+        let mut state = self.lock();
+        self.append_delivered(&mut state)?;
+        Ok(self.parts.log.check()?)
     }
 
     /// As `log_delivered`; where the graph is locked nothing happens, as with `note_progress`.
@@ -505,7 +534,8 @@ impl Committer {
     }
 
     fn append_delivered(&self, state: &mut State) -> Result<(), EngineError> {
-        if !state.delivered.is_empty() {
+        let has_noted = !self.noted().is_empty();
+        if has_noted {
             self.append(state, Change::default())?;
         }
         Ok(())
@@ -538,15 +568,6 @@ impl State {
         self.next.max(self.sealed).max(Tick::at_millis(wall_clock_millis()))
     }
 
-    fn note(&mut self, delivered: Delivered) {
-        let same = |other: &Delivered| other.query == delivered.query && other.output == delivered.output;
-        match self.delivered.iter_mut().find(|other| same(other)) {
-            Some(other) if !other.is_gone() && !delivered.is_gone() && delivered.tick < other.tick => {}
-            Some(other) => *other = delivered,
-            None => self.delivered.push(delivered),
-        }
-    }
-
     /// The workers were sent an entry, and may have applied others.
     fn note_sent(&mut self, end: Tick, published: &Published) {
         let applied = published.upper();
@@ -561,6 +582,23 @@ impl State {
     fn too_far_behind(&self, most: usize) -> Option<Tick> {
         let excess = self.behind.len().checked_sub(most)?;
         self.behind.get(excess).copied()
+    }
+}
+
+/// A graph that its owner has locked.
+pub struct Still<'a> {
+    committer: &'a Committer,
+    state: MutexGuard<'a, State>,
+}
+
+impl Still<'_> {
+    /// A tick of its own, in which nothing changes. Does not wait for workers, as the caller may hold what others wait for.
+    ///
+    /// `before` is told the tick after it once there is room for that in the log, and what it notes is in the same entry. In an
+    /// entry behind this one, it could be lost: a process that is killed between the two may have told somebody results of the
+    /// tick, and would not know that after its next start.
+    pub fn tick(&mut self, before: impl FnOnce(Tick)) -> Result<Tick, EngineError> {
+        self.committer.append_and(&mut self.state, Change { records: 1, ..Change::default() }, before)
     }
 }
 
@@ -623,12 +661,30 @@ pub fn wall_clock_millis() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::{NodeId, Symbol};
+    use std::ops::ControlFlow;
+
+    use weir_cypher_compiler::{Options as CompileOptions, compile};
+    use weir_model::{NodeId, Symbol, Value};
 
     use super::*;
     use crate::alarm::Alarm;
+    #[cfg(feature = "rocks-db")]
+    use crate::log::{Log, LogOptions};
     use crate::store::InMemory;
-    use crate::{Engine, GraphOptions, Options};
+    #[cfg(feature = "rocks-db")]
+    use crate::store::conformance::FaultyStore;
+    #[cfg(feature = "rocks-db")]
+    use crate::store::{RocksDb, RocksDbOptions, StoreError};
+    use crate::{Engine, GraphOptions, Options, QueryOptions};
+
+    /// A store on disk that takes so many appends.
+    #[cfg(feature = "rocks-db")]
+    fn faulty(appends: usize) -> (tempfile::TempDir, Arc<FaultyStore>) {
+        let temporary = tempfile::tempdir().unwrap();
+        let inner = RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap();
+        let store = Arc::new(FaultyStore::new(Arc::new(inner), appends));
+        (temporary, store)
+    }
 
     fn engine() -> Engine {
         let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
@@ -701,12 +757,13 @@ mod tests {
         let engine = engine();
         let graph = engine.default_graph();
         let mut told = Tick::ZERO;
-        let upper = graph.committer().tick_noting(|upper| {
+        let committer = graph.committer();
+        let upper = committer.hold_still().tick(|upper| {
             told = upper;
-            vec![Delivered::gone(weir_model::QueryId(node(1)), "output".into())]
+            committer.note_delivered(Delivered::gone(QueryId(node(1)), "output".into()));
         });
         assert_eq!((upper.unwrap(), graph.next()), (told, told));
-        assert!(graph.committer().lock().delivered.is_empty(), "the entry has it");
+        assert!(committer.noted().is_empty(), "the entry has it");
         engine.shutdown().unwrap();
     }
 
@@ -725,10 +782,10 @@ mod tests {
         // The clock goes through them by number, who looks after delivery by name: the default graph comes first in both.
         let other = engine.create_graph("z", GraphOptions::default()).unwrap_or_else(|error| panic!("{error}"));
         let graphs = [engine.default_graph(), other];
-        let gone = || Delivered::gone(weir_model::QueryId(node(1)), "output".into());
+        let gone = || Delivered::gone(QueryId(node(1)), "output".into());
         let [locked, other] = graphs.each_ref().map(|graph| graph.committer());
-        let mut state = locked.lock();
-        state.note(gone());
+        let state = locked.lock();
+        locked.note_delivered(gone());
         other.note_delivered(gone());
         let moment = wall_clock_millis();
         let alarms = graphs.each_ref().map(|graph| {
@@ -738,16 +795,16 @@ mod tests {
         });
         let has_passed = |committer: &Committer| committer.lock().sent > Tick::at_millis(moment);
         until("the other gets no tick", || has_passed(other));
-        until("of the other nothing is logged", || other.lock().delivered.is_empty());
+        until("of the other nothing is logged", || other.noted().is_empty());
         // Whoever has locked it holds up none of these, and none of them has done anything.
         locked.note_progress(Duration::ZERO, || panic!("it is locked"));
         let said = (locked.get_past(Tick::at_millis(moment)), locked.try_log_delivered());
         assert!(matches!(said, (Ok(false), Ok(()))), "{said:?}");
-        assert!(!state.delivered.is_empty(), "it was to be logged");
+        assert!(!locked.noted().is_empty(), "it was to be logged");
         drop(state);
         // Its turn comes again.
         until("it gets no tick", || has_passed(locked));
-        until("of it nothing is logged", || locked.lock().delivered.is_empty());
+        until("of it nothing is logged", || locked.noted().is_empty());
         drop(alarms);
         engine.shutdown().unwrap();
     }
@@ -763,13 +820,38 @@ mod tests {
         engine.shutdown().unwrap();
     }
 
+    /// Standing queries tell the time by ticks. Who evaluates found it earlier, and so answered otherwise than they do.
+    #[test]
+    fn where_the_clock_was_set_back_the_time_is_that_of_the_last_change() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let moment = wall_clock_millis() + 3_600_000;
+        graph.committer().lock().next = Tick::at_millis(moment);
+        graph.committer().hold_still().tick(|_| ()).unwrap();
+        graph.committer().wait_applied_all().unwrap();
+        let prepare = |text: &str| {
+            let plan = compile(text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{}", problems[0]));
+            graph.prepare(plan)
+        };
+        graph.write_in_order(&[prepare("CREATE (n {at: timestamp()})")]).unwrap();
+        let mut found = Vec::new();
+        let mut each = |row: &[Value]| {
+            found.extend_from_slice(row);
+            ControlFlow::Continue(())
+        };
+        let query = prepare("CREATE (n {at: timestamp()}) WITH timestamp() AS now MATCH (m) RETURN now, m.at AS at");
+        graph.query(&query, &[], QueryOptions::default(), &mut each).unwrap();
+        assert_eq!(found, vec![Value::Integer(moment as i64); 4]);
+        engine.shutdown().unwrap();
+    }
+
     #[test]
     fn what_was_applied_is_no_longer_waited_for() {
         let engine = engine();
         let graph = engine.default_graph();
         let committer = graph.committer();
         for _ in 0..100 {
-            committer.tick().unwrap();
+            committer.hold_still().tick(|_| ()).unwrap();
             committer.wait_applied_all().unwrap();
         }
         assert_eq!(committer.lock().behind.len(), 1);
@@ -796,12 +878,80 @@ mod tests {
         engine.shutdown().unwrap();
     }
 
+    /// A stream was told of nothing, and whoever wanted the graph waited with it.
+    #[cfg(feature = "rocks-db")]
+    #[test]
+    fn where_the_log_has_no_room_nothing_happens() {
+        let (_temporary, store) = faulty(usize::MAX);
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        // Of a second log over the same store, in which every entry goes alone.
+        let options = LogOptions { queue_bytes_max: 1, ..LogOptions::default() };
+        let log = Arc::new(Log::start(store.clone(), graph.parts().symbols.clone(), options));
+        let parts = Parts { log: log.clone(), ..graph.parts().clone() };
+        let erasures = graph.history().erasures().clone();
+        let told = Told { published: Arc::new(Published::new(1)), logged: Arc::default(), expiry: Arc::default(), erasures };
+        let beginning = Beginning { next: graph.next(), replaying: false, sources: FxHashMap::default() };
+        let mut committer = Committer::new(graph.id(), &parts, told, beginning);
+        committer.patience = Duration::from_millis(50);
+        let gone = |output: &str| Delivered::gone(QueryId(node(1)), output.into());
+        let is_late = |ended: &Result<Tick, EngineError>| matches!(ended, Err(EngineError::Store(StoreError::TooSlow { .. })));
+
+        let stuck = lock(&store.stuck);
+        committer.commit(change(1)).unwrap();
+        until("the writer does not take the first", || committer.commit(change(2)).is_ok());
+        committer.note_delivered(gone("noted"));
+        committer.note_progress(Duration::ZERO, || vec![gone("progress")]);
+        let next = committer.next();
+        assert!(is_late(&committer.commit(change(3))));
+        let mut purge = change(1);
+        purge.mutations.erase(node(1));
+        assert!(is_late(&committer.commit(purge)));
+        assert!(graph.history().erasures().known().is_empty());
+        let mut told = None;
+        assert!(is_late(&committer.hold_still().tick(|upper| told = Some(upper))));
+        assert_eq!((told, committer.next()), (None, next));
+        assert_eq!((committer.noted().len(), committer.lock().progress.len()), (1, 1));
+
+        drop(stuck);
+        until("there is no room", || committer.hold_still().tick(|upper| told = Some(upper)).is_ok());
+        assert_eq!(told, Some(committer.next()));
+        log.wait_durable(graph.id(), committer.next(), Duration::from_secs(60)).unwrap();
+        assert_eq!((committer.noted().len(), committer.lock().progress.len()), (0, 0));
+        drop(committer);
+        engine.shutdown().unwrap();
+    }
+
+    /// The second time nothing was noted any more, and a definition was stored for which the log has nothing.
+    #[cfg(feature = "rocks-db")]
+    #[test]
+    fn what_a_log_that_has_failed_refuses_is_never_called_logged() {
+        let (_temporary, store) = faulty(0);
+        let engine = Engine::open(store, Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let other = engine.create_graph("z", GraphOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+        let upper = other.committer().commit(change(1)).unwrap();
+        other.wait_durable(upper).unwrap_err();
+        let graph = engine.default_graph();
+        let committer = graph.committer();
+        committer.note_delivered(Delivered::gone(QueryId(node(1)), "output".into()));
+        for _ in 0..2 {
+            let said = committer.log_delivered();
+            assert!(matches!(said, Err(EngineError::Store(StoreError::Poisoned(_)))), "{said:?}");
+        }
+        // As where it failed when there was room already.
+        committer.noted().clear();
+        assert!(committer.log_delivered().is_err());
+        assert!(engine.shutdown().is_err());
+    }
+
     /// Called a failure, it would end each start.
     #[test]
     fn a_replay_waits_for_the_workers_until_weir_or_the_graph_ends() {
         let engine = engine();
         let graph = engine.default_graph();
-        let (mut begin, records) = (graph.committer().tick().unwrap(), 2 * REPLAYED_BEHIND_MAX as u64);
+        let (mut begin, records) = (graph.committer().hold_still().tick(|_| ()).unwrap(), 2 * REPLAYED_BEHIND_MAX as u64);
         let entry = |first: Tick, n: u64| {
             let upper = first.next();
             let mutations = Arc::new(change(n).mutations);
@@ -844,7 +994,7 @@ mod tests {
         let engine = engine();
         let graph = engine.default_graph();
         let committer = graph.committer();
-        let sent = committer.tick().unwrap();
+        let sent = committer.hold_still().tick(|_| ()).unwrap();
         committer.wait_applied_all().unwrap();
         assert_eq!((committer.lead_to(sent).unwrap(), graph.next()), (sent, sent), "they are there");
         graph.forget_source("s").unwrap();

@@ -1,4 +1,4 @@
-//! Fetched: what procedures brought from outside of the graph, kept for the attempts after the first.
+//! Fetched: what procedures brought from outside of the graph, kept for the attempts after the first. So is how long they slept.
 //!
 //! A query that lost its race is evaluated again, in the end with the graph locked. A web server is not asked again for that,
 //! least of all while everybody waits: the rows it gave are given again. Where what was changed meanwhile asks for others, the
@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use weir_model::procedure::Each;
@@ -22,6 +23,9 @@ pub struct Fetched {
     calls: RefCell<FxHashMap<(Text, Vec<Value>), Rows>>,
     /// Bytes that these rows take, about.
     bytes: Cell<usize>,
+    /// How long was slept, in all attempts, and how long this one would have. Not by call: one in a loop sleeps each time.
+    slept: Cell<Duration>,
+    asked: Cell<Duration>,
     closed: Cell<bool>,
 }
 
@@ -33,6 +37,11 @@ struct Rows {
 }
 
 impl Fetched {
+    /// The query is evaluated from its beginning.
+    pub fn begin(&self) {
+        self.asked.set(Duration::ZERO);
+    }
+
     /// From here on nothing is brought from outside any more.
     pub fn close(&self) {
         self.closed.set(true);
@@ -49,6 +58,28 @@ impl Fetched {
 
     pub(super) fn is_closed(&self) -> bool {
         self.closed.get()
+    }
+
+    /// Has `sleep` sleep as long as no attempt before has, of what this one asks for up to here.
+    pub(super) fn sleep(
+        &self,
+        procedure: &Text,
+        time: Duration,
+        sleep: impl FnOnce(Duration) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let asked = self.asked.get().saturating_add(time);
+        let left = asked.saturating_sub(self.slept.get());
+        if left.is_zero() {
+            self.asked.set(asked);
+            return Ok(());
+        }
+        if self.closed.get() {
+            return Err(Failure::would_fetch(procedure));
+        }
+        self.asked.set(asked);
+        // Also one that is broken off, as by the end of its time: it would be each time.
+        self.slept.set(asked);
+        sleep(left)
     }
 
     /// The rows of a call: those that are kept, then, as far as they are wanted, those that `fetch` gives after them. One that
@@ -145,6 +176,37 @@ mod tests {
         assert!(given(&fetched, 4).is_err());
         fetched.open();
         assert_eq!(given(&fetched, 4), Ok((vec![0, 1, 2, 3], true)));
+    }
+
+    #[test]
+    fn an_attempt_sleeps_what_none_before_it_has_slept() {
+        let fetched = Fetched::default();
+        let slept = |millis: u64| {
+            let mut slept = 0;
+            let sleep = |time: Duration| {
+                slept = time.as_millis();
+                Ok(())
+            };
+            let ended = fetched.sleep(&Text::new("util.sleep"), Duration::from_millis(millis), sleep);
+            ended.map(|()| slept)
+        };
+        fetched.begin();
+        // As often as it is asked for.
+        assert_eq!([slept(5), slept(5), slept(0), slept(7)], [Ok(5), Ok(5), Ok(0), Ok(7)]);
+        fetched.begin();
+        assert_eq!([slept(5), slept(5)], [Ok(0), Ok(0)]);
+        // One that was broken off counts, too.
+        let broken = fetched.sleep(&Text::new("util.sleep"), Duration::from_millis(9), |_| Err(Failure::would_fetch("x")));
+        assert!(broken.is_err());
+        assert_eq!(slept(10), Ok(10));
+        fetched.begin();
+        fetched.close();
+        assert_eq!([slept(5), slept(24)], [Ok(0), Ok(0)]);
+        let failure = slept(1).expect_err("others wait");
+        assert!(failure.kind == FailureKind::WouldFetch, "{failure}");
+        fetched.open();
+        fetched.begin();
+        assert_eq!(slept(30), Ok(1));
     }
 
     #[test]

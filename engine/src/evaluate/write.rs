@@ -575,6 +575,9 @@ impl Run<'_> {
 
     /// What is stored of a value as a property. It must be nested no deeper than the node can still be read with it.
     fn storable<'v>(&self, entity: Entity, key: &str, value: &'v Value) -> Result<Cow<'v, Value>, Failure> {
+        if let Value::Text(_) | Value::Integer(_) | Value::Float(_) | Value::Boolean(_) = value {
+            return Ok(Cow::Borrowed(value));
+        }
         let stored = self.stored_form(value)?;
         if !is_deeper(&stored, STORED_DEPTH_MAX) {
             return Ok(stored);

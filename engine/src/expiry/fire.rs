@@ -16,7 +16,7 @@ use super::rule::{Of, Rule};
 use super::{Expiry, LATE, SLEEP_MAX, State};
 use crate::arrangement::walk;
 use crate::commit::{Change, wall_clock_millis};
-use crate::error::EngineError;
+use crate::error::{EngineError, caught};
 use crate::evaluate::removal;
 use crate::graph::{Graph, WeakGraph};
 use crate::view::View;
@@ -43,14 +43,20 @@ enum Work {
 }
 
 pub fn run(expiry: &Expiry, graph: &WeakGraph) {
-    while let Some(work) = next(expiry) {
+    let mut has_failed = false;
+    while let Some(work) = next(expiry, has_failed) {
         let Some(graph) = graph.upgrade() else { return };
         let done = match work {
             Work::Fill => fill(expiry, &graph),
             Work::Look(subjects) => look(expiry, &graph, &subjects),
         };
+        let ends = matches!(done, Err(EngineError::Closing));
+        if !ends {
+            graph.note_care("expiry", done.as_ref().err());
+        }
+        has_failed = done.is_err();
         if let Err(error) = done {
-            if !matches!(error, EngineError::Closing) {
+            if !ends {
                 tracing::error!(graph = graph.name(), "what is due stays for now: {error}");
             }
             drop(graph);
@@ -63,8 +69,9 @@ pub fn run(expiry: &Expiry, graph: &WeakGraph) {
     }
 }
 
-/// Waits for something to do. None at the end.
-fn next(expiry: &Expiry) -> Option<Work> {
+/// Waits for something to do. None at the end. What failed is looked at once more when there are no rules any more, so that
+/// nobody is told of it for ever.
+fn next(expiry: &Expiry, has_failed: bool) -> Option<Work> {
     let mut state = expiry.lock();
     loop {
         if expiry.stopping.load(Ordering::SeqCst) {
@@ -80,6 +87,9 @@ fn next(expiry: &Expiry) -> Option<Work> {
             return Some(Work::Fill);
         }
         state.fill = false;
+        if has_failed && state.rules.is_empty() {
+            return Some(Work::Look(Vec::new()));
+        }
         let until = state.queue.first().map(|due| Duration::from_millis(due - now));
         state = match until {
             Some(until) => sleep(expiry, state, until.min(SLEEP_MAX)),
@@ -110,7 +120,7 @@ fn fill(expiry: &Expiry, graph: &Graph) -> Result<(), EngineError> {
         state.queue.open();
         state.rules.iter().map(|(number, rule)| (*number, rule.clone())).collect()
     };
-    let filled = fill_from(expiry, graph, &rules);
+    let filled = caught(|| fill_from(expiry, graph, &rules));
     let mut state = expiry.lock();
     state.filling = false;
     state.fill |= filled.is_err();
@@ -159,7 +169,7 @@ fn hand_over(expiry: &Expiry, found: &mut Vec<(Subject, u64)>) {
 
 /// Ends those of a slice that are due, and puts the others back for when they are; after a failure, all of them.
 fn look(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<(), EngineError> {
-    let slice = end_due(expiry, graph, subjects);
+    let slice = caught(|| end_due(expiry, graph, subjects));
     let mut state = expiry.lock();
     match slice {
         Ok(slice) => {
@@ -230,5 +240,65 @@ impl Slice {
             self.ended.push(rule.clone());
         }
         Change { mutations, records, ..Change::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use weir_model::schema::{Expires, ExpiryRule};
+    use weir_model::{NodeId, Text};
+
+    use super::*;
+    use crate::store::InMemory;
+    use crate::store::conformance::FaultyStore;
+    use crate::{Engine, Options};
+
+    /// The thread ended with it, and nothing of the graph ended by itself from then on.
+    #[test]
+    fn what_is_due_ends_after_a_panic() {
+        let store = Arc::new(FaultyStore::new(Arc::new(InMemory::new()), usize::MAX));
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let [first, second, seen] = ["L", "M", "seen"].map(|name| graph.symbols().intern(name));
+        let node = NodeId::new(1, 2);
+        let mut mutations = Mutations::default();
+        for (node, label) in [(node, first), (NodeId::new(3, 4), second)] {
+            mutations.set_label(node, label, true);
+            mutations.set_property(node, seen, &Value::Integer(1));
+        }
+        graph.apply(mutations, 1).unwrap();
+        graph.wait_visible().unwrap();
+        let begun = Instant::now();
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        store.panics.store(true, Ordering::SeqCst);
+        let names: [Text; 2] = ["l", "m"].map(Text::new);
+        let rule = |label: &str| {
+            let of = Expires::Nodes(label.into());
+            ExpiryRule { of, on: "seen".into(), after_millis: 0, removes: None }
+        };
+        graph.create_expiry(Some(&names[0]), &rule("L"), false).unwrap();
+        let is_told = || graph.neglected().contains_key("expiry");
+        until("nobody says that it failed", &is_told);
+        assert!(graph.neglected()["expiry"].contains("simulated: a mistake in weir"));
+        store.panics.store(false, Ordering::SeqCst);
+        until("it does not end", &|| graph.snapshot().property(node, seen) == Value::Null);
+        until("it is said to fail", &|| !is_told());
+        // The last rule takes along what is said of it.
+        assert!(graph.drop_expiry(&names[0]).unwrap());
+        store.panics.store(true, Ordering::SeqCst);
+        graph.create_expiry(Some(&names[1]), &rule("M"), false).unwrap();
+        until("nobody says that it failed again", &is_told);
+        assert!(graph.drop_expiry(&names[1]).unwrap());
+        until("it is said to fail though there is no rule", &|| !is_told());
+        store.panics.store(false, Ordering::SeqCst);
+        engine.shutdown().unwrap();
     }
 }

@@ -3,21 +3,35 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick};
 
-use super::Graph;
+use super::{Graph, RESULTS_WAITING_MAX};
 use crate::arrangement::LastChanges;
 use crate::arrangement::build::Shard;
 use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
+use crate::commit::wall_clock_millis;
 use crate::engine::{GraphOptions, Parts};
 use crate::error::EngineError;
 use crate::history::run::Run;
 use crate::memory;
 use crate::store::{Delivered, Entry, GraphId, Progress, StoreError, reserved};
+
+/// A graph whose last change is later than the system's clock by more milliseconds than these is told of: not what the clock is
+/// put right by now and then.
+const CLOCK_BACK_MAX: u64 = 1000;
+
+/// After this many entries a replay looks whether too many results wait. Not after each: there may be thousands of queries.
+const ENTRIES_BETWEEN_LOOKS: usize = 16;
+
+/// Between two looks while it waits.
+const RESULTS_LOOK: Duration = Duration::from_millis(10);
+
+/// A replay does not wait for outputs that have taken nothing for this long.
+const OUTPUTS_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is known of a graph when it is opened, besides its base.
 #[derive(Default)]
@@ -106,6 +120,15 @@ impl Graph {
         let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
         tracing::debug!(graph = name, facts, read, replayed, took = ?began.elapsed(), "read from the store");
         let graph = Graph::new(parts, id, name, options, progress.upto, base, loaded)?;
+        let ahead = graph.known_end().millis().saturating_sub(wall_clock_millis());
+        if ahead > CLOCK_BACK_MAX {
+            let seconds = ahead / 1000;
+            tracing::warn!(
+                graph = graph.name(),
+                seconds,
+                "the clock was set back: until it is where it was, time stands still for this graph"
+            );
+        }
         // All of it was read from the store. So results leave as they are found, and those of a long log do not lie in memory
         // until its end.
         parts.log.set_durable(id, graph.known_end());
@@ -162,6 +185,10 @@ impl Graph {
     }
 
     pub(crate) fn replay(&self) -> Result<(), EngineError> {
+        self.replay_through(Valve::new(self))
+    }
+
+    fn replay_through(&self, mut valve: Valve<'_>) -> Result<(), EngineError> {
         let began = Instant::now();
         lock(&self.inner.base).take();
         let (committer, loading) = (&self.inner.committer, &self.inner.parts.loading);
@@ -169,6 +196,7 @@ impl Graph {
         let mut sent = VecDeque::new();
         while let Some(entry) = tail.next() {
             sent.push_back(entry.upper);
+            valve.wait()?;
             committer.replay(entry, tail.peek().is_none())?;
             self.wait_for_stages();
             let applied = self.inner.published.upper();
@@ -189,17 +217,89 @@ impl Graph {
     }
 }
 
+/// Has a replay wait as ingest does, while more results of a query wait than `results_max`: outputs run by then, and what they
+/// have not taken lies in memory. One that takes nothing may be down, or write to the graph, which it cannot before the replay
+/// has ended. For such a one a start waits once, and not for long.
+struct Valve<'g> {
+    graph: &'g Graph,
+    results_max: usize,
+    patience: Duration,
+    /// Entries since the last look.
+    entries: usize,
+    /// Queries of which too many wait: how many did when that changed last, and when that was.
+    held: FxHashMap<QueryId, (usize, Instant)>,
+    /// Those whose outputs are not waited for any more.
+    left: FxHashSet<QueryId>,
+}
+
+impl Valve<'_> {
+    fn new(graph: &Graph) -> Valve<'_> {
+        let (results_max, patience) = (RESULTS_WAITING_MAX, OUTPUTS_PATIENCE);
+        Valve { graph, results_max, patience, entries: 0, held: FxHashMap::default(), left: FxHashSet::default() }
+    }
+
+    /// Before each entry. Ends with the graph, or with weir.
+    fn wait(&mut self) -> Result<(), EngineError> {
+        self.entries += 1;
+        if self.entries < ENTRIES_BETWEEN_LOOKS {
+            return Ok(());
+        }
+        self.entries = 0;
+        let waits = &self.graph.parts().loading.waits;
+        let mut goes_on = Ok(());
+        while goes_on.is_ok() && self.holds() {
+            waits.store(true, Ordering::Relaxed);
+            std::thread::sleep(RESULTS_LOOK);
+            goes_on = self.graph.committer().check_there();
+            if self.graph.is_closing() {
+                goes_on = Err(EngineError::Closing);
+            }
+        }
+        waits.store(false, Ordering::Relaxed);
+        self.held.clear();
+        goes_on
+    }
+
+    /// Whether too many results wait that are being taken. Nothing is replayed meanwhile, so what changes was taken, or had been
+    /// found just before.
+    fn holds(&mut self) -> bool {
+        let many: Vec<(QueryId, usize)> = {
+            let standing = self.graph.standing();
+            let waiting = standing.iter().map(|(query, state)| (*query, state.inbox.waiting()));
+            waiting.filter(|(query, waiting)| *waiting > self.results_max && !self.left.contains(query)).collect()
+        };
+        let mut holds = false;
+        for (query, waiting) in many {
+            let (last, since) = self.held.entry(query).or_insert_with(|| (waiting, Instant::now()));
+            if *last != waiting {
+                (*last, *since) = (waiting, Instant::now());
+            }
+            if since.elapsed() < self.patience {
+                holds = true;
+                continue;
+            }
+            let (graph, waited) = (self.graph.name(), self.patience);
+            tracing::warn!(
+                graph,
+                query = %query.0,
+                "its outputs have taken none of {waiting} results in {waited:?}: the start goes on, and memory holds the rest"
+            );
+            self.left.insert(query);
+        }
+        holds
+    }
+}
+
 #[cfg(all(test, feature = "rocks-db"))]
 mod tests {
-    use std::time::Duration;
-
     use weir_cypher_compiler::{StandingMode, compile_standing};
     use weir_model::{Mutations, NodeId, Value};
 
     use super::*;
     use crate::index::hold_workers;
     use crate::standing::{Standing, StandingQuery, Start};
-    use crate::store::{RocksDb, RocksDbOptions, Store};
+    use crate::store::conformance::FaultyStore;
+    use crate::store::{RocksDb, RocksDbOptions, Store, lives};
     use crate::view::View;
     use crate::{Engine, Options};
 
@@ -212,6 +312,42 @@ mod tests {
         let id = QueryId(NodeId::new(1, 7));
         let standing = Standing { id, plan, cancellations: true, start, outputs: vec!["file".into()] };
         graph.install(standing).expect("it can be maintained")
+    }
+
+    #[test]
+    fn a_life_begins_with_the_first_change_after_a_start() {
+        let temporary = tempfile::tempdir().unwrap();
+        let rocks_db = Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap());
+        let store = Arc::new(FaultyStore::new(rocks_db.clone(), usize::MAX));
+        let write = |graph: &Graph| {
+            let mut record = Mutations::default();
+            record.set_property(NodeId::spread(1), graph.symbols().intern("x"), &Value::Integer(1));
+            graph.apply(record, 1)
+        };
+        let begins = |graph: &Graph| -> Vec<Tick> {
+            lives::lives_of(&*rocks_db, graph.id()).unwrap().iter().map(|life| life.begins).collect()
+        };
+        let mut expected = Vec::new();
+        for _ in 0..3 {
+            let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+            engine.start().unwrap();
+            let graph = engine.default_graph();
+            // Who only looks writes nothing.
+            assert_eq!(begins(&graph), expected);
+            let end = graph.next();
+            // Nobody could tell what is written then from what is lost.
+            store.takes_no_metadata.store(true, Ordering::SeqCst);
+            let refused = write(&graph).unwrap_err().to_string();
+            assert!(refused.contains("No space left"), "{refused}");
+            assert_eq!(graph.next(), end);
+            store.takes_no_metadata.store(false, Ordering::SeqCst);
+            expected.push(end);
+            for _ in 0..2 {
+                write(&graph).unwrap();
+                assert_eq!(begins(&graph), expected);
+            }
+            engine.shutdown().unwrap();
+        }
     }
 
     #[test]
@@ -240,6 +376,60 @@ mod tests {
         engine.start().unwrap();
         assert_eq!(graph.snapshot().recent(2), newest_first[..2]);
         engine.shutdown().unwrap();
+    }
+
+    /// All of them lay in memory, and a start for which that is too small ended so each time.
+    #[test]
+    fn a_replay_waits_for_outputs_that_take_what_it_finds() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store: Arc<dyn Store> = Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap());
+        let open = || Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        let records = 2 * RECORDS;
+        let mut end = Tick::ZERO;
+        {
+            let engine = open();
+            engine.start().unwrap();
+            let graph = engine.default_graph();
+            let _query = install(&graph, Start::WholeGraph);
+            for n in 0..records as u64 {
+                let mut record = Mutations::default();
+                record.set_property(NodeId::spread(n), graph.symbols().intern("x"), &Value::Integer(1));
+                end = graph.apply(record, 1).unwrap();
+            }
+            engine.shutdown().unwrap();
+        }
+        for takes in [false, true] {
+            let engine = open();
+            let graph = engine.default_graph();
+            let query = install(&graph, Start::Resume);
+            let waits = &graph.parts().loading.waits;
+            let mut rows = 0;
+            let waited = std::thread::scope(|scope| {
+                let mut valve = Valve { results_max: 50, ..Valve::new(&graph) };
+                if !takes {
+                    valve.patience = Duration::from_secs(1);
+                }
+                let replaying = scope.spawn(|| graph.replay_through(valve));
+                while !waits.load(Ordering::Relaxed) && !replaying.is_finished() {
+                    std::thread::yield_now();
+                }
+                let waited = !replaying.is_finished();
+                while takes && !replaying.is_finished() {
+                    let batch = query.next(Duration::from_millis(10)).unwrap();
+                    rows += batch.map_or(0, |batch| batch.rows.len());
+                }
+                replaying.join().unwrap().unwrap();
+                waited
+            });
+            assert!(waited, "{takes}");
+            assert!(!waits.load(Ordering::Relaxed));
+            engine.start().unwrap();
+            while takes && rows < records {
+                rows += query.next(Duration::from_secs(20)).unwrap().expect("results within 20 s").rows.len();
+            }
+            assert!(graph.next() >= end);
+            engine.shutdown().unwrap();
+        }
     }
 
     #[test]

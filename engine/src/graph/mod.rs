@@ -3,6 +3,7 @@
 mod fresh;
 mod load;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
@@ -14,11 +15,12 @@ use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
 
 use self::fresh::FreshIds;
 use self::load::Loaded;
+use crate::alarm::CLOCK;
 use crate::arrangement::{Published, Snapshot};
 use crate::cause::Cause;
 use crate::checkpoint::Checkpoints;
 use crate::command::{Base, Command};
-use crate::commit::{Beginning, Change, Committer, Told};
+use crate::commit::{Beginning, Change, Committer, Told, wall_clock_millis};
 use crate::engine::{GraphOptions, Parts, QueryLimits};
 use crate::error::EngineError;
 use crate::evaluate::{Limits, Prepared};
@@ -31,6 +33,7 @@ use crate::render::QueryNumber;
 use crate::standing::StandingState;
 use crate::store::{Delivered, Entry, GraphId, StoreError};
 use crate::symbols::Symbols;
+use crate::together::SmallWrites;
 
 /// Ingest pauses while a standing query has more results waiting than this.
 pub const RESULTS_WAITING_MAX: usize = 100_000;
@@ -77,7 +80,10 @@ struct GraphInner {
     history: History,
     indexes: Catalog,
     expiry: Arc<Expiry>,
+    small_writes: SmallWrites,
     leaving: AtomicBool,
+    /// What failed the last time, by the thread that looks after it.
+    neglected: Mutex<BTreeMap<&'static str, String>>,
 }
 
 /// Does not keep the graph.
@@ -145,7 +151,9 @@ impl Graph {
             history,
             indexes: Catalog::default(),
             expiry,
+            small_writes: SmallWrites::default(),
             leaving: AtomicBool::new(false),
+            neglected: Mutex::default(),
         };
         Ok(Graph { inner: Arc::new(inner) })
     }
@@ -199,6 +207,26 @@ impl Graph {
         if self.inner.leaving.load(Ordering::SeqCst) { Err(EngineError::NoSuchGraph(self.name().to_owned())) } else { Ok(()) }
     }
 
+    /// A thread that looks after the graph has done so, or failed.
+    pub(crate) fn note_care(&self, by: &'static str, failed: Option<&EngineError>) {
+        let mut neglected = lock(&self.inner.neglected);
+        match failed {
+            Some(error) => drop(neglected.insert(by, error.to_string())),
+            None => drop(neglected.remove(by)),
+        }
+    }
+
+    /// What is not done for the graph for now, each with the reason, by the threads that should: checkpoints and merges of pages,
+    /// say. They try again.
+    pub fn neglected(&self) -> BTreeMap<&'static str, String> {
+        let mut neglected = lock(&self.inner.neglected);
+        // The clock is asked no more where no query waits for it any more.
+        if !self.parts().alarms.any_of(self.id()) {
+            neglected.remove(CLOCK);
+        }
+        neglected.clone()
+    }
+
     pub(crate) fn parts(&self) -> &Parts {
         &self.inner.parts
     }
@@ -237,8 +265,7 @@ impl Graph {
         &self.inner.published
     }
 
-    /// The standing queries as of now. What is asked of them takes locks of theirs, while others who hold those wait for a
-    /// commit, and commits for the list.
+    /// The standing queries as of now. What is asked of them takes locks of theirs, and those who ingest wait for the list.
     pub(crate) fn standing_now(&self) -> Vec<(QueryId, Arc<StandingState>)> {
         self.standing().iter().map(|(query, state)| (*query, state.clone())).collect()
     }
@@ -247,7 +274,7 @@ impl Graph {
     pub(crate) fn delivered(&self) -> Vec<Delivered> {
         let of_query = |(query, state): (QueryId, Arc<StandingState>)| {
             // Before the outputs: neither is kept of a tick behind one of them.
-            let kept: Vec<Delivered> = state.kept_pause(query).into_iter().chain(state.kept_held(query)).collect();
+            let kept = state.kept(query);
             state.delivered_of(query).into_iter().chain(kept).collect::<Vec<_>>()
         };
         self.standing_now().into_iter().flat_map(of_query).collect()
@@ -290,6 +317,10 @@ impl Graph {
 
     pub(crate) fn expiry(&self) -> &Arc<Expiry> {
         &self.inner.expiry
+    }
+
+    pub(crate) fn small_writes(&self) -> &SmallWrites {
+        &self.inner.small_writes
     }
 
     pub(crate) fn downgrade(&self) -> WeakGraph {
@@ -379,6 +410,16 @@ impl Graph {
     pub fn forget_source(&self, source: &str) -> Result<(), EngineError> {
         self.inner.committer.commit(Change { source: Some((source.into(), Position::default())), ..Change::default() })?;
         Ok(())
+    }
+
+    /// The current time for whoever evaluates: not before the last change that shows. Ticks stand still where the system's clock
+    /// is set back, and standing queries tell the time by them.
+    pub fn now_millis(&self) -> u64 {
+        let last = match self.ahead() {
+            Some(ahead) => ahead.tick(),
+            None => Tick(self.inner.published.upper().0.saturating_sub(1)),
+        };
+        wall_clock_millis().max(last.millis())
     }
 
     pub fn fresh_id(&self) -> NodeId {

@@ -26,12 +26,13 @@ mod changes;
 mod recall;
 pub mod batches;
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weir_model::Tick;
-use weir_model::lock::lock;
+use weir_model::lock::{lock, try_lock};
 
 use self::erased::Erasures;
 use self::merge::{Keeps, Merging, lost};
@@ -64,6 +65,10 @@ const SMALL_RUN_BYTES: u64 = 4 << 20;
 
 /// Old versions are collected about this many times within the retention time.
 const COLLECTIONS_PER_RETENTION: u64 = 8;
+
+/// How much of what passes for a graph at rest a start may not know of: this part of the retention time, within these bounds.
+const NOTES_PER_RETENTION: u64 = 256;
+const NOTES_APART: RangeInclusive<u64> = 60_000..=3_600_000;
 
 /// A run in memory is made of at most about this many facts.
 const FACTS_PER_PIECE: usize = 500_000;
@@ -115,9 +120,27 @@ struct State {
     begins: Tick,
     /// When the last run came.
     grew: Option<Instant>,
+    /// A time in milliseconds that commits have got to, and when that was seen.
+    reached: Option<(u64, Instant)>,
+    /// The latest such time that the next start will find.
+    known: u64,
 }
 
 impl State {
+    /// The time by what was committed and what has passed since then, whatever the clock says. It may be earlier than it is, as
+    /// what passes while no weir runs does not count.
+    fn passed(&self) -> u64 {
+        self.reached.map_or(0, |(time, seen)| time.saturating_add(millis(seen.elapsed())))
+    }
+
+    /// Something was committed at that time, or it was noted.
+    fn reach(&mut self, time: u64) {
+        self.known = self.known.max(time);
+        if time > self.passed() {
+            self.reached = Some((time, Instant::now()));
+        }
+    }
+
     /// The newest two pieces of the log, if they are to be merged.
     fn newest_alike(&self) -> Option<[Arc<Run>; 2]> {
         let [.., older, newer] = &self.tail[..] else { return None };
@@ -159,15 +182,26 @@ impl History {
             (true, Some(Tick::MAX)) => next,
             (true, stored) => {
                 let last = runs.iter().filter(|run| !run.has_past).map(|run| Tick(run.upper.0 - 1)).max();
-                stored.max(last).unwrap_or_default()
+                // A clock that was ahead may have noted a later one. Nothing was committed behind the end, so nothing is gone.
+                stored.max(last).unwrap_or_default().min(next)
             }
         };
+        if let Some(stored) = stored.filter(|stored| retention.journal && *stored != Tick::MAX && *stored > next) {
+            tracing::warn!(
+                graph = shelf.graph.0,
+                noted = stored.millis(),
+                begins = begins.millis(),
+                "history was noted to begin after the last change, as where a clock was ahead; it begins there"
+            );
+        }
         if stored.unwrap_or_default() != begins && !shelf.store.read_only() {
             shelf.store.put_metadata(&key, &begins.0.to_le_bytes())?;
         }
         let runs = runs.into_iter().map(Arc::new).collect();
         let erasures = Arc::new(Erasures::open(shelf.store.clone(), shelf.graph, next)?);
-        let state = State { runs, upto, tail: Vec::new(), tail_upto: upto, begins, grew: None };
+        let mut state = State { runs, upto, tail_upto: upto, begins, ..State::default() };
+        state.reach(next.millis());
+        state.reach(noted_passed(&shelf)?);
         Ok(History {
             shelf,
             retention,
@@ -190,6 +224,7 @@ impl History {
         state.upto = run.upper;
         state.tail_upto = state.tail_upto.max(run.upper);
         state.tail.retain(|piece| piece.upper > run.upper);
+        state.reach(run.upper.millis());
         state.runs.push(Arc::new(run));
         state.grew = Some(Instant::now());
     }
@@ -197,9 +232,7 @@ impl History {
     /// The first moment that can be read; none while no history is kept.
     fn horizon(&self) -> Option<Tick> {
         let begins = self.lock().begins;
-        let policy = self.retention.kept.map_or(Tick::ZERO, |kept| {
-            Tick::at_millis(wall_clock_millis().saturating_sub(kept.as_millis().try_into().unwrap_or(u64::MAX)))
-        });
+        let policy = self.retention.kept.map_or(Tick::ZERO, |kept| long_before(wall_clock_millis(), kept));
         (begins != Tick::MAX).then_some(begins.max(policy))
     }
 
@@ -303,10 +336,14 @@ impl History {
     }
 
     /// Merges runs where there are too many of like size, and lets go of what nobody can ask for any more. True when there
-    /// may be more to do.
+    /// may be more to do. Waits for others who merge, or keep it from being done.
     pub fn tend(&self, stop: &AtomicBool) -> Result<bool, EngineError> {
-        let _one = self.no_merges();
-        let collect = self.advance_horizon()?;
+        let one = self.no_merges();
+        self.tend_alone(stop, &one)
+    }
+
+    fn tend_alone(&self, stop: &AtomicBool, _one: &MutexGuard<'_, ()>) -> Result<bool, EngineError> {
+        let collect = self.advance_horizon(wall_clock_millis())?;
         let (runs, horizon, upto, fan_in) = {
             let state = self.lock();
             let is_calm = state.grew.is_none_or(|at| at.elapsed() >= CALM_AFTER);
@@ -346,6 +383,8 @@ impl History {
         if erasing.is_some() {
             // A piece of the log may begin before what has become pages ends, and it was read with what was erased in it.
             self.lock().forget_tail(upper);
+            // Before the note goes: after a crash on the way it is done again.
+            self.shelf.store.wipe(self.shelf.graph)?;
             self.erasures.forget(upper)?;
         }
         let bytes = (merged.iter().map(|run| run.bytes).sum::<u64>(), info.bytes);
@@ -368,11 +407,28 @@ impl History {
     }
 
     /// Moves the horizon on when enough of the retention time has passed, for good; gives where it was then.
-    fn advance_horizon(&self) -> Result<Option<Tick>, EngineError> {
-        let (Some(kept), Some(horizon)) = (self.retention.kept, self.horizon()) else { return Ok(None) };
-        let before = self.lock().begins;
-        let due = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) / COLLECTIONS_PER_RETENTION;
-        if horizon.millis().saturating_sub(before.millis()) <= due {
+    ///
+    /// Not by the clock alone: one that is ahead for a moment would take with it what is still to be kept. Nor beyond what is in
+    /// runs, as there is nothing to collect.
+    fn advance_horizon(&self, clock: u64) -> Result<Option<Tick>, EngineError> {
+        let Some(kept) = self.retention.kept else { return Ok(None) };
+        let (before, horizon, is_all, unknown) = {
+            let state = self.lock();
+            let passed = clock.min(state.passed());
+            let apart = (millis(kept) / NOTES_PER_RETENTION).clamp(*NOTES_APART.start(), *NOTES_APART.end());
+            // Of one that has nothing to be collected, nobody need know.
+            let is_due = state.begins < state.upto && passed.saturating_sub(state.known) >= apart;
+            let horizon = long_before(passed, kept);
+            (state.begins, horizon.min(state.upto), horizon >= state.upto, is_due.then_some(passed))
+        };
+        if let Some(passed) = unknown {
+            // A graph at rest would begin to age anew with each start.
+            self.shelf.store.put_metadata(&passed_key(self.shelf.graph), &passed.to_le_bytes())?;
+            self.lock().known = passed;
+        }
+        let due = millis(kept) / COLLECTIONS_PER_RETENTION;
+        // What is left of a graph at rest is collected at once: it may be less than that.
+        if horizon <= before || !is_all && horizon.millis().saturating_sub(before.millis()) <= due {
             return Ok(None);
         }
         // Before anything is dropped, so that no later start takes for whole what is not.
@@ -382,9 +438,30 @@ impl History {
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+/// The first moment that is kept at a time in milliseconds.
+fn long_before(time: u64, kept: Duration) -> Tick {
+    Tick::at_millis(time.saturating_sub(millis(kept)))
+}
+
 /// The key of metadata under which it is noted where the history of a graph begins.
 pub fn horizon_key(graph: GraphId) -> String {
     format!("{}history", graph.metadata_prefix())
+}
+
+/// The key of metadata under which it is noted what time it is at least, for a graph at rest.
+fn passed_key(graph: GraphId) -> String {
+    format!("{}passed", graph.metadata_prefix())
+}
+
+fn noted_passed(shelf: &Shelf) -> Result<u64, StoreError> {
+    let key = passed_key(shelf.graph);
+    let Some(value) = shelf.store.metadata(&key)? else { return Ok(0) };
+    let damaged = |_| StoreError::damaged("a length that does not match", format!("metadata '{key}'"));
+    value.try_into().map(u64::from_le_bytes).map_err(damaged)
 }
 
 /// How many runs, from the first, hold versions that nobody asks for since the horizon moved on from `before`.
@@ -415,13 +492,16 @@ fn held(first: Tick, upper: Tick, chunks: impl Iterator<Item = Result<(Part, Chu
     Ok(Run::held(first, upper, parts))
 }
 
-/// Looks after the runs of a graph until there is nothing to do. A graph that is being dropped needs no care.
+/// Looks after the runs of a graph until there is nothing to do. A graph that is being dropped needs no care, and one of which
+/// somebody fetches a backup gets it afterwards: the others are not to wait for that.
 pub fn tend(graph: &Graph) -> Result<(), EngineError> {
     if graph.parts().store.read_only() {
         return Ok(());
     }
+    let history = graph.history();
     loop {
-        match graph.history().tend(&graph.parts().closing) {
+        let Some(one) = try_lock(&history.merging) else { return Ok(()) };
+        match history.tend_alone(&graph.parts().closing, &one) {
             Ok(true) => {}
             Ok(false) | Err(EngineError::Store(StoreError::Stopped | StoreError::NoSuchGraph(_))) => return Ok(()),
             Err(error) => return Err(error),
@@ -435,7 +515,7 @@ mod tests {
 
     use super::*;
     use crate::history::run::Index;
-    use crate::store::{InMemory, RunInfo};
+    use crate::store::{InMemory, RunInfo, Store};
     use crate::{Engine, Options, checkpoint};
 
     /// Without `start`, so that nobody makes checkpoints or merges but the test.
@@ -509,6 +589,66 @@ mod tests {
         assert_eq!(state.tail.iter().map(|piece| (piece.first, piece.upper)).collect::<Vec<_>>(), [(Tick(1), Tick(3))]);
         assert!(state.newest_alike().is_none());
         engine.shutdown().unwrap();
+    }
+
+    const KEPT: Duration = Duration::from_secs(3600);
+
+    /// All that was to be kept was gone for good, though the clock was right again after a moment.
+    #[test]
+    fn a_clock_that_is_ahead_for_a_moment_takes_no_history_with_it() {
+        let retention = Retention { journal: true, kept: Some(KEPT) };
+        let options = Options { workers: 1, retention, ..Options::default() };
+        let engine = Engine::open(Arc::new(InMemory::default()), options).unwrap();
+        let graph = engine.default_graph();
+        let end = label(&graph, 1, true, false);
+        checkpoint::make(&graph, end).unwrap();
+        let history = graph.history();
+        let a_year_ahead = wall_clock_millis() + 365 * 86_400_000;
+        history.advance_horizon(a_year_ahead).unwrap();
+        let begins = history.lock().begins;
+        assert!(begins.millis() + millis(KEPT) <= wall_clock_millis(), "it begins at {begins}");
+        history.check(Tick(end.0 - 1)).unwrap();
+        // Once so much time has passed, all that the graph at rest has is collected, and it is done.
+        let later = end.millis() + 2 * millis(KEPT);
+        history.lock().reached = Some((later, Instant::now()));
+        assert_eq!(history.advance_horizon(later).unwrap(), Some(begins));
+        assert_eq!(history.lock().begins, end);
+        assert_eq!(history.advance_horizon(a_year_ahead).unwrap(), None);
+        engine.shutdown().unwrap();
+    }
+
+    /// As it was left by a clock that had been ahead: every moment was refused, also that of the next start.
+    #[test]
+    fn history_begins_nowhere_behind_the_last_change() {
+        let store: Arc<dyn Store> = Arc::new(InMemory::default());
+        let graph = store.create_graph("a", b"").unwrap();
+        let key = horizon_key(graph);
+        for (noted, begins) in [(60_u64, 60_u64), (70, 70), (71, 70), (u64::MAX, 70)] {
+            store.put_metadata(&key, &noted.to_le_bytes()).unwrap();
+            let shelf = Shelf { graph, store: store.clone(), cache: Arc::default() };
+            let history = History::open(shelf, Retention::default(), Vec::new(), Tick(50), Tick(70)).unwrap();
+            assert_eq!(history.lock().begins, Tick(begins), "noted as {noted}");
+            assert_eq!(store.metadata(&key).unwrap(), Some(begins.to_le_bytes().to_vec()));
+        }
+    }
+
+    /// It aged from its last change on with each start anew, and was never collected where those came often.
+    #[test]
+    fn a_graph_at_rest_ages_across_starts() {
+        let store: Arc<dyn Store> = Arc::new(InMemory::default());
+        let graph = store.create_graph("a", b"").unwrap();
+        let (changed, each) = (365 * 86_400_000, millis(KEPT) / 5);
+        let upto = Tick::at_millis(changed);
+        let clock = changed + 10 * millis(KEPT);
+        for start in 1..=5 {
+            let shelf = Shelf { graph, store: store.clone(), cache: Arc::default() };
+            let retention = Retention { journal: true, kept: Some(KEPT) };
+            let history = History::open(shelf, retention, Vec::new(), upto, upto).unwrap();
+            let passed = history.lock().passed();
+            history.lock().reached = Some((passed + each, Instant::now()));
+            history.advance_horizon(clock).unwrap();
+            assert_eq!(history.lock().begins == upto, start == 5, "after {start} starts");
+        }
     }
 
     fn of_bytes(bytes: u64) -> Arc<Run> {

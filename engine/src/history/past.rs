@@ -99,6 +99,8 @@ impl Graph {
     pub(super) fn at_settled(&self, as_of: AsOf) -> Result<Moment, EngineError> {
         let snapshot = self.snapshot();
         if snapshot.tick() <= as_of.at {
+            // The answer is to stay. With the graph locked, too: the log waits for nobody who has that.
+            self.wait_durable(as_of.at.next().min(as_of.next))?;
             return Ok(Moment::Present(Box::new(snapshot)));
         }
         Ok(Moment::Past(Box::new(Past::new(self, as_of, snapshot, false)?)))
@@ -115,13 +117,17 @@ impl Graph {
         let committer = self.committer();
         let next = committer.next();
         if at >= next {
-            if at.millis() > wall_clock_millis() {
+            // While the log is replayed, nothing can be sealed but by the clock.
+            let last = if self.ahead().is_some() { 0 } else { Tick(next.0.saturating_sub(1)).millis() };
+            if at.millis() > wall_clock_millis().max(last) {
                 return Err(EngineError::NotYet(at.millis()));
             }
-            // Until the millisecond is over, something may still be committed in it.
+            // Until the millisecond is over, something may still be committed in it. Where the clock was set back, time stands
+            // still at the last change: that millisecond is over when it is asked for.
+            let is_over = |clock: u64| at.millis() < clock || clock < last && at.millis() <= last;
             let began = Instant::now();
-            while at.millis() >= wall_clock_millis() {
-                // The clock was set back.
+            while !is_over(wall_clock_millis()) {
+                // The clock was set back just now.
                 if began.elapsed() > MILLISECOND_TIME_MAX {
                     return Err(EngineError::NotYet(at.millis()));
                 }
@@ -842,6 +848,95 @@ mod tests {
         past.edges(node(1), Direction::Both, &[kind, kind], &mut |half| edges.push(half.other));
         assert_eq!(edges, [node(0)], "a type that is named twice");
         assert!(past.take_failure().is_none());
+        engine.shutdown().unwrap();
+    }
+
+    /// Its answer was to stay, and was gone when the process was killed.
+    #[cfg(feature = "rocks-db")]
+    #[test]
+    fn a_moment_is_answered_when_what_it_shows_is_durable() {
+        use crossbeam_channel::bounded;
+        use weir_model::lock::lock;
+
+        use crate::history::Recall;
+        use crate::store::conformance::FaultyStore;
+        use crate::store::{RocksDb, RocksDbOptions};
+
+        let temporary = tempfile::tempdir().unwrap();
+        let inner = RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap();
+        let store = Arc::new(FaultyStore::new(Arc::new(inner), usize::MAX));
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = &engine.default_graph();
+        let (label, node) = (graph.symbols().intern("l"), NodeId::new(0, 1));
+        std::thread::scope(|scope| {
+            let stuck = lock(&store.stuck);
+            let mut mutations = Mutations::default();
+            mutations.set_label(node, label, true);
+            let upper = graph.apply(mutations, 1).unwrap();
+            graph.wait_visible().unwrap();
+            let last = Tick(upper.0 - 1);
+
+            let (sender, answers) = bounded(3);
+            let (outside, exported, within) = (sender.clone(), sender.clone(), sender);
+            scope.spawn(move || outside.send(graph.at(last).unwrap().view().has_label(node, label)).unwrap());
+            scope.spawn(move || {
+                let mut nodes = 0;
+                graph
+                    .export(None, &mut |_| {
+                        nodes += 1;
+                        true
+                    })
+                    .unwrap();
+                exported.send(nodes == 1).unwrap();
+            });
+            // With the graph locked.
+            scope.spawn(move || {
+                let evaluated = graph.committer().transact(0, |_, at, locked| {
+                    let (moment, _) = Recall::new(graph, at, false).within(locked).at(last.millis() as i64)?;
+                    within.send(moment.view().has_label(node, label)).unwrap();
+                    Ok(None)
+                });
+                evaluated.unwrap();
+            });
+
+            let early = answers.recv_timeout(Duration::from_millis(300));
+            assert!(early.is_err() && graph.durable() < upper, "{early:?}");
+            drop(stuck);
+            let answered: Vec<_> = (0..3).map(|_| answers.recv_timeout(PATIENCE)).collect();
+            assert_eq!(answered, [Ok(true); 3]);
+        });
+        engine.shutdown().unwrap();
+    }
+
+    /// Time stands still for the graph at its last change. That was in the future, for as long as the clock had been set back.
+    #[test]
+    fn where_the_clock_was_set_back_the_moment_of_the_last_change_can_be_asked_for() {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        let graph = engine.default_graph();
+        let label = graph.symbols().intern("l");
+        let ahead = wall_clock_millis() + 3_600_000;
+        graph.committer().seal(Tick(Tick::at_millis(ahead).0 - 1)).unwrap();
+        let write = |n: u64| {
+            let mut mutations = Mutations::default();
+            mutations.set_label(NodeId::new(0, n), label, true);
+            Tick(graph.apply(mutations, 1).unwrap().0 - 1).millis()
+        };
+        let count = |millis: u64| -> Result<i32, EngineError> {
+            let moment = graph.at(Tick::end_of_millis(millis))?;
+            let mut count = 0;
+            moment.view().labelled(label, &mut |_| {
+                count += 1;
+                true
+            });
+            moment.take_failure().map_or(Ok(count), Err)
+        };
+        assert_eq!(write(1), ahead);
+        assert_eq!(count(ahead).unwrap(), 1);
+        assert!(matches!(count(ahead + 1), Err(EngineError::NotYet(_))));
+        // The answer stays: what comes now comes after that moment.
+        assert_eq!(write(2), ahead + 1);
+        assert_eq!([count(ahead).unwrap(), count(ahead + 1).unwrap()], [1, 2]);
         engine.shutdown().unwrap();
     }
 }

@@ -59,7 +59,7 @@ impl<'g> Recall<'g> {
     /// The end of a millisecond, or the moment of the query if that is earlier; and how a query recalls that runs as of it.
     pub fn at(&self, millis: i64) -> Result<(Moment, Recall<'g>), EngineError> {
         let millis = millis.max(0) as u64;
-        if millis > wall_clock_millis() {
+        if millis > self.graph.now_millis() {
             return Err(EngineError::NotYet(millis));
         }
         let until = Tick::end_of_millis(millis).min(self.until());

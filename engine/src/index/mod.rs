@@ -23,7 +23,7 @@ use weir_model::{Symbol, Text, Value, codec};
 use crate::arrangement::SharedBatch;
 use crate::command::Command;
 use crate::commit::WORKERS_PATIENCE;
-use crate::error::EngineError;
+use crate::error::{EngineError, caught};
 use crate::graph::Graph;
 
 pub use lookup::{Question, Questions};
@@ -85,6 +85,9 @@ pub struct ShownIndex {
 #[derive(Default)]
 pub struct Catalog {
     definitions: Mutex<BTreeMap<Text, Arc<Definition>>>,
+    /// To build one is a panic as long as it is set.
+    #[cfg(test)]
+    panics: std::sync::atomic::AtomicBool,
 }
 
 impl Catalog {
@@ -97,7 +100,14 @@ impl Catalog {
 /// until the next start.
 pub(crate) fn build_all(mut indexes: Vec<(Graph, Arc<Definition>)>, patience: Duration) {
     loop {
+        let graphs: Vec<Graph> = indexes.iter().map(|(graph, _)| graph.clone()).collect();
         indexes.retain(|(graph, definition)| !graph.is_done_with(definition, patience));
+        for graph in graphs {
+            // It is said of a graph until all of its indexes are there.
+            if indexes.iter().all(|(left, _)| left.id() != graph.id()) {
+                graph.note_care("indexes", None);
+            }
+        }
         let Some((graph, _)) = indexes.first() else { return };
         let begun = Instant::now();
         while begun.elapsed() < AGAIN_AFTER && !graph.is_closing() {
@@ -251,6 +261,7 @@ impl Graph {
             Ok(()) | Err(EngineError::NoSuchGraph(_)) => true,
             Err(error) => {
                 tracing::error!(graph = self.name(), index = %definition.name, "the index is built later: {error}");
+                self.note_care("indexes", Some(&error));
                 false
             }
         }
@@ -260,7 +271,7 @@ impl Graph {
     /// any more, they forget it: they would keep what changes for ever, and take it for what they are asked to keep the next
     /// time.
     fn build_index(&self, definition: &Arc<Definition>, patience: Duration) -> Result<(), EngineError> {
-        let built = self.begin_and_fill(definition, patience);
+        let built = caught(|| self.begin_and_fill(definition, patience));
         // Whoever drops it from here on tells the workers after they were told to keep it.
         if built.is_err() || !self.is_wanted(definition) {
             self.let_go(definition.clone());
@@ -274,6 +285,8 @@ impl Graph {
         let began = Command::BeginIndex { graph: self.id(), definition: definition.clone(), began: sender };
         self.committer().between(|_| workers.send(&began));
         drop(began);
+        #[cfg(test)]
+        assert!(!self.indexes().panics.load(std::sync::atomic::Ordering::SeqCst), "simulated: a mistake in weir");
         let mut bases: Vec<Option<SharedBatch>> = vec![None; workers.count()];
         for _ in 0..workers.count() {
             let began: Began = receiver.recv_timeout(patience).map_err(|_| self.committer().stuck())?;
@@ -383,6 +396,36 @@ mod tests {
         assert!(graph.drop_index(&definition.name).unwrap() && !graph.drop_index(&definition.name).unwrap());
         write(&graph, 3);
         assert_eq!(found(&graph, &definition), None);
+        engine.shutdown().unwrap();
+    }
+
+    /// The thread ended with it, and the indexes were there for nobody until the next start.
+    #[test]
+    fn an_index_is_built_after_a_panic() {
+        let (engine, graph) = open();
+        let definition = definition(&graph);
+        graph.indexes().lock().insert("a".into(), definition.clone());
+        write(&graph, 0);
+        let panics = |does: bool| graph.indexes().panics.store(does, std::sync::atomic::Ordering::SeqCst);
+        panics(true);
+        thread::scope(|scope| {
+            let index = (graph.clone(), definition.clone());
+            scope.spawn(|| build_all(vec![index], WORKERS_PATIENCE));
+            let begun = Instant::now();
+            while graph.neglected().is_empty() && begun.elapsed() < Duration::from_secs(40) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let told = graph.neglected();
+            // Whoever makes one hears of it at once, and nothing is left of it.
+            let failed = graph.create_index(Some("b".into()), "B", None, false);
+            panics(false);
+            assert!(told["indexes"].contains("simulated: a mistake in weir"));
+            assert!(matches!(failed, Err(EngineError::Panicked(_))) && graph.index_name("B", None).is_none(), "{failed:?}");
+        });
+        assert_eq!(found(&graph, &definition), Some(1));
+        assert!(graph.neglected().is_empty());
+        write(&graph, 1);
+        assert_eq!(found(&graph, &definition), Some(2));
         engine.shutdown().unwrap();
     }
 

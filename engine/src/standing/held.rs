@@ -181,7 +181,7 @@ impl Held {
     }
 
     /// Cancellations matter for it.
-    fn heeds(&self) -> bool {
+    pub fn heeds(&self) -> bool {
         self.is_active || self.is_awaited
     }
 
@@ -346,26 +346,32 @@ impl StandingQuery {
     /// Reports the matches that were there when it was installed, and still are: at a tick of its own, which is in the log when
     /// this returns. Called again it finds nothing left to report. False when there is nothing.
     pub fn propagate(&self) -> Result<bool, EngineError> {
-        let (graph, state) = (self.graph(), self.state());
+        let state = self.state();
         {
-            let pauses = state.pauses();
-            let mut held = state.held();
-            if held.can_be_asked() {
-                if pauses.is_open() {
-                    held.ask(WITH_THE_PAUSE);
+            // Before what is held, which others look at. A pause begins or ends only while the graph is locked.
+            let mut still = self.graph().committer().hold_still();
+            let is_paused = state.pauses().is_open();
+            let (can_be_asked, is_asked) = {
+                let held = state.held();
+                (held.can_be_asked(), held.asked.is_some())
+            };
+            let ask = |until: Tick| {
+                let mut held = state.held();
+                // The last of it may have ended at this moment.
+                if held.can_be_asked() {
+                    held.ask(until);
                     self.note_held(&held);
-                } else {
-                    graph.committer().tick_noting(|until| {
-                        held.ask(until);
-                        self.held_notes(&held)
-                    })?;
                 }
-            } else if held.asked.is_none() {
+            };
+            if can_be_asked && is_paused {
+                ask(WITH_THE_PAUSE);
+            } else if can_be_asked {
+                still.tick(ask)?;
+            } else if !is_asked {
                 return Ok(false);
             }
         }
-        graph.committer().log_delivered()?;
-        graph.wait_durable(graph.next())?;
+        self.log_noted()?;
         Ok(true)
     }
 
@@ -379,19 +385,16 @@ impl StandingQuery {
         self.state().held().is_awaited = true;
     }
 
-    /// Does something that gives a tick, before which nothing is found meanwhile, and of which nothing has been found; what is
-    /// held before that tick is then to be taken over.
-    pub fn mark_held(&self, act: impl FnOnce() -> Result<Tick, EngineError>) -> Result<Tick, EngineError> {
-        let mut held = self.state().held();
-        held.marked = None;
-        let tick = act()?;
-        held.mark(tick);
-        Ok(tick)
+    /// What is held before a tick is to be taken over. Nothing of that tick has been found: whoever gives it has the graph
+    /// locked.
+    pub(super) fn mark_held(&self, tick: Tick) {
+        self.state().held().mark(tick);
     }
 
     /// What is held before the tick that was marked is not wanted after all.
     pub fn unmark_held(&self) {
-        self.state().held().marked = None;
+        // What is let go of may be much. That is done when it is not locked any more.
+        let _gone = self.state().held().marked.take();
     }
 
     /// Holds what the other did before the tick that was marked, if it was to take that over. Its own results begin at `at`.
@@ -407,19 +410,14 @@ impl StandingQuery {
         state.has_held.store(held.is_active, Ordering::SeqCst);
         match held.is_active {
             true => self.note_held(&held),
-            false => self.heed_again(pauses.cancellations_until(), &held),
+            false => self.heed_again(&pauses, &held),
         }
     }
 
-    /// Notes what is held, for the next entry.
+    /// Notes what is held, for the next entry, with where the outputs stand: it is never kept of a tick behind that.
     pub(crate) fn note_held(&self, held: &Held) {
         let kept = kept(self.id(), held);
         self.graph().committer().note_looked_up(|| self.state().delivered_of(self.id()).into_iter().chain(kept));
-    }
-
-    /// What is held, with where the outputs stand: it is never kept of a tick behind that.
-    pub(crate) fn held_notes(&self, held: &Held) -> Vec<Delivered> {
-        self.state().delivered_of(self.id()).into_iter().chain(kept(self.id(), held)).collect()
     }
 
     /// Has what is held in the log when this returns.
@@ -428,22 +426,11 @@ impl StandingQuery {
         self.graph().committer().log_delivered()?;
         self.graph().wait_durable(self.graph().next())
     }
-
-    /// Cancellations of ticks before this one are wanted, and others where they matter for what is held.
-    pub(crate) fn heed_again(&self, until: Tick, held: &Held) {
-        let until = if held.heeds() { Tick::MAX } else { until };
-        self.graph().committer().between(|_| self.heed(until));
-    }
 }
 
 impl StandingState {
     pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
         lock(&self.held)
-    }
-
-    /// For checkpoints: what the query holds, as it is kept.
-    pub(crate) fn kept_held(&self, query: QueryId) -> Option<Delivered> {
-        kept(query, &self.held())
     }
 
     /// The log is needed from here on for what is held.
@@ -466,7 +453,8 @@ impl Graph {
     }
 }
 
-fn kept(query: QueryId, held: &Held) -> Option<Delivered> {
+/// For the log and for checkpoints: what a query holds, as it is kept.
+pub(super) fn kept(query: QueryId, held: &Held) -> Option<Delivered> {
     let (tick, position) = held.is_recorded.then(|| held.delivered())?;
     Some(Delivered { query, output: Text::new(HELD), tick, position })
 }

@@ -112,7 +112,7 @@ pub struct StandingState {
     pauses: Mutex<Pauses>,
     /// Says without a lock whether there may be rows in `held`.
     pub has_held: AtomicBool,
-    /// Locked after `pauses`, where both are.
+    /// Locked behind `pauses`, where both are, as `commit` says of all of them.
     pub(crate) held: Mutex<Held>,
 }
 
@@ -490,10 +490,12 @@ impl StandingQuery {
             *self.undurable() = Some(batch);
             return awaited.map(|_| None);
         }
-        self.state.inbox.taken(batch.rows.len());
+        let count = batch.rows.len();
         batch.sort();
-        self.pass(&mut batch)?;
-        self.measure(&batch);
+        let passed = self.pass(&mut batch).map(|()| self.measure(&batch));
+        // Not before whoever asks has them: of many this takes a while, and where nothing waits weir may stop.
+        self.state.inbox.taken(count);
+        passed?;
         self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
         self.in_vain.store(0, Ordering::Relaxed);
         Ok(Some(batch))
@@ -563,6 +565,12 @@ impl StandingQuery {
         let Backfill { nodes, looked_at, done } = &*self.state.backfill;
         let looked_at = looked_at.load(Ordering::Relaxed);
         (!done.load(Ordering::SeqCst)).then(|| (looked_at, nodes.load(Ordering::Relaxed).max(looked_at)))
+    }
+
+    /// Whether results of the graph at rest may still come. Where nothing had been written there are none, though `backfill` may
+    /// end with the first tick only.
+    pub fn looks_through_rest(&self) -> bool {
+        self.installed > Tick::ZERO && self.backfill().is_some()
     }
 
     /// Why it has ended by itself: it cost too much, and has no results from there on.
@@ -700,22 +708,134 @@ fn begun_at(query: QueryId, tick: Tick) -> Delivered {
 #[cfg(test)]
 mod tests {
     use weir_cypher_compiler::{StandingMode, compile_standing};
-    use weir_model::NodeId;
+    use weir_model::lock::try_lock;
+    use weir_model::{NodeId, Value};
 
     use super::*;
+    use crate::render::{ResultRow, Row};
     use crate::store::InMemory;
     use crate::{Engine, Options};
 
     /// One that nobody but the test looks after.
     fn install(outputs: &[&str]) -> (Engine, StandingQuery) {
         let engine = Engine::open(Arc::new(InMemory::new()), Options { workers: 1, ..Options::default() }).unwrap();
+        let query = engine.default_graph().install(standing(7, Start::Now, outputs)).unwrap();
+        (engine, query)
+    }
+
+    fn standing(number: u64, start: Start, outputs: &[&str]) -> Standing {
         let text = "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n) AS id";
         let plan = compile_standing(text, StandingMode::DistinctId, &Default::default()).expect("it compiles").plan;
         let outputs = outputs.iter().map(|output| Text::new(output)).collect();
-        let id = QueryId(NodeId::new(1, 7));
-        let standing = Standing { id, plan, cancellations: false, start: Start::Now, outputs };
-        let query = engine.default_graph().install(standing).unwrap();
-        (engine, query)
+        Standing { id: QueryId(NodeId::new(1, number)), plan, cancellations: false, start, outputs }
+    }
+
+    /// Whether something comes to its end while the graph is locked, and `waits` waits for that.
+    fn goes_on_while_locked(graph: &Graph, waits: impl FnOnce() + Send, act: impl FnOnce() + Send) -> bool {
+        let still = graph.committer().hold_still();
+        std::thread::scope(|scope| {
+            scope.spawn(waits);
+            // It should have come to where it waits.
+            std::thread::sleep(Duration::from_millis(50));
+            let acting = scope.spawn(act);
+            let begun = Instant::now();
+            while !acting.is_finished() && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let goes_on = acting.is_finished();
+            drop(still);
+            goes_on
+        })
+    }
+
+    /// A query may have the graph locked for minutes. Whoever reports what an output has delivered has the lane of that locked,
+    /// and the thread that takes results of all graphs to their outputs waits for that.
+    #[test]
+    fn what_is_delivered_while_a_query_has_the_graph_locked_is_noted_at_once_and_logged_later() {
+        let (engine, query) = install(&["file", "gone"]);
+        let graph = engine.default_graph();
+        let (before, upper) = (graph.next(), graph.next().next());
+        let deliver = || {
+            query.set_delivered("file", upper, Position::default(), true);
+            query.remove_output("gone");
+        };
+        assert!(goes_on_while_locked(&graph, || (), deliver));
+        assert_eq!((graph.next(), query.delivered("file")), (before, Some((upper, Position::default()))));
+        graph.committer().log_delivered().unwrap();
+        assert!(graph.next() > before, "it is in the log");
+        let logged = graph.next();
+        graph.committer().log_delivered().unwrap();
+        assert_eq!(graph.next(), logged, "once is enough");
+        engine.shutdown().unwrap();
+    }
+
+    /// Status pages look at it, and checkpoints; results pass through it.
+    #[test]
+    fn who_waits_for_the_graph_to_pause_resume_or_propagate_holds_up_nobody() {
+        let (engine, query) = install(&["file"]);
+        let graph = engine.default_graph();
+        let next = graph.install(standing(8, Start::Summed, &[])).unwrap();
+        let look = || {
+            for query in [&query, &next] {
+                let _ = (query.paused(), query.holds(), query.needs_from(), query.is_summed());
+                // One that has not come as far as the installation, so what was there then may still come, and be asked for.
+                let upper = Tick::ZERO;
+                let mut batch = ResultBatch { upper, columns: [].into(), rows: Vec::new(), found: None };
+                query.pass(&mut batch).unwrap();
+            }
+            let _ = (graph.delivered(), graph.needs_from());
+        };
+        assert!(goes_on_while_locked(&graph, || assert!(query.propagate().unwrap()), look), "propagate");
+        assert!(goes_on_while_locked(&graph, || assert!(query.pause().unwrap()), look), "pause");
+        assert!(query.paused().is_some() && !query.pause().unwrap());
+        assert!(goes_on_while_locked(&graph, || assert!(query.end_pause().unwrap()), look), "end of a pause");
+        assert!(query.paused().is_none() && !query.end_pause().unwrap());
+        let begins = AtomicBool::new(false);
+        let switch = || {
+            let first = next.end_pause_marking(&query, || begins.store(true, Ordering::SeqCst)).unwrap();
+            assert_eq!(first.next(), graph.next());
+        };
+        let look_again = || {
+            look();
+            assert!(!begins.load(Ordering::SeqCst), "the results of the other are held back for as long as it waits");
+        };
+        assert!(goes_on_while_locked(&graph, switch, look_again), "switch to another");
+        assert!(begins.load(Ordering::SeqCst));
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn a_graph_that_nothing_was_written_to_is_not_looked_through() {
+        let (engine, query) = install(&[]);
+        let graph = engine.default_graph();
+        graph.apply(Mutations::default(), 1).unwrap();
+        let next = graph.install(standing(8, Start::Now, &[])).unwrap();
+        for query in [&query, &next] {
+            let begun = Instant::now();
+            while query.backfill().is_some() {
+                assert!(begun.elapsed() < Duration::from_secs(20), "it looks through a graph without nodes");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // As where that takes long.
+            query.state.backfill.done.store(false, Ordering::SeqCst);
+        }
+        assert!(query.backfill().is_some() && !query.looks_through_rest());
+        assert!(next.looks_through_rest());
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn what_is_held_ends_while_a_query_has_the_graph_locked() {
+        let (engine, query) = install(&[]);
+        let graph = engine.default_graph();
+        let upper = Tick(graph.next().0 + 20);
+        let pass = || {
+            let mut batch = ResultBatch { upper, columns: [].into(), rows: Vec::new(), found: None };
+            query.pass(&mut batch).unwrap();
+        };
+        assert!(goes_on_while_locked(&graph, || (), pass));
+        assert!(!query.holds(), "there was nothing to be held");
+        engine.shutdown().unwrap();
     }
 
     #[test]
@@ -742,7 +862,7 @@ mod tests {
         let (query, before, upper) = (&query, graph.next(), graph.next().next());
         std::thread::scope(|scope| {
             // Nobody notes anything meanwhile.
-            graph.committer().note_progress(Duration::ZERO, || {
+            graph.committer().note_looked_up(|| {
                 scope.spawn(move || query.set_delivered("file", upper, Position::default(), true));
                 while query.delivered("file").is_none_or(|(tick, _)| tick != upper) {
                     std::thread::sleep(Duration::from_millis(1));
@@ -754,6 +874,50 @@ mod tests {
         });
         graph.committer().log_delivered().unwrap();
         assert_eq!(graph.next(), before, "there was nothing to be noted");
+        engine.shutdown().unwrap();
+    }
+
+    #[test]
+    fn a_checkpoint_has_a_pause_and_what_was_asked_for_in_it_of_one_moment() {
+        let (engine, query) = install(&[]);
+        query.pause().unwrap();
+        let (graph, state) = (engine.default_graph(), query.state());
+        std::thread::scope(|scope| {
+            let held = state.held();
+            let looking = scope.spawn(|| graph.delivered().len());
+            let begun = Instant::now();
+            while try_lock(&state.pauses).is_some() {
+                assert!(begun.elapsed() < Duration::from_secs(10), "the pause may end before it is looked what is held");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop(held);
+            assert_eq!(looking.join().unwrap(), 2, "it has both");
+        });
+        engine.shutdown().unwrap();
+    }
+
+    /// The end of weir took what was being looked through for delivered.
+    #[test]
+    fn results_wait_until_whoever_asks_has_them() {
+        let (engine, query) = install(&[]);
+        query.pause().unwrap();
+        let state = query.state();
+        state.inbox.put(1, || ());
+        let rows = vec![ResultRow { tick: Tick::ZERO, positive: true, row: Row::from_slice(&[Value::Integer(1)]) }];
+        let batch = ResultBatch { upper: Tick::ZERO, columns: [].into(), rows, found: None };
+        std::thread::scope(|scope| {
+            let held = state.held();
+            let handing = scope.spawn(|| query.hand_over(batch, DURABLE_PATIENCE).map(drop));
+            let begun = Instant::now();
+            while try_lock(&state.pauses).is_some() {
+                assert!(begun.elapsed() < Duration::from_secs(10), "the batch does not come to the pauses");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(query.waiting(), 1);
+            drop(held);
+            handing.join().unwrap().unwrap();
+            assert_eq!(query.waiting(), 0);
+        });
         engine.shutdown().unwrap();
     }
 

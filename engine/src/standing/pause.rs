@@ -16,15 +16,15 @@ use rustc_hash::FxHashMap;
 use weir_model::lock::lock;
 use weir_model::{Position, QueryId, Text, Tick, Value, codec};
 
-use super::held::only_wanted;
+use super::held::{Held, only_wanted};
 use super::{StandingQuery, StandingState};
 use crate::command::Command;
 use crate::error::EngineError;
 use crate::graph::Graph;
 use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};
-use crate::store::Delivered;
 use crate::store::reserved::PAUSED;
+use crate::store::{Delivered, StoreError};
 
 /// The sum is kept again after this long at the earliest.
 const KEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -301,21 +301,20 @@ impl First {
 impl StandingQuery {
     /// From now on results are summed up and not handed out. False when that is so already.
     pub fn pause(&self) -> Result<bool, EngineError> {
-        let (graph, state) = (self.graph(), self.state());
+        let state = self.state();
         {
-            let mut pauses = state.pauses();
-            if pauses.is_open() {
+            // Before the pauses, which others look at. And whether there is one now changes only while the graph is locked.
+            let mut still = self.graph().committer().hold_still();
+            if state.pauses().is_open() {
                 return Ok(false);
             }
-            state.has_pauses.store(true, Ordering::SeqCst);
-            // A tick of its own, so that its beginning is the time of now and not of what was written last.
-            graph.committer().tick()?;
-            let from = graph.committer().between(|from| {
-                self.heed(Tick::MAX);
-                // From the very first tick on is what a sum of everything is.
-                from.max(Tick(1))
-            });
+            // A tick of its own, so that its beginning is the time of now and not of what was written last. What begins with the
+            // very first tick is a sum of everything; this begins behind one.
+            let from = still.tick(|_| ())?;
+            let mut pauses = state.pauses();
+            self.heed(Tick::MAX);
             pauses.begin(from);
+            state.has_pauses.store(true, Ordering::SeqCst);
             self.note(&pauses);
         }
         self.log_noted()?;
@@ -334,21 +333,43 @@ impl StandingQuery {
 
     /// As `resume`; it may not be durable before `log_noted`.
     pub fn end_pause(&self) -> Result<bool, EngineError> {
-        let (graph, state) = (self.graph(), self.state());
-        let mut pauses = state.pauses();
-        if !pauses.is_open() {
+        self.end_pause_and(|_| ())
+    }
+
+    /// As `end_pause`, of a query that takes the place of another. Gives the tick of the end: what the other holds before that
+    /// is to be taken over (`take_over_held`). `begins` is called right before that tick is given, with the graph locked: of
+    /// what is taken from the other by then, all is of ticks before it.
+    pub fn end_pause_marking(&self, other: &StandingQuery, begins: impl FnOnce()) -> Result<Tick, EngineError> {
+        self.end_pause_and(|until| {
+            begins();
+            other.mark_held(Tick(until.0 - 1));
+        })?;
+        Ok(Tick(self.summed_until().0 - 1))
+    }
+
+    /// `and` is told the tick after the end, of which nothing can have been found yet, and nothing of the end itself.
+    fn end_pause_and(&self, and: impl FnOnce(Tick)) -> Result<bool, EngineError> {
+        let state = self.state();
+        // As in `pause`.
+        let mut still = self.graph().committer().hold_still();
+        if !state.pauses().is_open() {
             return Ok(false);
         }
-        let mut held = state.held();
-        let until = graph.committer().tick_noting(|until| {
+        still.tick(|until| {
+            and(until);
+            let mut pauses = state.pauses();
             if let Some(open) = pauses.stretches.back_mut() {
                 open.until = Some(until);
             }
-            let mut notes = if held.end_pause(until) { self.held_notes(&held) } else { Vec::new() };
-            notes.push(kept(self.id(), &pauses));
-            notes
+            let mut held = state.held();
+            if held.end_pause(until) {
+                self.note_held(&held);
+            }
+            self.note(&pauses);
         })?;
-        self.heed_again(until, &held);
+        drop(still);
+        let (pauses, held) = (state.pauses(), state.held());
+        self.heed_again(&pauses, &held);
         Ok(true)
     }
 
@@ -432,7 +453,7 @@ impl StandingQuery {
         if over {
             held.end();
             state.has_held.store(false, Ordering::SeqCst);
-            self.heed_again(pauses.cancellations_until(), &held);
+            self.heed_again(&pauses, &held);
         }
         if forgotten || over {
             // Where the outputs stand is in the log no later than that nothing is held back for them any more.
@@ -445,18 +466,27 @@ impl StandingQuery {
         if !at_once {
             return Ok(());
         }
-        match self.graph().committer().log_delivered() {
-            // What is noted is logged as soon as the log has been replayed. An error would lose the batch.
-            Err(EngineError::Starting) => Ok(()),
+        // Other results would wait where somebody has the graph locked. What is noted is logged as soon as it is not.
+        match self.graph().committer().try_log_delivered() {
+            // And as soon as the log has been replayed, or has room again. An error would lose the batch.
+            Err(EngineError::Starting | EngineError::Store(StoreError::TooSlow { .. })) => Ok(()),
             logged => logged,
         }
     }
 
-    /// Cancellations of ticks before this are wanted.
-    pub(crate) fn heed(&self, until: Tick) {
+    /// Cancellations of ticks before this are wanted. Whoever finds out which has the pauses locked until it is said, so that
+    /// what is said last counts. Where they are wanted from the next entry on, the graph is locked.
+    fn heed(&self, until: Tick) {
         let until = if self.cancellations() { Tick::MAX } else { until };
         let (graph, query) = (self.graph().id(), self.id());
-        self.graph().parts().workers.send(&Command::Heed { graph, query, until });
+        let parts = self.graph().parts();
+        let _order = lock(&parts.sending);
+        parts.workers.send(&Command::Heed { graph, query, until });
+    }
+
+    /// Cancellations are wanted where they matter for a pause or for what is held, and others no more.
+    pub(crate) fn heed_again(&self, pauses: &Pauses, held: &Held) {
+        self.heed(if held.heeds() { Tick::MAX } else { pauses.cancellations_until() });
     }
 
     fn note(&self, pauses: &Pauses) {
@@ -466,10 +496,13 @@ impl StandingQuery {
 
 impl StandingState {
     /// For checkpoints: the sum of the pause of a query, as it is kept; or that the last pause is over, for a checkpoint may let
-    /// go of the log that says so, or be made before that is in it.
-    pub(crate) fn kept_pause(&self, query: QueryId) -> Option<Delivered> {
-        let pauses = self.pauses();
-        pauses.is_recorded.then(|| kept(query, &pauses))
+    /// go of the log that says so, or be made before that is in it. And what the query holds, as of the same moment: what was
+    /// asked for in a pause comes with its end. Were only one of the two kept so, it would come before that after a crash, or
+    /// never.
+    pub(crate) fn kept(&self, query: QueryId) -> Vec<Delivered> {
+        let (pauses, held) = (self.pauses(), self.held());
+        let pause = pauses.is_recorded.then(|| kept(query, &pauses));
+        pause.into_iter().chain(super::held::kept(query, &held)).collect()
     }
 
     /// The log is needed from here on for the pauses.

@@ -29,7 +29,7 @@ use weir_model::Tick;
 
 use super::bytes::put_block;
 use super::since::{Since, checksum_of};
-use super::{GraphInfo, OF_GRAPHS, Part, Store, StoreError, encode, records};
+use super::{GraphId, GraphInfo, OF_GRAPHS, Part, Store, StoreError, encode, lives, records};
 use crate::history::erased::{prefix, rewritten_key, times_rewritten};
 use crate::history::horizon_key;
 
@@ -56,6 +56,16 @@ pub struct Copied {
     pub bytes: u64,
 }
 
+/// A graph of which a part is written.
+pub struct Begun<'i> {
+    info: &'i GraphInfo,
+    /// What ends by then is in the backup that this one goes on from.
+    from: Tick,
+    /// The runs up to here are written.
+    upto: Tick,
+    rewritten: u64,
+}
+
 /// A backup in the making.
 pub struct Backup<'a> {
     store: &'a dyn Store,
@@ -78,16 +88,14 @@ impl<'a> Backup<'a> {
         if let Some(name) = leave_out.iter().find(|name| graphs.iter().all(|info| info.name != **name)) {
             return Err(StoreError::failed("leave that out", format!("there is no namespace '{name}'")));
         }
+        if let Some(since) = since {
+            must_go_on(store, since, graphs.iter().filter(|info| !leave_out.contains(&info.name)))?;
+        }
         let title = if since.is_some() { TITLE_MORE } else { TITLE };
         out.write_all(title).map_err(unwritable)?;
         let copied = Copied { bytes: title.len() as u64, ..Copied::default() };
         let mut backup = Backup { store, out, since, blocks: 0, copied };
         if let Some(since) = since {
-            let known = store.symbols()?;
-            let of_this = known.get(..since.symbols as usize).is_some_and(|names| checksum_of(names) == since.names);
-            if !of_this {
-                return Err(StoreError::failed("go on from that backup", "it is of another store: make a full one"));
-            }
             backup.block(b'b', &since.encode())?;
         }
         // What belongs to a graph goes with it: it is written for minutes, and its definitions have to fit its log.
@@ -97,35 +105,55 @@ impl<'a> Backup<'a> {
         Ok(backup)
     }
 
-    /// A graph with its log up to a tick, which is durable, and its own metadata as it was then. Neither a checkpoint nor a merge
-    /// goes on meanwhile.
-    pub fn graph(&mut self, info: &GraphInfo, own: &[(String, Vec<u8>)], until: Tick) -> Result<(), StoreError> {
+    /// A graph of a store that nobody works with.
+    fn graph(&mut self, info: &GraphInfo, own: &[(String, Vec<u8>)]) -> Result<(), StoreError> {
+        let begun = self.begin_graph(info, Tick::MAX)?;
+        self.end_graph(begun, own, Tick::MAX)
+    }
+
+    /// Begins with a graph, of which everything before `durable` is in the store. No merge goes on from here until its end, so
+    /// that a run that was listed is still there when it is read.
+    pub fn begin_graph<'i>(&mut self, info: &'i GraphInfo, durable: Tick) -> Result<Begun<'i>, StoreError> {
         let mut payload = info.id.0.to_le_bytes().to_vec();
         payload.extend(records::put_graph(&info.name, &info.options));
         self.block(b'g', &payload)?;
-        let store = self.store;
-        let rewritten = times_rewritten(store, info.id)?;
-        let goes_on = self.since.filter(|since| since.rewritten(info.id) == rewritten);
-        let from = goes_on.and_then(|since| since.graph(info.id)).unwrap_or_default();
-        if from > until {
-            return Err(StoreError::failed("go on from that backup", "it knows more than this store: make a full one"));
+        let rewritten = times_rewritten(self.store, info.id)?;
+        let from = self.since.map(|since| goes_on_from(since, info.id, rewritten)).unwrap_or_default();
+        if from > durable {
+            return Err(cannot_go_on(KNOWS_MORE));
         }
-        for run in store.runs(info.id)?.into_iter().filter(|run| run.upper > from) {
+        Ok(Begun { info, from, upto: from, rewritten })
+    }
+
+    /// The runs that have come since it was last asked for them. Checkpoints may go on.
+    pub fn runs(&mut self, graph: &mut Begun<'_>) -> Result<(), StoreError> {
+        let (store, id, written) = (self.store, graph.info.id, graph.upto);
+        for run in store.runs(id)?.into_iter().filter(|run| run.upper > written) {
             self.block(b'r', &[run.first.0.to_le_bytes(), run.upper.0.to_le_bytes()].concat())?;
             for part in Part::ALL {
-                store.read_run(info.id, run.id, part, &mut |chunk| {
+                store.read_run(id, run.id, part, &mut |chunk| {
                     self.copied.chunks += 1;
                     self.block(b'c', &[&[part as u8], chunk].concat())
                 })?;
             }
+            graph.upto = graph.upto.max(run.upper);
         }
+        Ok(())
+    }
+
+    /// The rest of a graph: the runs that have come meanwhile, its log up to a tick, which is durable, and its own metadata as it
+    /// was then. No checkpoint goes on meanwhile, nor since that tick was asked for.
+    pub fn end_graph(&mut self, mut graph: Begun<'_>, own: &[(String, Vec<u8>)], until: Tick) -> Result<(), StoreError> {
+        self.runs(&mut graph)?;
+        let (store, Begun { info, from, rewritten, .. }) = (self.store, graph);
         let progress = store.progress(info.id)?;
         self.block(b'p', &records::put_progress(&progress))?;
-        let mut after = Tick::ZERO;
+        let (mut after, mut end) = (Tick::ZERO, progress.upto);
         let read = store.read_log(info.id, progress.upto, &mut |entry| {
             if entry.upper > until {
                 return Err(StoreError::Stopped);
             }
+            end = entry.upper;
             if entry.upper <= from {
                 return Ok(());
             }
@@ -137,6 +165,10 @@ impl<'a> Backup<'a> {
         });
         self.copied.graphs += 1;
         read.or_else(|error| if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) })?;
+        // A store that nobody works with may have lost its end, and no life has begun since.
+        if from > end {
+            return Err(cannot_go_on(KNOWS_MORE));
+        }
         let notes = prefix(info.id);
         for (key, value) in own.iter().filter(|(key, _)| !key.starts_with(&notes)) {
             self.metadata(key, value)?;
@@ -162,10 +194,12 @@ impl<'a> Backup<'a> {
         self.block(b'm', &payload)
     }
 
+    /// What the backup holds survives the loss of power in the store as well, so that others can go on from it.
     pub fn finish(mut self) -> Result<Copied, StoreError> {
         for name in self.store.symbols()? {
             self.block(b's', name.as_bytes())?;
         }
+        self.store.sync()?;
         let blocks = self.blocks;
         self.block(b'z', &blocks.to_le_bytes())?;
         self.out.flush().map_err(unwritable)?;
@@ -195,7 +229,7 @@ pub fn back_up(
     let mut backup = Backup::begin(store, since, leave_out, out)?;
     for info in store.graphs()?.into_iter().filter(|info| !leave_out.contains(&info.name)) {
         let own = store.list_metadata(&info.id.metadata_prefix())?;
-        backup.graph(&info, &own, Tick::MAX).map_err(|error| match error {
+        backup.graph(&info, &own).map_err(|error| match error {
             StoreError::Damaged { what, place, .. } => {
                 StoreError::BackupDamaged { name: info.name.clone(), reason: format!("{what}, in {place}") }
             }
@@ -203,6 +237,34 @@ pub fn back_up(
         })?;
     }
     backup.finish()
+}
+
+/// An error where that backup does not hold what the graphs are made of.
+fn must_go_on<'i>(store: &dyn Store, since: &Since, graphs: impl Iterator<Item = &'i GraphInfo>) -> Result<(), StoreError> {
+    let known = store.symbols()?;
+    let of_this = known.get(..since.symbols as usize).is_some_and(|names| checksum_of(names) == since.names);
+    if !of_this {
+        return Err(cannot_go_on("it is of another store"));
+    }
+    for info in graphs {
+        let from = goes_on_from(since, info.id, times_rewritten(store, info.id)?);
+        if from > Tick::ZERO && !lives::still_hold(&lives::lives_of(store, info.id)?, since.life(info.id), from) {
+            let reason = "which has lost a part of that since, or is a copy from before, and was then written otherwise";
+            return Err(cannot_go_on(&format!("it holds what is not in namespace '{}' of this store, {reason}", info.name)));
+        }
+    }
+    Ok(())
+}
+
+/// What of a graph ends by then is in the backup that another goes on from; nothing where its pages were written again since.
+fn goes_on_from(since: &Since, id: GraphId, rewritten: u64) -> Tick {
+    if since.rewritten(id) == rewritten { since.graph(id).unwrap_or_default() } else { Tick::ZERO }
+}
+
+const KNOWS_MORE: &str = "it knows more than this store";
+
+fn cannot_go_on(reason: &str) -> StoreError {
+    StoreError::failed("go on from that backup", format!("{reason}: make a full one"))
 }
 
 fn head(kind: u8, length: u32) -> [u8; 5] {
@@ -227,7 +289,41 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::store::{InMemory, restore};
+    use crate::store::conformance::{append, entry};
+    use crate::store::{InMemory, end_of, restore};
+
+    #[cfg(feature = "rocks-db")]
+    #[test]
+    fn what_is_in_a_backup_survives_the_loss_of_power() {
+        use crate::store::reached::{FILE, Reached};
+        use crate::store::{RocksDb, RocksDbOptions};
+        let directory = tempfile::tempdir().unwrap();
+        let store = RocksDb::open(RocksDbOptions::new(directory.path())).unwrap();
+        let graph = store.create_graph("a", b"").unwrap();
+        append(&store, &[entry(graph, 10, 2)]);
+        let reached = || Reached::read(&directory.path().join(FILE)).unwrap();
+        let before = reached();
+        assert!(before.synced < before.written, "{before:?}");
+        back_up(&store, None, &[], &mut Vec::new()).unwrap();
+        assert_eq!(reached().synced, before.written);
+    }
+
+    /// Nobody has opened it to write since, so that no life tells.
+    #[test]
+    fn a_store_that_has_lost_its_end_is_no_basis_for_the_next_backup() {
+        let store_of = |count: usize| {
+            let store = InMemory::new();
+            let graph = store.create_graph("a", b"").unwrap();
+            append(&store, &[entry(graph, 10, 2), entry(graph, 20, 2)][..count]);
+            store
+        };
+        let mut written = Vec::new();
+        back_up(&store_of(2), None, &[], &mut written).unwrap();
+        let since = end_of(&mut Cursor::new(&written)).unwrap();
+        back_up(&store_of(2), Some(&since), &[], &mut Vec::new()).unwrap();
+        let refused = back_up(&store_of(1), Some(&since), &[], &mut Vec::new()).unwrap_err().to_string();
+        assert_eq!(refused, "cannot go on from that backup: it knows more than this store: make a full one");
+    }
 
     #[test]
     fn backups_that_have_all_metadata_in_front_are_read_too() {
@@ -247,7 +343,7 @@ mod tests {
             let mut written = Vec::new();
             let mut backup = Backup::begin(&store, None, &[], &mut written).unwrap();
             front.iter().for_each(|(key, value)| backup.metadata(key, value).unwrap());
-            backup.graph(&info, &with_graph, Tick::MAX).unwrap();
+            backup.graph(&info, &with_graph).unwrap();
             backup.finish().unwrap();
             let restored = InMemory::new();
             restore(&restored, &mut [&mut Cursor::new(&written)]).unwrap();

@@ -3,7 +3,7 @@
 use weir_model::Tick;
 use weir_model::mutation::Kind;
 
-use super::{GraphInfo, Part, RunInfo, Store, StoreError};
+use super::{GraphInfo, Part, RunInfo, Store, StoreError, lives};
 use crate::arrangement::chunk::Chunk;
 use crate::arrangement::numbering::Marks;
 use crate::history::batches;
@@ -61,6 +61,7 @@ impl Checking<'_> {
         self.checked.graphs += 1;
         let place = format!("graph '{}'", info.name);
         let progress = self.note(&place, self.store.progress(info.id)).unwrap_or_default();
+        self.note(&place, lives::lives_of(self.store, info.id));
         let mut upper = Tick::ZERO;
         for run in self.note(&place, self.store.runs(info.id)).unwrap_or_default() {
             let place = format!("{place}, run {} (ticks {} to {})", run.id.0, run.first, run.upper);

@@ -4,9 +4,10 @@
 //! that is not durable is held to the rest, and to being empty when opened again.
 
 use std::io::Cursor;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use weir_model::lock::lock;
 use weir_model::{Mutations, NodeId, Position, QueryId, Symbol, Text, Tick, Value};
 
 use super::*;
@@ -409,6 +410,12 @@ pub struct FaultyStore {
     pub is_full: AtomicBool,
     /// How many have failed so.
     pub refused: AtomicUsize,
+    /// To hold an entry is a panic as long as it is set.
+    pub panics: AtomicBool,
+    /// To store metadata fails as long as it is set.
+    pub takes_no_metadata: AtomicBool,
+    /// Appends wait as long as somebody has it locked, as on a disk that is stuck.
+    pub stuck: Mutex<()>,
 }
 
 impl FaultyStore {
@@ -418,6 +425,9 @@ impl FaultyStore {
             appends_left: AtomicUsize::new(appends),
             is_full: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
+            panics: AtomicBool::new(false),
+            takes_no_metadata: AtomicBool::new(false),
+            stuck: Mutex::default(),
         }
     }
 
@@ -442,6 +452,7 @@ impl Store for FaultyStore {
     }
 
     fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError> {
+        drop(lock(&self.stuck));
         let count_down = |left: usize| left.checked_sub(1);
         match self.appends_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down) {
             Ok(_) => self.inner.append(group, symbols, sync),
@@ -459,6 +470,7 @@ impl Store for FaultyStore {
     }
 
     fn hold(&self, entry: &Arc<Entry>) {
+        assert!(!self.panics.load(Ordering::SeqCst), "simulated: a mistake in weir");
         self.inner.hold(entry);
     }
 
@@ -469,6 +481,10 @@ impl Store for FaultyStore {
 
     fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
         self.inner.replace_runs(graph, replaced, run)
+    }
+
+    fn wipe(&self, graph: GraphId) -> Result<(), StoreError> {
+        self.inner.wipe(graph)
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
@@ -515,6 +531,9 @@ impl Store for FaultyStore {
     }
 
     fn put_metadata(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        if self.takes_no_metadata.load(Ordering::SeqCst) {
+            return Err(StoreError::failed("store metadata", "simulated: No space left on device"));
+        }
         self.inner.put_metadata(key, value)
     }
 

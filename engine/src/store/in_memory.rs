@@ -62,6 +62,21 @@ impl InMemory {
     }
 }
 
+impl Kept {
+    /// Takes out the entries before a tick. Like runs that are taken out, they are let go of without the lock: that may take
+    /// long, and the log waits for the lock, and so whoever commits to any graph.
+    fn cut(&mut self, upto: Tick) -> Vec<Arc<Entry>> {
+        let count = self.log.partition_point(|entry| entry.first < upto);
+        self.log.drain(..count).collect()
+    }
+
+    fn take_runs(&mut self, ids: &[RunId]) -> Vec<(RunInfo, Arc<Chunks>)> {
+        let (taken, left) = std::mem::take(&mut self.runs).into_iter().partition(|(run, _)| ids.contains(&run.id));
+        self.runs = left;
+        taken
+    }
+}
+
 impl Held {
     fn live(&mut self, graph: GraphId) -> Result<&mut Kept, StoreError> {
         let live = self.graphs.iter().any(|info| info.id == graph);
@@ -138,9 +153,9 @@ impl Store for InMemory {
         let mut held = self.held();
         let (info, kept) = held.add(graph, gathered)?;
         kept.progress = progress.clone();
-        while kept.log.front().is_some_and(|entry| entry.first < progress.upto) {
-            kept.log.pop_front();
-        }
+        let gone = kept.cut(progress.upto);
+        drop(held);
+        drop(gone);
         Ok(info)
     }
 
@@ -149,7 +164,9 @@ impl Store for InMemory {
         let gathered = gather(run)?;
         let mut held = self.held();
         let (info, kept) = held.add(graph, gathered)?;
-        kept.runs.retain(|(old, _)| !replaced.contains(&old.id));
+        let gone = kept.take_runs(replaced);
+        drop(held);
+        drop(gone);
         Ok(info)
     }
 
@@ -189,9 +206,11 @@ impl Store for InMemory {
     fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
         let mut held = self.held();
         held.graphs.retain(|info| info.id != graph);
-        held.kept.remove(&graph);
+        let gone = held.kept.remove(&graph);
         let prefix = graph.metadata_prefix();
         held.metadata.retain(|key, _| !key.starts_with(&prefix));
+        drop(held);
+        drop(gone);
         Ok(())
     }
 
@@ -238,11 +257,36 @@ impl Store for InMemory {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::Mutations;
+
     use super::super::conformance;
-    use super::InMemory;
+    use super::*;
 
     #[test]
     fn conforms() {
         conformance::check(&|part| part(&|| Box::new(InMemory::new())));
+    }
+
+    #[test]
+    fn what_is_taken_out_is_let_go_of_by_whoever_takes_it() {
+        let store = InMemory::new();
+        let graph = store.create_graph("g", &[]).unwrap();
+        for first in [1, 2, 3].map(Tick) {
+            let (upper, mutations) = (first.next(), Arc::new(Mutations::default()));
+            store.hold(&Arc::new(Entry { graph, first, upper, mutations, sources: Vec::new(), delivered: Vec::new() }));
+        }
+        let chunk: Result<(Part, Vec<u8>), StoreError> = Ok((Part::Newest, vec![7; 100]));
+        let mut chunks = std::iter::once(chunk);
+        let run = NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks };
+        let info = store.checkpoint(graph, run, &Progress::default()).unwrap();
+        let mut held = store.held();
+        let kept = held.live(graph).unwrap();
+        let (run, entry) = (Arc::downgrade(&kept.runs[0].1), Arc::downgrade(&kept.log[0]));
+        let gone = (kept.take_runs(&[info.id]), kept.cut(Tick(3)));
+        assert_eq!((kept.runs.len(), kept.log.len()), (0, 1));
+        drop(held);
+        assert!(run.upgrade().is_some() && entry.upgrade().is_some(), "it went while others waited for the lock");
+        drop(gone);
+        assert!(run.upgrade().is_none() && entry.upgrade().is_none());
     }
 }

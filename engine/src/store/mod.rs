@@ -24,6 +24,7 @@
 //!     ahead      whether the write-ahead log of RocksDB is sound
 //!     reached    how far RocksDB was written, beside it
 //!     check      what of a store is damaged
+//!     lives      since when a graph goes on from where it was
 //!     backup     a store as one stream of bytes
 //!     since      where a backup ended, for the one that goes on from there
 //!     restore    a store out of backups
@@ -50,6 +51,7 @@ mod ahead;
 #[cfg(feature = "rocks-db")]
 mod reached;
 mod check;
+pub mod lives;
 mod backup;
 mod since;
 mod restore;
@@ -240,6 +242,12 @@ pub trait Store: Send + Sync {
 
     /// Writes a run that takes the place of others, as `checkpoint` does, and drops those.
     fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError>;
+
+    /// Rewrites files until none has anything left of what was cut from the log of a graph, or of runs that were replaced. May
+    /// take long, and holds up nobody else. Nothing where files keep nothing, or where that is not known.
+    fn wipe(&self, _graph: GraphId) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// The runs of a graph, oldest first.
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError>;

@@ -14,7 +14,9 @@ use super::backup::{Copied, TITLE, TITLE_MORE, TITLES_BEFORE, checksum};
 use super::bytes::{Reader, Wrong};
 use super::entry::LogReader;
 use super::since::{Since, checksum_of};
-use super::{EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, Store, StoreError, encode, records};
+use super::{
+    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, Store, StoreError, encode, lives, records,
+};
 use crate::arrangement::pages;
 use crate::history::batches;
 use crate::history::erased::{read_times, rewritten_key};
@@ -179,8 +181,10 @@ fn scan(from: &mut dyn Source) -> Result<Scanned, StoreError> {
     let value = |wanted: &str| metadata.iter().rev().find(|(key, _)| key == wanted).map(|(_, value)| value);
     let times = |id: &GraphId| value(&rewritten_key(*id)).and_then(|value| read_times(value));
     let rewritten = ends.iter().filter_map(|(id, _)| Some((*id, times(id)?))).collect();
+    let life = |id: &GraphId| Some(lives::decode(value(&lives::lives_key(*id))?).ok()?.last()?.number);
+    let lives = ends.iter().filter_map(|(id, _)| Some((*id, life(id)?))).collect();
     let (count, names) = (symbols.len() as u32, checksum_of(&symbols));
-    let end = Since { after, symbols: count, names, graphs: ends, rewritten };
+    let end = Since { after, symbols: count, names, graphs: ends, rewritten, lives };
     Ok(Scanned { since, end, metadata, graphs, symbols, bytes: blocks.bytes })
 }
 

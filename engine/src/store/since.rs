@@ -8,7 +8,7 @@ use weir_model::{Text, Tick};
 use super::GraphId;
 use super::bytes::{Reader, Wrong};
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Since {
     /// Which backup: the checksum of its checksums, and how many blocks it has.
     pub after: u64,
@@ -19,10 +19,15 @@ pub struct Since {
     pub graphs: Vec<(GraphId, Tick)>,
     /// How often pages of a graph had been written again without what was erased, where that was at all.
     pub rewritten: Vec<(GraphId, u64)>,
+    /// The life in which a graph was (`lives.rs`). Of one that was last written to before there were lives, none.
+    pub lives: Vec<(GraphId, u64)>,
 }
 
 /// Of a graph for which it is said how often its pages were written again, in a list of graphs and ticks.
 const REWRITTEN: u32 = 1 << 31;
+
+/// Of a graph for which its life is named there.
+const LIFE: u32 = 1 << 30;
 
 impl Since {
     pub fn graph(&self, id: GraphId) -> Option<Tick> {
@@ -33,16 +38,23 @@ impl Since {
         self.rewritten.iter().find(|(known, _)| *known == id).map_or(0, |(_, times)| *times)
     }
 
+    /// None where the backup names none.
+    pub fn life(&self, id: GraphId) -> Option<u64> {
+        self.lives.iter().find(|(known, _)| *known == id).map(|(_, life)| *life)
+    }
+
     /// Pairs of numbers, as they are written.
     fn pairs(&self) -> impl Iterator<Item = (u32, u64)> {
         let rewritten = self.rewritten.iter().map(|(graph, times)| (graph.0 | REWRITTEN, *times));
-        self.graphs.iter().map(|(graph, tick)| (graph.0, tick.0)).chain(rewritten)
+        let lives = self.lives.iter().map(|(graph, life)| (graph.0 | LIFE, *life));
+        self.graphs.iter().map(|(graph, tick)| (graph.0, tick.0)).chain(rewritten).chain(lives)
     }
 
     fn of_pairs(mut self, pairs: impl IntoIterator<Item = (u32, u64)>) -> Since {
         for (graph, number) in pairs {
-            match graph & REWRITTEN {
+            match graph & (REWRITTEN | LIFE) {
                 0 => self.graphs.push((GraphId(graph), Tick(number))),
+                LIFE => self.lives.push((GraphId(graph & !LIFE), number)),
                 _ => self.rewritten.push((GraphId(graph & !REWRITTEN), number)),
             }
         }
@@ -67,7 +79,7 @@ impl Since {
         while !reader.0.is_empty() {
             pairs.push((reader.u32()?, reader.u64()?));
         }
-        Ok(Since { after, symbols, names, graphs: Vec::new(), rewritten: Vec::new() }.of_pairs(pairs))
+        Ok(Since { after, symbols, names, ..Since::default() }.of_pairs(pairs))
     }
 }
 
@@ -103,7 +115,7 @@ impl FromStr for Since {
         };
         let pairs: Vec<(u32, u64)> = graphs.chunks(2).map(pair).collect::<Result<_, _>>()?;
         let (symbols, names) = (small(*symbols)?, small(*names)?);
-        Ok(Since { after: *after, symbols, names, graphs: Vec::new(), rewritten: Vec::new() }.of_pairs(pairs))
+        Ok(Since { after: *after, symbols, names, ..Since::default() }.of_pairs(pairs))
     }
 }
 
@@ -115,7 +127,8 @@ mod tests {
     fn it_is_read_as_it_was_written() {
         for graphs in [vec![], vec![(GraphId(0), Tick(5)), (GraphId(7), Tick(u64::MAX))]] {
             let rewritten = graphs.iter().map(|(graph, _)| (*graph, 2)).collect();
-            let since = Since { after: u64::MAX, symbols: 3, names: 4, graphs, rewritten };
+            let lives = graphs.iter().map(|(graph, _)| (*graph, u64::MAX)).collect();
+            let since = Since { after: u64::MAX, symbols: 3, names: 4, graphs, rewritten, lives };
             assert_eq!(since.to_string().parse(), Ok(since.clone()));
             assert_eq!(Since::decode(&since.encode()), Ok(since));
         }

@@ -81,8 +81,7 @@ impl Successor {
     pub fn end(&self, standing: &StandingQuery) -> Result<Tick, String> {
         let beside = self.beside.as_ref().ok_or("not replaced: there is no other\n")?;
         beside.catch_up()?;
-        let end = || beside.new.end_pause().map(|_| Tick(beside.new.summed_until().0 - 1));
-        let first = standing.mark_held(end).map_err(failed)?;
+        let first = beside.new.end_pause_marking(standing, || ()).map_err(failed)?;
         beside.new.log_noted().map_err(failed)?;
         beside.take_old(first)?;
         Ok(first)

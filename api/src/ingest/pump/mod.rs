@@ -23,6 +23,7 @@ mod commit;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
@@ -34,7 +35,7 @@ use weir_engine::{Engine, EngineError};
 use weir_model::{Position, Tick, Value};
 
 use self::read::Watched;
-use super::stream::BUG;
+use super::stream::{BUG, THREAD_PAUSE};
 use super::{Status, Stream};
 use crate::error::chain;
 
@@ -189,11 +190,22 @@ pub struct Resting {
 }
 
 /// Runs a stream until it is exhausted, fails, is stopped, or rests; it may have rested before.
-pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut rested: Option<Resting>) {
+pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, rested: Option<Resting>) {
+    run_with(stream, engine, context, rested, || weir_connectors::thread::named("commit", &stream.name));
+}
+
+/// `committers` makes the builder of each committing thread.
+fn run_with(
+    stream: &Arc<Stream>,
+    engine: &Engine,
+    context: &SourceContext,
+    mut rested: Option<Resting>,
+    mut committers: impl FnMut() -> thread::Builder,
+) {
     let mut restarts = stream.errors.restarts();
     let mut quiet_time = QUIET_TIME;
     loop {
-        match attempt(stream, context, rested.take(), quiet_time) {
+        match attempt(stream, context, rested.take(), quiet_time, committers()) {
             Ok((Ended::Exhausted, _)) => stream.end(Status::Completed, None),
             Ok((Ended::Quiet, Some(resting))) => match stream.rest_until_called(resting, engine, context) {
                 None => return,
@@ -203,6 +215,19 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
                     continue;
                 }
             },
+            Ok((Ended::Threadless(reason), opened)) => {
+                tracing::warn!(ingest = stream.name, "the stream is tried again in {THREAD_PAUSE:?}: {reason}");
+                rested = opened;
+                // It may take long until there is one, and a member of a group be thrown out of that.
+                if let Some(resting) = &mut rested {
+                    let _ = resting.source.hold();
+                }
+                stream.note_trouble(Some(reason));
+                if stream.wait_unless_stopping(THREAD_PAUSE) {
+                    continue;
+                }
+                return;
+            }
             Ok((Ended::Stopped | Ended::Quiet, _)) => return,
             Err(Failed { reason, passing }) => {
                 // Nobody reads, and how much comes meanwhile is not known.
@@ -225,36 +250,37 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
     stream.store_end(engine);
 }
 
-/// From opening the source, or from where it rested, to its end; where it is quiet, with what stays behind.
+/// From opening the source, or from where it rested, to its end; with what stays behind where it is quiet, or could not begin.
 fn attempt(
     stream: &Arc<Stream>,
     context: &SourceContext,
     rested: Option<Resting>,
     quiet_time: Duration,
+    committer: thread::Builder,
 ) -> Result<(Ended, Option<Resting>), Failed> {
     let shared = &Shared::default();
     let mut opened = rested;
     let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
-    std::thread::scope(|scope| {
-        let named = weir_connectors::thread::named("commit", &stream.name);
+    thread::scope(|scope| {
         // The receiver goes when the thread does, or whoever sends would wait for ever.
-        let committer = named.spawn_scoped(scope, move || {
+        let started = committer.spawn_scoped(scope, move || {
             let _over = Over { stream, shared };
             commit::commit(stream, context, receiver, shared)
         });
-        let read = match &committer {
-            Ok(_) => read::read(stream, context, &mut opened, quiet_time, sender, shared),
-            Err(error) => Err(Failed::for_good(format!("no thread could be started: {error}"))),
+        let committing = match started {
+            Ok(committing) => committing,
+            // Nothing has been read.
+            Err(error) => return Ok((Ended::Threadless(format!("no thread could be started: {error}")), opened)),
         };
+        let read = read::read(stream, context, &mut opened, quiet_time, sender, shared);
         // The committing thread ends when there is nothing more to come.
-        let commit = committer.map(|thread| thread.join());
+        let commit = committing.join();
         // Whatever has failed, what was committed before has had its effect: a source that does not hear of it gives it again.
         let told = opened.iter_mut().try_for_each(|at| Watched::new(stream, shared, &mut at.source).acknowledge().map(|_| ()));
         // What that thread says counts for more.
         let all = match commit {
-            Ok(Ok(commit)) => commit?,
-            Ok(Err(_)) => return Err(Failed::for_good(BUG.to_owned())),
-            Err(_) => false,
+            Ok(commit) => commit?,
+            Err(_) => return Err(Failed::for_good(BUG.to_owned())),
         };
         let ended = read?;
         told?;
@@ -277,6 +303,8 @@ enum Ended {
     Stopped,
     /// Nothing comes, and nothing is under way.
     Quiet,
+    /// There is no thread that could commit, for this reason, which passes.
+    Threadless(String),
 }
 
 impl Resting {
@@ -390,6 +418,46 @@ mod tests {
         });
         assert!(told.is_some_and(|told| told.contains("127.0.0.1:1")) && lag.is_none(), "{lag:?}");
         assert_eq!(stream.status(), Status::Running, "it was to begin again");
+    }
+
+    /// It had failed for good, with the first thread of a stream that had rested started again and the second one not.
+    #[test]
+    fn a_stream_that_gets_no_thread_to_commit_goes_on_when_there_is_one() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let (engine, stream) = stream_of(&json!({"type": "HttpPushIngest"}));
+        let context = context(&threads);
+        let source = stream.config.open(&context, None).expect("a source");
+        let (position, decoder) = (source.position(), stream.config.decoder(&context).expect("a decoder"));
+        // No system has that much for a stack.
+        let none = || thread::Builder::new().stack_size(1 << 60);
+        let resting = Some(Resting { source, decoder, position });
+        let Ok((Ended::Threadless(_), opened)) = attempt(&stream, &context, resting, QUIET_TIME, none()) else {
+            panic!("it has failed");
+        };
+        assert!(opened.is_some(), "the source is there, with what it knows");
+
+        let (intake, mut tries) = (stream.intake().expect("it takes records").clone(), 0);
+        let records = Records::cut(b"{}".to_vec(), Cut::Whole).expect("a record");
+        let told = thread::scope(|scope| {
+            scope.spawn(|| {
+                run_with(&stream, &engine, &context, opened, || {
+                    tries += 1;
+                    if tries == 1 { none() } else { thread::Builder::new() }
+                });
+            });
+            let since = Instant::now();
+            while stream.told().is_none() && since.elapsed() < Duration::from_secs(50) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            let told = stream.told();
+            let taken = threads.block_on(intake.hand_in(records, None));
+            assert_eq!(taken.map(|taken| taken.records), Ok(1));
+            stream.stop();
+            told
+        });
+        assert!(told.is_some_and(|told| told.starts_with("no thread could be started")));
+        assert_eq!((stream.status(), stream.told(), stream.ingested()), (Status::Running, None, 1));
+        stream.join();
     }
 
     /// Its source would not be looked after until there is room, and a member of a group be thrown out of that.

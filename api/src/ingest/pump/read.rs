@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{SendTimeoutError, Sender};
 use weir_connectors::decode::{Decoder, RecordFailure};
 use weir_connectors::{ConnectorError, Frames, Limits, Progress, RecordStream, SourceContext, decode};
+use weir_engine::store::StoreError;
 use weir_engine::wait_for_more;
-use weir_model::Position;
 use weir_model::lock::lock;
+use weir_model::{Position, Tick};
 
 use super::{Batch, Ended, Failed, Lost, Resting, Shared, sample};
 use crate::error::chain;
@@ -26,6 +27,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// In a pause, the time between two looks whether what was committed last has become durable.
 const DURABLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// What was committed first is late when it is not durable after this long.
+const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A source may not do at once what it does about records that are durable: in a pause it is told again, later and later.
 const TOLD_AGAIN_MAX: Duration = Duration::from_secs(64);
@@ -128,11 +132,15 @@ pub(super) struct Watched<'a> {
     source: &'a mut RecordStream,
     /// What it was told last to be durable.
     told: Option<Position>,
+    /// The first commit that is not durable, and since when it is the first.
+    oldest: Option<(Tick, Instant)>,
+    /// Whether the stream may say that it is late. It may do so from the beginning, by whoever looked after the source before.
+    is_late: bool,
 }
 
 impl<'a> Watched<'a> {
     pub(super) fn new(stream: &'a Stream, shared: &'a Shared, source: &'a mut RecordStream) -> Watched<'a> {
-        Watched { stream, shared, source, told: None }
+        Watched { stream, shared, source, told: None, oldest: None, is_late: true }
     }
 
     /// Waits while the stream is paused, and tells the source meanwhile what becomes durable: somebody may wait for that. False
@@ -205,11 +213,29 @@ impl<'a> Watched<'a> {
         while waiting.front().is_some_and(|(upper, _)| *upper <= durable) {
             latest = waiting.pop_front().map(|(_, position)| position);
         }
+        let oldest = waiting.front().map(|(upper, _)| *upper);
         drop(waiting);
+        self.note_oldest(oldest);
         let Some(position) = latest else { return Ok(false) };
         self.source.durable(&position)?;
         self.told = Some(position);
         Ok(true)
+    }
+
+    /// Commits go on as long as the log has room, however long nothing becomes durable: without this nobody would know.
+    fn note_oldest(&mut self, oldest: Option<Tick>) {
+        if self.oldest.map(|(upper, _)| upper) != oldest {
+            self.oldest = oldest.map(|upper| (upper, Instant::now()));
+        }
+        let late = self.oldest.filter(|(_, since)| since.elapsed() >= DURABLE_PATIENCE);
+        if late.is_none() && !self.is_late {
+            return;
+        }
+        self.is_late = late.is_some();
+        self.stream.note_undurable(late.map(|(tick, _)| {
+            let slow = StoreError::TooSlow { graph: self.stream.graph.id(), tick, patience: DURABLE_PATIENCE };
+            format!("what was read is not durable yet: {slow}")
+        }));
     }
 }
 
@@ -307,6 +333,37 @@ fn decode_batch(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::stream::tests::{context, stream};
+
+    /// Below the bound of the log's line a stream went on, and said nothing.
+    #[test]
+    fn it_is_told_when_what_was_committed_does_not_become_durable() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let (_engine, stream) = stream();
+        let shared = Shared::default();
+        let mut source = stream.config.open(&context(&threads), None).expect("a source");
+        let mut watched = Watched::new(&stream, &shared, &mut source);
+        let never = Tick(u64::MAX);
+        lock(&shared.positions).push_back((never, Position(vec![1])));
+        assert!(matches!(watched.acknowledge(), Ok(false)));
+        assert!(stream.told().is_none(), "it has only begun");
+        let begun = Instant::now().checked_sub(DURABLE_PATIENCE).expect("the machine runs for a minute");
+        watched.oldest = Some((never, begun));
+        assert!(matches!(watched.acknowledge(), Ok(false)));
+        let told = stream.told().expect("it is late");
+        assert!(told.ends_with("the disk is very slow or stuck"), "{told}");
+        // Whatever takes effect meanwhile.
+        stream.note_late(None);
+        assert_eq!(stream.told().as_ref(), Some(&told));
+        // As where it has become durable.
+        lock(&shared.positions).clear();
+        assert!(matches!(watched.acknowledge(), Ok(false)));
+        assert!(stream.told().is_none());
+        // It does not stay with one that has ended.
+        stream.note_undurable(Some(told));
+        stream.end(crate::ingest::Status::Completed, None);
+        assert!(stream.told().is_none());
+    }
 
     #[test]
     fn less_is_read_at_once_where_values_are_large() {

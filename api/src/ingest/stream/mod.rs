@@ -28,8 +28,8 @@ use crate::error::ApiError;
 use crate::meter::Meter;
 use crate::procedures::Preparing;
 
-/// After this long it is tried again to have a thread for a stream that has been called.
-const THREAD_PAUSE: Duration = Duration::from_secs(1);
+/// After this long it is tried again to have a thread for a stream that was there before.
+pub(super) const THREAD_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is told of a stream of which a thread has panicked.
 pub(super) const BUG: &str = "the stream ended through a bug in weir; the log has the details";
@@ -53,8 +53,8 @@ pub struct Stream {
     changed: Condvar,
     /// Its end is waited for by one after another.
     joining: Mutex<()>,
-    /// It is stored by one after another, each time as it is then: the last word is the newest.
-    storing: Mutex<()>,
+    /// It is stored by one after another, each time as it is then: the last word is the newest. True once it was forgotten.
+    storing: Mutex<bool>,
     pub(super) records: Meter,
     pub(super) bytes: Meter,
     started: SystemTime,
@@ -289,6 +289,11 @@ impl Stream {
         if let Some(rested) = runner.resting.take() {
             self.start_thread(runner, engine, context, Some(rested));
         }
+    }
+
+    /// What it is made of while it rests, taken out of a stream that is to end: nothing more comes of it.
+    pub(super) fn take_resting(&self) -> Option<Resting> {
+        lock(&self.runner).resting.take()
     }
 
     /// The keys of a record that its query looks at. Whoever is told of records that fail gets all of them, and so does a
@@ -540,6 +545,56 @@ pub(super) mod tests {
         stream.stop();
         stream.join();
         assert_eq!(stream.status(), Status::Running);
+    }
+
+    /// Where the store was stuck, all of them waited.
+    #[test]
+    fn whoever_waits_for_a_stream_to_be_stored_holds_up_no_other() {
+        let engine = engine();
+        let graph = engine.default_graph();
+        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let ingests = Ingests::new(engine.clone(), context(&threads), procedures);
+        let definition = json!({"type": "HttpPushIngest"});
+        let [one, other] = ["one", "other"].map(|name| match ingests.create(&graph, name, &definition) {
+            Ok(stream) => stream,
+            Err(error) => panic!("{error}"),
+        });
+        let (ingests, graph, one, other, definition) = (&ingests, &graph, &one, &other, &definition);
+        let others = move || -> Result<(), ApiError> {
+            ingests.pause(other)?;
+            ingests.start(other)?;
+            ingests.create(graph, "third", definition)?;
+            ingests.delete(graph, "third").map(drop)
+        };
+        let (done, all_done) = std::sync::mpsc::sync_channel(1);
+        let ended = std::thread::scope(|scope| {
+            let stuck = lock(&one.storing);
+            let pauses = scope.spawn(|| ingests.pause(one).map_err(|error| error.to_string()));
+            let since = Instant::now();
+            while one.status() != Status::Paused && since.elapsed() < Duration::from_secs(50) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            scope.spawn(move || done.send(others().map_err(|error| error.to_string())));
+            let ended = all_done.recv_timeout(Duration::from_secs(50));
+            let waits = !pauses.is_finished();
+            drop(stuck);
+            (ended, waits, pauses.join().expect("no panic"))
+        });
+        assert_eq!(ended, (Ok(Ok(())), true, Ok(())));
+        ingests.shut_down();
+    }
+
+    /// Whoever paused it at the same time brought it back with the next start.
+    #[test]
+    fn what_is_forgotten_is_not_stored_again() {
+        let (engine, stream) = stream();
+        let is_stored = || engine.metadata(&key(&stream.graph, &stream.name)).expect("it can be read").is_some();
+        stream.store(&engine).expect("it is stored");
+        assert!(is_stored());
+        stream.forget(&engine).expect("it is forgotten");
+        stream.store(&engine).expect("it stays so");
+        assert!(!is_stored());
     }
 
     #[test]

@@ -52,8 +52,12 @@ impl Stream {
         state.ended_after.unwrap_or_else(|| self.ran + self.clock.elapsed())
     }
 
+    /// Stores it as it is. What is forgotten stays so.
     pub(in crate::ingest) fn store(&self, engine: &Engine) -> Result<(), EngineError> {
-        let _one = lock(&self.storing);
+        let is_forgotten = lock(&self.storing);
+        if *is_forgotten {
+            return Ok(());
+        }
         let mut settings = self.config.stored();
         self.errors.store(&mut settings);
         self.transformation.show(&mut settings);
@@ -79,6 +83,18 @@ impl Stream {
         });
         drop(state);
         engine.set_metadata(&key(&self.graph, &self.name), Some(stored.to_string().as_bytes()))
+    }
+
+    /// Removes what is stored of it, and what the graph knows of its source.
+    pub(in crate::ingest) fn forget(&self, engine: &Engine) -> Result<(), EngineError> {
+        let mut is_forgotten = lock(&self.storing);
+        // Somebody else may have been faster, and the name be that of another one.
+        if !*is_forgotten {
+            engine.set_metadata(&key(&self.graph, &self.name), None)?;
+            self.graph.forget_source(&self.source)?;
+            *is_forgotten = true;
+        }
+        Ok(())
     }
 
     /// The end of one that has ended by itself.

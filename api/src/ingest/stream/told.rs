@@ -37,6 +37,8 @@ pub(super) struct Told {
     pub(super) undelivered: Option<String>,
     /// What keeps its records from taking effect.
     pub(super) late: Option<String>,
+    /// What keeps what has taken effect from being durable.
+    pub(super) undurable: Option<String>,
     /// Results that nobody has taken keep it from changing the graph.
     pub(super) waits_for_results: bool,
     pub(super) failed_records: u64,
@@ -54,7 +56,7 @@ impl Told {
     /// It has ended, for this reason where there is one. What kept it is over.
     pub(super) fn end(&mut self, message: Option<String>) {
         self.message = message;
-        (self.trouble, self.undelivered, self.late, self.lag) = (None, None, None, None);
+        (self.trouble, self.undelivered, self.late, self.undurable, self.lag) = (None, None, None, None, None);
     }
 }
 
@@ -72,7 +74,8 @@ impl State {
         // Of a stream that waits for something else, what it was late for is over.
         let late = || told.late.clone().filter(|_| !gate.holds());
         let known = told.message.as_ref().or(told.undelivered.as_ref()).cloned();
-        known.or_else(waits).or_else(late).or_else(|| told.trouble.clone()).or_else(|| told.notice.clone())
+        let known = known.or_else(waits).or_else(late).or_else(|| told.undurable.clone());
+        known.or_else(|| told.trouble.clone()).or_else(|| told.notice.clone())
     }
 }
 
@@ -122,6 +125,10 @@ impl Stream {
 
     pub(in crate::ingest) fn note_late(&self, reason: Option<String>) {
         self.lock().told.late = reason;
+    }
+
+    pub(in crate::ingest) fn note_undurable(&self, reason: Option<String>) {
+        self.lock().told.undurable = reason;
     }
 
     /// Nothing fails for such a record, and what it was to change is not changed: without this nobody would know.

@@ -224,6 +224,9 @@ pub struct ClusterStatus {
     pub not_ready: Option<String>,
     /// Graphs that cannot be read because their data is damaged, each with what is wrong. Absent if there are none.
     pub damaged_namespaces: Option<BTreeMap<String, String>>,
+    /// Graphs for which something fails that weir does for them beside requests, by task, each with the reason. It is tried
+    /// again. Tasks are `checkpoints`, `pages`, `delivery`, `clock`, `expiry` and `indexes`. Absent if there are none.
+    pub neglected_namespaces: Option<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 /// What an ingest stream has read.

@@ -75,19 +75,22 @@ impl Conversation {
         loop {
             let message = tokio::select! {
                 message = socket.next() => message,
-                () = &mut stopped => break,
+                () = &mut stopped => return socket.leave().await,
             };
             let answer = match message {
                 None => return Ok(()),
                 Some(Ok(Message::Close(_))) => return socket.answer_close().await,
-                Some(Err(error)) => return Err(error),
+                Some(Err(error)) => return Err(socket.fail(error).await),
                 // A text may be long, and what is asked of the graph takes a moment.
                 Some(Ok(Message::Text(text))) => tokio::task::block_in_place(|| self.answer(text.as_bytes())),
                 Some(Ok(Message::Binary(bytes))) => tokio::task::block_in_place(|| self.answer(&bytes)),
                 Some(Ok(_)) => continue,
             };
             match answer {
-                Answer::Say(answer) => socket.send(answer.to_string()).await?,
+                Answer::Say(answer) => tokio::select! {
+                    sent = socket.send(answer.to_string()) => sent?,
+                    () = &mut stopped => return socket.leave().await,
+                },
                 Answer::Nothing => {}
                 Answer::End => break,
             }

@@ -68,7 +68,7 @@ pub struct Sharing {
     held: BTreeMap<String, Held>,
     /// Readers that have been told to stop, of shards that are not held any more.
     stopping: BTreeSet<String>,
-    /// How far this life has handed on shards that were held before.
+    /// How far this life has handed on shards that were held before, and are not held now.
     handed_on: BTreeMap<String, String>,
     seen: BTreeMap<String, Seen>,
     synced: Option<Instant>,
@@ -371,8 +371,10 @@ impl Sharing {
 
     /// It is this one's, which was asked for at that moment.
     fn hold(&mut self, lease: Lease, asked: Instant) {
+        // Some of what was handed on before may be under way still, and is waited for should the shard go again at once.
+        let sent = self.handed_on.remove(&lease.shard);
         let held = Held {
-            hold: Arc::new(Hold::new(self.rules.failover, asked)),
+            hold: Arc::new(Hold::new(self.rules.failover, asked, sent)),
             running: false,
             ended: false,
             leaving: false,
@@ -414,9 +416,8 @@ impl Sharing {
     }
 
     fn begin(&mut self, shard: &str, kinesis: &Arc<Client>) {
-        let handed_on = self.handed_on.remove(shard);
         let Some(held) = self.held.get_mut(shard) else { return };
-        let own = handed_on.map(Place::After).or_else(|| self.places.shards.get(shard).cloned());
+        let own = held.hold.sent().map(Place::After).or_else(|| self.places.shards.get(shard).cloned());
         let (at, begin) = begins(&held.lease, own, &self.stream.begin);
         if at == Some(Place::Read) {
             held.ended = true;
@@ -473,7 +474,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Whether all that its reader has handed on is durable.
+    /// Whether all that its readers have handed on is durable.
     fn is_durable(&self, shard: &str, held: &Held) -> bool {
         let Some(sent) = held.hold.sent() else { return true };
         match self.places.shards.get(shard) {
@@ -604,6 +605,32 @@ mod tests {
                 sharing.renew(&leases, &[owned]).await.unwrap();
                 assert_eq!(sharing.held["a"].hold.has_lapsed(), has_lapsed);
             }
+        });
+    }
+
+    #[test]
+    fn what_is_under_way_of_a_shard_that_comes_back_is_waited_for_when_it_goes_again_at_once() {
+        let server = StandIn::start(|_| (200, json!({"ShardIterator": "i", "NextShardIterator": "i"}).to_string()));
+        let lease = Lease { shard: "a".to_owned(), checkpoint: "5".to_owned(), ..Lease::default() };
+        let (events, _source) = channel(1);
+        let mut sharing = sharing(Duration::from_secs(60), Places::default(), events);
+        sharing.handed_on.insert("a".to_owned(), "7".to_owned());
+        runtime().block_on(async {
+            let kinesis = Arc::new(Client::open(&KINESIS, &server.access(), None).await.unwrap());
+            // Nothing comes before it goes: it goes before anybody reads it, or a moment later.
+            for is_begun in [false, true] {
+                sharing.hold(lease.clone(), Instant::now());
+                if is_begun {
+                    sharing.begin("a", &kinesis);
+                }
+                assert_eq!(sharing.held["a"].running, is_begun);
+                assert!(!sharing.is_durable("a", &sharing.held["a"]), "begun: {is_begun}");
+                sharing.let_go("a");
+                assert_eq!(sharing.handed_on.get("a").map(String::as_str), Some("7"), "begun: {is_begun}");
+            }
+            sharing.hold(lease.clone(), Instant::now());
+            sharing.places.shards.insert("a".to_owned(), Place::After("7".to_owned()));
+            assert!(sharing.is_durable("a", &sharing.held["a"]));
         });
     }
 }

@@ -62,13 +62,21 @@ fn node(run: &Run, procedure: &Procedure, arguments: &[Value]) -> Result<NodeId,
 /// How long a wait goes on before it is looked whether anybody still wants it.
 const NAP: Duration = Duration::from_millis(10);
 
-fn sleep(run: &Run, _: &Procedure, arguments: &[Value], _: Each) -> Result<(), Failure> {
+fn sleep(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each) -> Result<(), Failure> {
     let Some(Value::Integer(millis)) = arguments.first() else { return Ok(()) };
     let Ok(millis) = u64::try_from(*millis) else {
         let message = format!("util.sleep takes a number of milliseconds that is not negative, but got {millis}");
         return Err(Failure::new(FailureKind::Runtime, message));
     };
-    let until = Instant::now().checked_add(Duration::from_millis(millis));
+    let time = Duration::from_millis(millis);
+    match run.fetched {
+        None => wait(run, time),
+        Some(fetched) => fetched.sleep(&procedure.name, time, |left| wait(run, left)),
+    }
+}
+
+fn wait(run: &Run, time: Duration) -> Result<(), Failure> {
+    let until = Instant::now().checked_add(time);
     loop {
         run.budget.check()?;
         // A wait whose end is beyond the clock lasts until the query is stopped.

@@ -5,6 +5,7 @@
 //! which the log gets its turn. A run counts as long as its record is there; what is left of one without is removed in portions,
 //! too (`removal`).
 
+mod begun;
 mod removal;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use redb::backends::FileBackend;
-use redb::{Database, ReadTransaction, ReadableDatabase, Table, TableDefinition, TableHandle, WriteTransaction};
+use redb::{Database, ReadTransaction, ReadableDatabase, StorageBackend, Table, TableDefinition, TableHandle, WriteTransaction};
 use rustc_hash::FxHashSet;
 use weir_model::lock::{read, write};
 use weir_model::{Text, Tick};
@@ -100,11 +101,17 @@ impl MapDb {
             }
             std::fs::create_dir_all(parent).map_err(|error| StoreError::failed(format!("create {}", parent.display()), error))?;
         }
-        let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
-        let file = file(path, options.temporary).map_err(redb::DatabaseError::from).and_then(FileBackend::new);
-        let db = file.and_then(|file| verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create_with_backend(file));
+        let open = || -> Result<(Database, bool), redb::DatabaseError> {
+            let file = FileBackend::new(file(path, options.temporary)?)?;
+            begun::empty(&file)?;
+            let fresh = file.len()? == 0;
+            let db = verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create_with_backend(file)?;
+            Ok((db, fresh))
+        };
+        let opened = open();
         warn_if_open_to_all(path);
-        MapDb::with(db.map_err(|error| unusable(path, error))?, options, fresh, false)
+        let (db, fresh) = opened.map_err(|error| unusable(path, error))?;
+        MapDb::with(db, options, fresh, false)
     }
 
     /// Opens a store that is there, of which nothing is changed: also where nothing can be written.
@@ -118,7 +125,7 @@ impl MapDb {
     }
 
     /// Opens a store in something else that takes bytes at offsets, such as a simulated file.
-    pub fn on(backend: impl redb::StorageBackend) -> Result<MapDb, StoreError> {
+    pub fn on(backend: impl StorageBackend) -> Result<MapDb, StoreError> {
         let options = MapDbOptions::new("a simulated file");
         let fresh = backend.len().is_ok_and(|length| length == 0);
         let db = verifying().set_cache_size(0).create_with_backend(backend);
@@ -303,9 +310,7 @@ impl MapDb {
     }
 
     /// Writes the chunks of a run, in portions; the last of them is left for the transaction that completes it.
-    fn write_run(&self, graph: GraphId, run: NewRun<'_>) -> Result<(RunInfo, Vec<Sealed>), StoreError> {
-        self.must_be_live(graph)?;
-        let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
+    fn write_run(&self, graph: GraphId, id: RunId, run: NewRun<'_>) -> Result<(RunInfo, Vec<Sealed>), StoreError> {
         let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: Default::default(), bytes: 0 };
         let (mut waiting, mut bytes) = (Vec::new(), 0);
         for chunk in run.chunks {
@@ -328,21 +333,34 @@ impl MapDb {
         if self.read_graphs().live.contains(&graph) { Ok(()) } else { Err(StoreError::NoSuchGraph(graph)) }
     }
 
-    /// Completes a run, unless its graph was dropped while it was written.
-    fn complete(
+    /// Writes a run and completes it. What there is of one that fails is removed. Where not even that is known, as the file
+    /// failed, redb refuses to write anything more.
+    fn add_run(
         &self,
         graph: GraphId,
         run: NewRun<'_>,
         act: impl FnOnce(&mut Tables<'_>) -> Result<(), redb::Error>,
     ) -> Result<RunInfo, StoreError> {
-        let (info, rest) = self.write_run(graph, run)?;
+        self.must_be_live(graph)?;
+        let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
+        let added = self.write_run(graph, id, run).and_then(|(info, rest)| self.complete(graph, info, &rest, act));
+        added.inspect_err(|_| self.remove_later(vec![Leftover::of_run(graph, id)]))
+    }
+
+    /// Completes a run, unless its graph was dropped while it was written.
+    fn complete(
+        &self,
+        graph: GraphId,
+        info: RunInfo,
+        rest: &[Sealed],
+        act: impl FnOnce(&mut Tables<'_>) -> Result<(), redb::Error>,
+    ) -> Result<RunInfo, StoreError> {
         let graphs = self.read_graphs();
         if !graphs.live.contains(&graph) {
-            self.remove_later(vec![Leftover::of_run(graph, info.id)]);
             return Err(StoreError::NoSuchGraph(graph));
         }
         self.write("complete a checkpoint", |tables| {
-            put(&mut tables.pages, &rest)?;
+            put(&mut tables.pages, rest)?;
             tables.seal(&run_key(graph, info.id), records::put_run(&info))?;
             act(tables)
         })?;
@@ -498,14 +516,14 @@ impl Store for MapDb {
     }
 
     fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
-        self.complete(graph, run, |tables| {
+        self.add_run(graph, run, |tables| {
             tables.seal(&progress_key(graph), records::put_progress(progress))?;
             remove(&mut tables.log, &log_key(graph, Tick::ZERO), &log_key(graph, progress.upto))
         })
     }
 
     fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
-        let info = self.complete(graph, run, |tables| {
+        let info = self.add_run(graph, run, |tables| {
             for old in replaced {
                 tables.meta.remove(&run_key(graph, *old)[..])?;
             }

@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicI64;
+
 use super::super::conformance::{self, append, entry, read_log};
 use super::*;
 
@@ -29,6 +31,117 @@ fn one_process_at_a_time_and_no_foreign_files() {
     let refused = open(&temporary.path().join("a/b")).err().unwrap().to_string();
     assert!(refused.contains("create-parent-dir"), "{refused}");
     assert!(open(temporary.path()).is_err());
+}
+
+/// A file whose process ends after so many changes.
+#[derive(Debug)]
+struct Ending {
+    file: FileBackend,
+    left: AtomicI64,
+}
+
+impl Ending {
+    fn change(&self) -> std::io::Result<()> {
+        let goes_on = self.left.fetch_sub(1, Ordering::Relaxed) > 0;
+        if goes_on { Ok(()) } else { Err(std::io::Error::other("simulated: the process has ended")) }
+    }
+}
+
+impl StorageBackend for Ending {
+    fn len(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, length: u64) -> std::io::Result<()> {
+        self.change()?;
+        self.file.set_len(length)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.change()?;
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.change()?;
+        self.file.write(offset, data)
+    }
+}
+
+/// It was taken for a file of something else from then on.
+#[test]
+fn one_that_was_only_begun_is_begun_anew() {
+    let temporary = tempfile::tempdir().unwrap();
+    let mut without_mark = Vec::new();
+    for count in 0.. {
+        let path = temporary.path().join(format!("{count}.weir"));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let ending = Ending { file: FileBackend::new(file).unwrap(), left: AtomicI64::new(count) };
+        let is_whole = MapDb::on(ending).is_ok();
+        let bytes = std::fs::read(&path).unwrap();
+        if !bytes.is_empty() && !bytes.starts_with(b"redb") {
+            without_mark.push(bytes);
+        }
+        let store = open(&path).unwrap_or_else(|error| panic!("after {count} changes: {error}"));
+        store.create_graph("a", b"").unwrap();
+        if is_whole {
+            break;
+        }
+    }
+    // Long as it is to be, and with the header.
+    assert!(without_mark.len() >= 2);
+    let path = temporary.path().join("graph.weir");
+    for begun in &without_mark {
+        std::fs::write(&path, begun).unwrap();
+        let file = FileBackend::new(File::options().read(true).write(true).open(&path).unwrap()).unwrap();
+        let whole = std::ops::Bound::Unbounded;
+        assert!(file.try_lock_range(whole, whole).unwrap());
+        assert!(matches!(open(&path), Err(StoreError::Locked { .. })), "somebody is at it");
+        drop(file);
+        assert!(std::fs::read(&path).unwrap() == *begun);
+        // What is something else: by its first bytes, its header, its last byte, its length.
+        for at in [0, 12, 20, begun.len() - 1, begun.len()] {
+            let mut foreign = begun.clone();
+            foreign.resize(foreign.len().max(at + 1), 0);
+            foreign[at] = 0x55;
+            let is_headed = begun[12..16] != [0; 4];
+            if at == 20 && is_headed {
+                continue;
+            }
+            std::fs::write(&path, &foreign).unwrap();
+            assert!(matches!(open(&path), Err(StoreError::ForeignFile { .. })), "byte {at}");
+            assert!(std::fs::read(&path).unwrap() == foreign);
+        }
+    }
+}
+
+/// They stayed until the next start, and came again each time that it was tried again.
+#[test]
+fn pages_of_a_run_that_fails_are_removed() {
+    let temporary = tempfile::tempdir().unwrap();
+    let store = open(&temporary.path().join("graph.weir")).unwrap();
+    let graph = store.create_graph("a", b"").unwrap();
+    for is_merge in [false, true] {
+        let mut chunks = (0..20).map(|n| {
+            if n < 19 {
+                return Ok((Part::Newest, vec![1u8; 1 << 20]));
+            }
+            assert!(count(&store, PAGES) > 0, "a portion has been written");
+            Err(StoreError::Stopped)
+        });
+        let run = NewRun { first: Tick(0), upper: Tick(10), chunks: &mut chunks };
+        let failed = match is_merge {
+            true => store.replace_runs(graph, &[], run),
+            false => store.checkpoint(graph, run, &Progress { upto: Tick(10), ..Progress::default() }),
+        };
+        assert!(matches!(failed, Err(StoreError::Stopped)), "{failed:?}");
+        store.wait_removed();
+        assert_eq!((count(&store, PAGES), store.runs(graph).unwrap().len()), (0, 0));
+    }
 }
 
 #[test]

@@ -25,7 +25,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
-use rocksdb::{ColumnFamily, DB, DBRawIterator, Env, ErrorKind, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{
+    BottommostLevelCompaction, ColumnFamily, CompactOptions, DB, DBRawIterator, Env, ErrorKind, FlushOptions, ReadOptions,
+    WriteBatch, WriteOptions,
+};
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::lock::{lock, read, write};
 use weir_model::{Text, Tick};
@@ -445,18 +448,31 @@ impl RocksDb {
     /// next rewrites it.
     fn free(&self, family: &str, from: &[u8], to: &[u8]) {
         // RocksDB takes the end of this range in: a file whose last key were `to` itself would go as well.
-        let mut last = to.to_vec();
-        for byte in last.iter_mut().rev() {
-            let borrowed = *byte == 0;
-            *byte = byte.wrapping_sub(1);
-            if !borrowed {
-                break;
-            }
-        }
-        if let Err(error) = self.db.delete_file_in_range_cf(self.family(family), from, &last[..]) {
+        if let Err(error) = self.db.delete_file_in_range_cf(self.family(family), from, &before(to)[..]) {
             tracing::warn!(%error, "disk space is freed later");
         }
     }
+
+    /// Has the files rewritten that have keys from `from` and below `to`, or marks over such keys, also those of the last level.
+    /// RocksDB's threads do so; others write meanwhile.
+    fn rewrite(&self, family: &str, from: &[u8], to: &[u8]) {
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        self.db.compact_range_cf_opt(self.family(family), Some(from), Some(&before(to)[..]), &options);
+    }
+}
+
+/// The last key of its length that comes before this one.
+fn before(key: &[u8]) -> Vec<u8> {
+    let mut last = key.to_vec();
+    for byte in last.iter_mut().rev() {
+        let borrowed = *byte == 0;
+        *byte = byte.wrapping_sub(1);
+        if !borrowed {
+            break;
+        }
+    }
+    last
 }
 
 impl Drop for RocksDb {
@@ -590,6 +606,32 @@ impl Store for RocksDb {
         }
         self.free_between_runs(graph);
         Ok(info)
+    }
+
+    /// Only files that have something of it are rewritten, however long the log and the pages are. The flush makes RocksDB's
+    /// write-ahead log obsolete up to then; it deletes what is, for nothing in `tuning` has it kept or used again.
+    fn wipe(&self, graph: GraphId) -> Result<(), StoreError> {
+        self.must_be_live(graph)?;
+        if self.is_damaged.load(Ordering::Relaxed) {
+            tracing::warn!(graph = graph.0, "files of the store may keep what was purged: a namespace is damaged");
+            return Ok(());
+        }
+        let upto = self.progress(graph)?.upto;
+        let gaps = self.between_runs(graph)?;
+        self.mark_lost(&gaps)?;
+        self.flush(true)?;
+        // Where the log begins is in a file now. Another checkpoint may have gone on meanwhile.
+        self.begins().entry(graph).and_modify(|begin| *begin = upto.max(*begin)).or_insert(upto);
+        if upto > Tick::ZERO {
+            let (from, to) = (log_key(graph, Tick::ZERO), log_key(graph, upto));
+            self.free(LOG, &from, &to);
+            self.rewrite(LOG, &from, &to);
+        }
+        for (from, to) in &gaps {
+            self.rewrite(PAGES, from, to);
+        }
+        // Of one that was dropped meanwhile nothing more is to be noted.
+        self.must_be_live(graph)
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {

@@ -123,19 +123,47 @@ impl RocksDb {
     /// Frees the files in which nothing is but marks of pages that were removed key by key: RocksDB would keep one that has a
     /// single mark for ever.
     pub(super) fn free_between_runs(&self, graph: GraphId) {
+        let Ok(gaps) = self.between_runs(graph) else { return };
+        for (from, to) in gaps {
+            self.free(PAGES, &from, &to);
+        }
+    }
+
+    /// Where pages of a graph are of no run that is there or being written: each from a key on, before another.
+    pub(super) fn between_runs(&self, graph: GraphId) -> Result<Vec<Gap>, StoreError> {
         // Asked first: a run that is not unfinished any more is among the others then.
-        let mut ids = self.unfinished().clone();
-        let Ok(runs) = meta::runs(self, graph) else { return };
-        ids.extend(runs.iter().map(|run| run.id));
-        let mut from = RunId(0);
+        let (mut ids, next) = {
+            let unfinished = self.unfinished();
+            (unfinished.clone(), RunId(self.next_run.load(Ordering::Relaxed)))
+        };
+        ids.extend(meta::runs(self, graph)?.iter().map(|run| run.id));
+        // Who has been given a number since then may still be writing.
+        ids.retain(|id| *id < next);
+        ids.insert(next);
+        let (mut gaps, mut from) = (Vec::new(), RunId(0));
         for id in ids {
             if from < id {
-                self.free(PAGES, &run_pages(graph, from), &run_pages(graph, id));
+                gaps.push((run_pages(graph, from), run_pages(graph, id)));
             }
             from = RunId(id.0 + 1);
         }
+        Ok(gaps)
+    }
+
+    /// Pages between runs that can be seen have no marks any more: a file with the marks of a run alone may have gone before what
+    /// it marked. They get some again.
+    pub(super) fn mark_lost(&self, gaps: &[Gap]) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        for (from, to) in gaps {
+            if self.iterate(PAGES, from.to_vec(), to.to_vec()).valid() {
+                batch.delete_range_cf(self.family(PAGES), from, to);
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.write(batch, false, "remove pages") }
     }
 }
+
+type Gap = ([u8; 20], [u8; 20]);
 
 /// Chunks of a part of a run until there are enough for a file.
 #[derive(Default)]

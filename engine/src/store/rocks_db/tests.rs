@@ -436,6 +436,66 @@ fn marks_of_what_was_removed_do_not_gather() {
     assert!(empty < 10, "{empty} files have no pages");
 }
 
+/// Whether a file of RocksDB has these bytes. One that is listed may be gone when it is read.
+fn is_in_a_file(path: &Path, bytes: &[u8]) -> bool {
+    let mut items = fs::read_dir(path.join("rocks-db")).unwrap();
+    items.any(|item| {
+        let file = fs::read(item.unwrap().path()).unwrap_or_default();
+        file.windows(bytes.len()).any(|part| part == bytes)
+    })
+}
+
+/// RocksDB had it in files for as long as those were small, and in its write-ahead log.
+#[test]
+fn what_is_wiped_is_in_no_file() {
+    // No part of it comes twice, so that files do not pack it.
+    let secret = "0123456789abcdefghijklmnopqrstuvwxyz";
+    for is_flushed in [true, false] {
+        let temporary = tempfile::tempdir().unwrap();
+        let is_there = || is_in_a_file(temporary.path(), secret.as_bytes());
+        let store = open(temporary.path());
+        let [other, graph] = ["a", "b"].map(|name| store.create_graph(name, b"").unwrap());
+        let mut mutations = Mutations::default();
+        mutations.set_property(NodeId::new(0, 1), Symbol(1), &Value::text(secret));
+        let first = Entry { upper: Tick(10), mutations: Arc::new(mutations), ..entry(graph, 0, 1) };
+        append(&store, &[first, entry(graph, 10, 5)]);
+        append(&store, &[entry(other, 0, 10)]);
+        let chunk = |bytes: &[u8]| std::iter::once(Ok((Part::Newest, bytes.to_vec())));
+        let checkpoint = |graph: GraphId, bytes: &[u8], upto: Tick| {
+            let run = NewRun { first: Tick(0), upper: Tick(10), chunks: &mut chunk(bytes) };
+            store.checkpoint(graph, run, &Progress { upto, ..Progress::default() }).unwrap().id
+        };
+        let kept = checkpoint(other, b"of the other", Tick(0));
+        let replaced = checkpoint(graph, secret.as_bytes(), Tick(10));
+        // As when the file with the marks of a run has gone before what they marked.
+        let lost = store.begin_run().id;
+        store.db.put_cf(store.family(PAGES), page_key(graph, lost, Part::Newest, 0), secret).unwrap();
+        if is_flushed {
+            store.flush(true).unwrap();
+        }
+        let run = NewRun { first: Tick(0), upper: Tick(10), chunks: &mut chunk(b"merged") };
+        let merged = store.replace_runs(graph, &[replaced], run).unwrap().id;
+        assert!(is_there());
+        store.wipe(graph).unwrap();
+        let wiped = Instant::now();
+        while is_there() {
+            assert!(wiped.elapsed() < Duration::from_secs(60), "it is still there, flushed before: {is_flushed}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let look = |store: &RocksDb| {
+            let entries = [graph, other].map(|graph| read_log(store, graph, 0).unwrap().len());
+            assert_eq!(entries, [1, 1]);
+            for (graph, run, bytes) in [(other, kept, &b"of the other"[..]), (graph, merged, &b"merged"[..])] {
+                assert_eq!(store.chunk(graph, run, Part::Newest, 0).unwrap().as_deref(), Some(bytes));
+            }
+        };
+        look(&store);
+        drop(store);
+        look(&open(temporary.path()));
+        assert!(!is_there());
+    }
+}
+
 #[test]
 fn pages_that_a_crash_left_incomplete_are_removed() {
     let temporary = tempfile::tempdir().unwrap();
