@@ -58,8 +58,8 @@ impl Whole {
         self.unfinished.as_deref()
     }
 
-    /// Begins to write it, in a command: when the user presses Ctrl-C nothing of it stays, and the process ends. The service takes
-    /// `beside` and `renamed`, for it ends in order.
+    /// Begins to write it, in a command: when the user presses Ctrl-C nothing of it stays, and the process ends. The service
+    /// takes `beside` and `renamed`, for it ends in order.
     pub fn begin(&self) -> io::Result<BufWriter<File>> {
         let opened = match &self.unfinished {
             Some(unfinished) => {
