@@ -462,9 +462,9 @@ fn what_waits_for_a_place_ends_when_it_is_told_to_and_when_its_time_is_over() {
 /// The time in which its client has to take the rows began before it waited: one that took them all was told it had not.
 #[test]
 fn what_a_query_waits_for_its_place_is_not_taken_from_its_client() {
-    let weir = start(&["-Dweir.query.running-max=1", "-Dweir.query.timeout=3 s"]);
+    let weir = start(&["-Dweir.query.running-max=1", "-Dweir.query.timeout=8 s"]);
     let before = [1, 2].map(|count| {
-        let sleeps = open(&weir, "CALL util.sleep(2000)");
+        let sleeps = open(&weir, "CALL util.sleep(5000)");
         wait_until("the query is listed", SOON, || running(&weir).len() == count);
         sleeps
     });
