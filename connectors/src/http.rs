@@ -57,6 +57,14 @@ pub(crate) fn download_client() -> Result<Client, ConnectorError> {
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 
+/// As `download_client`, for what is sent: the other side says nothing until it has all of it, so whoever asks gives up when that
+/// takes too long. A `read_timeout` begins with the request, and would end every one that takes longer to send.
+pub(crate) fn upload_client() -> Result<Client, ConnectorError> {
+    install_tls();
+    let builder = || sharing_trust(&[H2, HTTP_1]).redirect(Policy::none());
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
+}
+
 /// A client for connections that stay, and on which nothing need come for hours: that the other side is gone is found out
 /// below HTTP.
 pub(crate) fn staying_client(hosts: &HostPolicy) -> Result<Client, ConnectorError> {

@@ -160,12 +160,14 @@ fn note(written: &mut Written, failed: Vec<(usize, Failed)>) {
 fn concerns_results(failed: &Failed) -> bool {
     let codes =
         ["Validation", "InvalidArgument", "InvalidParameter", "TooLong", "TooLarge", "InvalidMessageContents", "Serialization"];
-    !failed.retryable && codes.iter().any(|code| failed.code.contains(code))
+    // SNS says so of all of a request where the topic is in another region than the one that is asked.
+    let of_topic = failed.reason.contains("Invalid parameter: TopicArn");
+    !failed.retryable && !of_topic && codes.iter().any(|code| failed.code.contains(code))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use super::*;
     use crate::conformance::runtime;
@@ -220,6 +222,22 @@ mod tests {
         let denied = async |_: Range<usize>| Err(failed("AccessDenied", false));
         let written = runtime().block_on(send(&results(&[1; 3]), bounds, (2, false), denied));
         assert_eq!((written.left, written.untried, written.refused.len()), (vec![0, 1, 2], vec![], 0));
+    }
+
+    #[test]
+    fn a_topic_that_is_elsewhere_is_waited_for() {
+        let bounds = Bounds { results_max: 2, bytes_max: 1000, bytes_each: 0 };
+        let answered = |message: &str| {
+            let requests = Cell::new(0);
+            let reason = format!("http://sns/: 400 Bad Request: InvalidParameter: {message}");
+            let written = runtime().block_on(send(&results(&[1; 3]), bounds, (1, false), async |_: Range<usize>| {
+                requests.set(requests.get() + 1);
+                Err(Failed { code: "InvalidParameter".to_owned(), reason: reason.clone(), retryable: false })
+            }));
+            (written.left, written.refused.len(), requests.get())
+        };
+        assert_eq!(answered("Invalid parameter: TopicArn"), (vec![0, 1, 2], 0, 1));
+        assert_eq!(answered("Invalid parameter: Message too long"), (vec![], 3, 4));
     }
 
     #[test]

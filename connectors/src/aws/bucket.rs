@@ -12,8 +12,14 @@ use super::signature::Signer;
 use crate::error::ConnectorError;
 use crate::http;
 
-/// From the beginning of a request to the end of its answer.
+/// From the beginning of a request that asks for something to the end of its answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// For the answer to an object, besides the time in which it is sent.
+const STORED_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// An object that is sent more slowly than this, in bytes per second, is given up for now.
+const STORED_RATE_MIN: usize = 32 << 10;
 
 /// Bytes of an answer, at most: a list of a thousand names, whose length is bounded, too.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -26,7 +32,32 @@ pub struct Bucket {
     name: String,
     place: String,
     /// None until it has been asked for the first time.
-    opened: Option<(Client, Settled)>,
+    opened: Option<Opened>,
+}
+
+struct Opened {
+    /// For what is asked for.
+    asking: Client,
+    /// For objects, which take as long to send as they are long.
+    storing: Client,
+    settled: Settled,
+}
+
+impl Opened {
+    async fn open(access: &Access) -> Result<Opened, ConnectorError> {
+        let settled = access.settle(SERVICE, None).await?;
+        Ok(Opened { asking: http::download_client()?, storing: http::upload_client()?, settled })
+    }
+
+    /// Who sends a request, and how long it may take.
+    fn sender(&self, method: &Method, body: &[u8]) -> (Client, Duration) {
+        if *method == Method::PUT {
+            let sending = Duration::from_secs((body.len() / STORED_RATE_MIN) as u64);
+            (self.storing.clone(), STORED_TIME_MAX + sending)
+        } else {
+            (self.asking.clone(), REQUEST_TIME_MAX)
+        }
+    }
 }
 
 /// What an answer means.
@@ -79,11 +110,13 @@ impl Bucket {
         body: &[u8],
     ) -> Result<Vec<u8>, ConnectorError> {
         if self.opened.is_none() {
-            self.opened = Some((http::download_client()?, self.access.settle(SERVICE, None).await?));
+            self.opened = Some(Opened::open(&self.access).await?);
         }
         let mut moved = false;
         loop {
-            let Some((client, settled)) = &mut self.opened else { return Err(self.passing("it was not opened".to_owned())) };
+            let Some(opened) = &mut self.opened else { return Err(self.passing("it was not opened".to_owned())) };
+            let (client, time_max) = opened.sender(&method, body);
+            let settled = &mut opened.settled;
             let mut url = object::address(&settled.url, &settled.region, &self.name, key)?;
             if !query.is_empty() {
                 url.query_pairs_mut().extend_pairs(query);
@@ -107,9 +140,8 @@ impl Bucket {
                 let answer = answer.map_err(|error| ConnectorError::passing(&place, http::chain(&error.without_url())))?;
                 look_at(&place, answer, settled).await
             };
-            let late =
-                |_| Err(ConnectorError::passing(&place, format!("there was no answer within {} s", REQUEST_TIME_MAX.as_secs())));
-            match tokio::time::timeout(REQUEST_TIME_MAX, asking).await.unwrap_or_else(late)? {
+            let late = |_| Err(ConnectorError::passing(&place, format!("there was no answer within {} s", time_max.as_secs())));
+            match tokio::time::timeout(time_max, asking).await.unwrap_or_else(late)? {
                 Answered::Body(body) => return Ok(body),
                 Answered::Elsewhere(region) if !moved => {
                     moved = true;
@@ -261,6 +293,21 @@ mod tests {
             let refused = runtime().block_on(bucket.names("", "", |_| true)).unwrap_err();
             assert!(refused.to_string().contains("its list of names goes on") && !refused.retryable(), "{refused}");
         }
+    }
+
+    /// Where an object took more than 30 s to send it was given up, and sent again, for ever.
+    #[test]
+    fn an_object_may_take_as_long_to_send_as_it_is_long() {
+        let server = StandIn::start(|_| (200, String::new()));
+        let opened = runtime().block_on(Opened::open(&server.access())).unwrap();
+        let sent = |method: Method, bytes: usize| {
+            let (client, time_max) = opened.sender(&method, &vec![0; bytes]);
+            (format!("{client:?}").contains("read_timeout"), time_max.as_secs())
+        };
+        assert_eq!(sent(Method::PUT, 1), (false, 30));
+        assert_eq!(sent(Method::PUT, 16 << 20), (false, 30 + 512));
+        // What is asked for is short, and a server that says nothing more is left.
+        assert_eq!(sent(Method::GET, 0), (true, 300));
     }
 
     #[test]

@@ -39,6 +39,8 @@ const RESULTS_MAX: u32 = 500;
 const BYTES_MAX: usize = 5 << 20;
 /// Every record has one, and where it goes is said by another number.
 const PARTITION_KEY: &str = "undefined";
+/// Kinesis counts it with what a record holds.
+const BYTES_EACH: usize = PARTITION_KEY.len();
 
 /// Writes each result to a Kinesis stream, each to a shard chosen at random, so in no order.
 ///
@@ -126,8 +128,9 @@ impl DestinationConfig for WriteToKinesis {
                     .into_iter()
                     .flatten()
                     .fold(RESULTS_MAX, u32::min) as usize,
-                bytes_max: BYTES_MAX,
-                bytes_each: PARTITION_KEY.len(),
+                // As much; a record that is longer goes alone, and what follows waits the longer.
+                bytes_max: self.kinesis_max_bytes_per_second.map_or(BYTES_MAX, |bytes| BYTES_MAX.min(bytes as usize)),
+                bytes_each: BYTES_EACH,
             },
             at_once: self.kinesis_parallelism.unwrap_or(1) as usize,
             request: Put {
@@ -169,7 +172,7 @@ impl Request for Put {
     async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent {
         let results = &results[range.clone()];
         pace(&self.records, results.len()).await;
-        pace(&self.bytes, results.iter().map(|result| result.body.len()).sum()).await;
+        pace(&self.bytes, results.iter().map(|result| result.body.len() + BYTES_EACH).sum()).await;
         let record = |result: &Outgoing| json!({"Data": STANDARD.encode(&result.body), "PartitionKey": PARTITION_KEY, "ExplicitHashKey": anywhere()});
         let records: Vec<Json> = results.iter().map(record).collect();
         let stream = &self.stream;
@@ -190,9 +193,11 @@ impl Request for Put {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::aws::stand_in::StandIn;
-    use crate::conformance::{output, runtime};
+    use crate::conformance::{bodies, output, runtime};
     use crate::parse_destination_v1;
     use crate::real_server::results;
 
@@ -216,5 +221,28 @@ mod tests {
             let written = destination.write(&results(3), 0).unwrap();
             assert_eq!((written.left, written.refused.len()), (left, 0), "{stream}");
         }
+    }
+
+    /// Up to 5 MiB left at once, and the next only after that many seconds.
+    #[test]
+    fn no_request_has_more_bytes_than_go_in_a_second() {
+        let server = StandIn::start(|asked| {
+            let count = asked.body["Records"].as_array().map_or(0, Vec::len);
+            let taken = json!({"SequenceNumber": "1", "ShardId": "a"});
+            (200, json!({"FailedRecordCount": 0, "Records": vec![taken; count]}).to_string())
+        });
+        let runtime = runtime();
+        let definition = json!({"type": "WriteToKinesis", "streamName": "s", "region": "us-east-1", "endpoint": server.url,
+            "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}, "kinesisMaxBytesPerSecond": 20});
+        let mut destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+        // Ten bytes each, of which nine are the partition key; the fourth is longer than all that goes in a second.
+        let results = bodies(&["1", "2", "3", &"x".repeat(40)]);
+        let began = Instant::now();
+        let written = destination.write(&results, 0).unwrap();
+        assert_eq!((written.left.len(), written.refused.len()), (0, 0));
+        let counts: Vec<usize> = server.asked().iter().map(|asked| asked.body["Records"].as_array().unwrap().len()).collect();
+        assert_eq!(counts, [2, 1, 1]);
+        // A second for the first two, and half a one for the third.
+        assert!(began.elapsed() >= Duration::from_millis(1500), "{:?}", began.elapsed());
     }
 }

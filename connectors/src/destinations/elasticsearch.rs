@@ -421,11 +421,25 @@ fn fates(answer: &Json, count: usize) -> Option<Vec<Fate>> {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT => {
                 Fate::Later(problem())
             }
-            _ if http::may_pass(status) => Fate::Later(problem()),
+            _ if http::may_pass(status) || concerns_index(&told["error"]) => Fate::Later(problem()),
             _ => Fate::Refused(problem()),
         })
     };
     items.iter().map(fate).collect()
+}
+
+/// Whether it is the index that takes no document as it is, which somebody may mend, though the status says that it is the
+/// document. By the beginning of the reason where the type is also that of documents: what follows may be words of theirs.
+fn concerns_index(error: &Json) -> bool {
+    let reason = error["reason"].as_str().unwrap_or_default();
+    match error["type"].as_str() {
+        Some("index_closed_exception") => true,
+        // It would have to be made, and the cluster has as many shards as it may: "[1000]/[1000] maximum normal shards open".
+        Some("validation_exception") => reason.contains("maximum") && reason.contains("shards open"),
+        // Of an alias.
+        Some("illegal_argument_exception") => reason.starts_with("no write index"),
+        _ => false,
+    }
 }
 
 /// What a server calls a failure, and its words.
@@ -565,6 +579,36 @@ mod tests {
             json!({"items": [{"index": {}}]}),
         ] {
             assert_eq!(fates(&odd, 1), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn an_index_that_takes_no_document_is_waited_for() {
+        let fate = |kind: &str, reason: &str| {
+            let told = json!({"_id": "x", "status": 400, "error": {"type": kind, "reason": reason}});
+            fates(&json!({"items": [{"index": told}]}), 1).unwrap().remove(0)
+        };
+        let full = "Validation Failed: 1: this action would add [2] total shards, but this cluster currently has [1000]/[1000] \
+                    maximum normal shards open;";
+        let alias = "no write index is defined for alias [results]. The write index may be explicitly disabled using \
+                     is_write_index=false or the alias points to multiple indices without one being designated as a write index";
+        for (kind, reason) in [
+            ("index_closed_exception", "closed"),
+            ("validation_exception", full),
+            ("validation_exception", "this cluster currently has [999]/[1000] maximum shards open;"),
+            ("illegal_argument_exception", alias),
+        ] {
+            let problem = format!("a document was answered with 400: {kind}: {reason}");
+            assert_eq!(fate(kind, reason), Fate::Later(problem));
+        }
+        for (kind, reason) in [
+            ("document_parsing_exception", "[1:9] failed to parse: no write index, maximum shards open"),
+            ("mapper_parsing_exception", "failed to parse field [data.id] of type [long]"),
+            ("validation_exception", "Validation Failed: 1: type is missing;"),
+            ("illegal_argument_exception", "mapper [data.id] cannot be changed: no write index"),
+            ("illegal_argument_exception", "Limit of total fields [1000] has been exceeded"),
+        ] {
+            assert!(matches!(fate(kind, reason), Fate::Refused(_)), "{kind}: {reason}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! The definition of an output to PostgreSQL, and what writes it: in order, many results in one transaction, without waiting for
 //! one before the next is sent. What each result runs is a statement that the server has read before.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -104,7 +106,7 @@ impl DestinationConfig for WriteToPostgres {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = login.place.clone();
-        let writing = Writing { login, plan: self.plan()?, stops_at_refused: false };
+        let writing = Writing::new(login, self.plan()?, ANSWERS_TIME_MAX);
         Ok(Box::new(Publisher::new(context, &place, writing)))
     }
 }
@@ -272,9 +274,18 @@ struct Writing {
     plan: Plan,
     /// Nothing is written behind a row that is refused.
     stops_at_refused: bool,
+    /// For one answer.
+    answer_time_max: Duration,
+    /// Results of one transaction. Fewer, for a while, after one in which the server took too long: it tells of many at once, so
+    /// that of many slow ones nothing may be heard for longer than of each.
+    together_max: usize,
 }
 
 impl Writing {
+    fn new(login: Login, plan: Plan, answer_time_max: Duration) -> Writing {
+        Writing { login, plan, stops_at_refused: false, answer_time_max, together_max: usize::MAX }
+    }
+
     async fn make_table(&self, connection: &mut Connection) -> Result<(), Refused> {
         let Some(table) = &self.plan.table else { return Ok(()) };
         let sql = format!("SELECT to_regclass({})", literal(&table.name));
@@ -335,18 +346,21 @@ impl Writing {
 
     /// Runs some results in one transaction. Which one the server refused for good, if any: then nothing of it was done.
     async fn transaction(
-        &self,
+        &mut self,
         connection: &mut Connection,
         batch: &[(usize, Vec<u8>)],
     ) -> Result<Option<(usize, String)>, Refused> {
         let mut bytes: Vec<u8> = batch.iter().flat_map(|(_, run)| run.iter().copied()).collect();
         message::put_sync(&mut bytes);
-        connection.writer.send(&bytes).await?;
-        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        let fewer = (batch.len() / 2).max(1);
+        // One that is far behind with the first of them does not read the others, either.
+        connection.writer.send(&bytes).await.inspect_err(|_| self.together_max = fewer)?;
         let (mut done, mut failed) = (0, None);
         loop {
-            let answer = connection.message(deadline).await?;
-            let answer = answer.ok_or_else(|| Refused::Passing("the server does not answer any more".to_owned()))?;
+            let Some(answer) = connection.message(Instant::now() + self.answer_time_max).await? else {
+                self.together_max = fewer;
+                return Err(Refused::Passing("the server does not answer any more".to_owned()));
+            };
             match answer.kind {
                 // A statement is over.
                 b'C' | b'I' | b's' => done += 1,
@@ -421,12 +435,12 @@ impl Publish for Writing {
         }
         // What stands before a result that is refused is run again without it, then that alone is looked at, then the rest. Where
         // little gets through, little is sent together: else each of many that are refused would be sent as often as there are.
-        let (mut left, mut together) = (batch.as_slice(), batch.len());
+        let (mut left, mut together) = (batch.as_slice(), batch.len().min(self.together_max));
         while !left.is_empty() {
             let some = &left[..together.min(left.len())];
             let Some((place, problem)) = self.transaction(connection, some).await? else {
                 left = &left[some.len()..];
-                together = 2 * some.len();
+                together = (2 * some.len()).min(self.together_max);
                 continue;
             };
             // One that is refused when all is to be kept has no place, and is found by halves.
@@ -442,6 +456,10 @@ impl Publish for Writing {
             }
         }
         written.refused.extend(unfit);
+        // Not before all are written: one that takes too long has all of them written again, and would do so each time.
+        if end == results.len() {
+            self.together_max = self.together_max.saturating_add(self.together_max / 8 + 1);
+        }
         Ok(end)
     }
 
@@ -457,11 +475,13 @@ impl Publish for Writing {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
+    use std::thread;
 
     use serde_json::json;
+    use tokio::runtime::Runtime;
     use weir_model::NodeId;
 
     use super::*;
@@ -514,6 +534,9 @@ mod tests {
         assert_eq!(statement.values(&result, "i").unwrap(), expected);
     }
 
+    /// What a row takes where it says that it is slow.
+    const SLOW: Duration = Duration::from_millis(40);
+
     const REFUSAL: &[u8] = b"SERROR\0VERROR\0C23514\0Mit is checked\0\0";
 
     /// A length that counts itself, and what stands behind it.
@@ -527,8 +550,9 @@ mod tests {
     }
 
     /// A server as far as an output with one statement of one parameter needs one: what runs up to a Sync is a transaction, and
-    /// one with a value that holds "no" breaks a constraint, as one with "late" does when it is committed. It keeps the values of
-    /// those that are committed, and counts all that it was sent.
+    /// one with a value that holds "no" breaks a constraint, as one with "late" does when it is committed. One with "slow" takes
+    /// a while; that it is done is said at once where it is "told", too. It keeps the values of those that are committed, and
+    /// counts all that it was sent.
     fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>, sent: &AtomicUsize) -> Option<()> {
         counted(&mut connection)?;
         let mut out = Vec::new();
@@ -580,7 +604,17 @@ mod tests {
                     failed = true;
                     put(b'E', REFUSAL, &mut out);
                 }
-                b'E' => put(b'C', b"INSERT 0 1\0", &mut out),
+                b'E' => {
+                    let value = run.last()?;
+                    if value.contains("slow") {
+                        thread::sleep(SLOW);
+                    }
+                    put(b'C', b"INSERT 0 1\0", &mut out);
+                    if value.contains("told") {
+                        connection.write_all(&out).ok()?;
+                        out.clear();
+                    }
+                }
                 _ => return None,
             }
         }
@@ -625,6 +659,53 @@ mod tests {
                 destination.close().unwrap();
             }
         }
+    }
+
+    /// An output to a server that counts, which waits so long for an answer.
+    fn waiting(address: SocketAddr, answer_time_max: Duration, runtime: &Runtime) -> Publisher<Writing> {
+        let definition = json!({"url": format!("postgres://{address}/db"), "username": "weir",
+            "statement": {"sql": "INSERT INTO t VALUES ($1)", "parameters": [""]}});
+        let definition = crate::config::from_json::<WriteToPostgres>(&definition).unwrap();
+        let context = output(runtime);
+        let login = definition.access.login(&context.hosts).unwrap();
+        Publisher::new(&context, "there", Writing::new(login, definition.plan().unwrap(), answer_time_max))
+    }
+
+    #[test]
+    fn each_answer_has_its_time() {
+        const COUNT: usize = 50;
+        let (sent, runtime) = (Arc::<AtomicUsize>::default(), runtime());
+        let counting = sent.clone();
+        let (address, taken) = other_side(move |connection, taken| serve(connection, taken, &counting));
+        // All of them take longer.
+        let mut destination = waiting(address, SLOW * 25, &runtime);
+        let results = bodies(&[r#""slow, and told""#; COUNT]);
+        let written = write(&mut destination, &results);
+        assert!(written.left.is_empty() && written.refused.is_empty());
+        assert_eq!((sent.load(Ordering::Relaxed), taken.lock().unwrap().len()), (COUNT, COUNT));
+        destination.close().unwrap();
+    }
+
+    #[test]
+    fn rows_that_take_too_long_together_are_written_a_few_at_a_time() {
+        const COUNT: usize = 32;
+        let (sent, runtime) = (Arc::<AtomicUsize>::default(), runtime());
+        let counting = sent.clone();
+        let (address, taken) = other_side(move |connection, taken| serve(connection, taken, &counting));
+        let mut destination = waiting(address, SLOW * 12, &runtime);
+        let rows: Vec<String> = (0..COUNT).map(|n| format!("\"slow {n:02}\"")).collect();
+        let results = bodies(&rows.iter().map(String::as_str).collect::<Vec<_>>());
+        // The first learns how many, and the second tries a few more.
+        for _ in 0..2 {
+            let written = write(&mut destination, &results);
+            assert!(written.left.is_empty() && written.refused.is_empty());
+        }
+        // A transaction that took too long is committed all the same, perhaps after those of the next tries.
+        let mut values = taken.lock().unwrap().clone();
+        values.sort_unstable();
+        values.dedup();
+        assert_eq!(values, (0..COUNT).map(|n| format!("slow {n:02}")).collect::<Vec<_>>());
+        destination.close().unwrap();
     }
 
     #[test]

@@ -109,13 +109,13 @@ impl Publish for Adder {
         let deadline = Instant::now() + ANSWERS_TIME_MAX;
         for index in first..end {
             match connection.answer(deadline).await? {
-                Some(Reply::Error(error)) if error.starts_with("WRONGTYPE") => {
-                    written.refused.push((index, format!("{key} holds something else than a stream")));
-                }
                 Some(Reply::Error(error)) if is_elsewhere(&error) => return Err(Refused::Passing(error)),
+                // All of them wait for somebody to mend it: no result is at fault.
                 Some(Reply::Error(error)) => {
+                    let is_other = error.starts_with("WRONGTYPE");
+                    let reason = if is_other { format!("{key} holds something else than a stream") } else { error };
                     written.left.push(index);
-                    written.left_reason.get_or_insert(error);
+                    written.left_reason.get_or_insert(reason);
                 }
                 Some(_) => {}
                 None => return Err(Refused::Passing("the server does not answer any more".to_owned())),
@@ -167,6 +167,30 @@ mod tests {
         let refused = destination.write(&results, 2).err().unwrap();
         assert!(refused.retryable() && refused.to_string().contains("READONLY"), "{refused}");
         assert!(destination.write(&results, 2).unwrap().left.is_empty());
+        answering.join().unwrap();
+    }
+
+    #[test]
+    fn a_key_that_holds_something_else_is_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let answering = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            for answer in ["-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "$3\r\n1-0\r\n"] {
+                assert!(connection.read(&mut [0; 4096]).unwrap() > 0);
+                connection.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let runtime = runtime();
+        let config = crate::parse_destination_v1(&json!({"type": "WriteToRedis", "url": url, "key": "k"})).unwrap();
+        let mut destination = config.open(&output(&runtime), None).unwrap();
+        let results = [Outgoing { body: b"{}".to_vec(), positive: true, mark: 1, id: None }];
+        let written = destination.write(&results, 2).unwrap();
+        assert_eq!((written.left, written.refused.len()), (vec![0], 0));
+        assert_eq!(written.left_reason.as_deref(), Some("k holds something else than a stream"));
+        // Somebody has removed it.
+        let written = destination.write(&results, 2).unwrap();
+        assert_eq!((written.left.len(), written.refused.len()), (0, 0));
         answering.join().unwrap();
     }
 }
