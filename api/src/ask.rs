@@ -142,8 +142,8 @@ pub fn plan(of: &PlanOf, url: &str) -> ExitCode {
             Ok(())
         };
         let path = format!("/api/v1/query/standing/{}/plan", encoded(&of.name));
-        let pairs = [("format", format)];
-        let ended = until_interrupted(&runtime, client.download(("standing query", &of.name), &path, &pairs, &mut part));
+        let asked = (path.as_str(), &[("format", format)][..], None);
+        let ended = until_interrupted(&runtime, client.download(("standing query", &of.name), asked, &mut part));
         ended.map_or(Ok(None), |ended| ended.map(|_| Some(body)))
     };
     match asked() {

@@ -45,6 +45,9 @@ use crate::wire::family::Family;
 const HOST_NAME: &str = "<getHostName>";
 const HOST_ADDRESS: &str = "<getHostAddress>";
 
+/// How long the end of weir waits for web sockets whose clients have not taken it yet.
+const SOCKETS_MAX: Duration = Duration::from_secs(3);
+
 /// What may follow of a body that the answer did not need, so that the connection can go on, and how long that may take.
 const UNREAD_BYTES_MAX: u64 = 64 << 10;
 const UNREAD_MAX: Duration = Duration::from_secs(1);
@@ -238,7 +241,8 @@ pub async fn serve(
     // The other way round, the query of one that is gone would run until there is something to send.
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
-    let places = Arc::new(Semaphore::new(settings.connections_max));
+    let connections_max = settings.connections_max;
+    let places = Arc::new(Semaphore::new(connections_max));
     let (leave, left) = watch::channel(false);
     let serving = Serving { http: Arc::new(http), answers, settings: Arc::new(settings), tls, left };
     loop {
@@ -271,7 +275,11 @@ pub async fn serve(
             tokio::time::sleep(LATE_REQUEST_MAX).await;
             drop(leave);
         })),
-        _ => drain(leave).await,
+        _ => {
+            if drain(leave).await {
+                sockets_end(&places, connections_max, SOCKETS_MAX).await;
+            }
+        }
     }
 }
 
@@ -378,12 +386,25 @@ fn leave_when_gone(stream: &TcpStream, patience: Duration) {
 #[cfg(not(target_os = "linux"))]
 fn leave_when_gone(_: &TcpStream, _: Duration) {}
 
-/// Lets requests under way finish: each connection holds the other end of `leave`.
-async fn drain(leave: watch::Sender<bool>) {
+/// Lets requests under way finish: each connection holds the other end of `leave`. False: some were not.
+async fn drain(leave: watch::Sender<bool>) -> bool {
     leave.send_replace(true);
-    if tokio::time::timeout(LEAVING_MAX, leave.closed()).await.is_err() {
+    let finished = tokio::time::timeout(LEAVING_MAX, leave.closed()).await.is_ok();
+    if !finished {
         tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", LEAVING_MAX.as_secs());
     }
+    finished
+}
+
+/// Web sockets were told that weir stops. Waits until they have ended, or their clients take too long for that: each has a place
+/// as long as it is there, and nobody else has one once the requests are finished.
+async fn sockets_end(places: &Semaphore, connections_max: usize, patience: Duration) -> bool {
+    let all = places.acquire_many(u32::try_from(connections_max).unwrap_or(u32::MAX));
+    let ended = tokio::time::timeout(patience, all).await.is_ok();
+    if !ended {
+        tracing::debug!("some web sockets are cut: their clients do not take it that weir stops");
+    }
+    ended
 }
 
 /// Whether a client has closed its side, or is gone altogether, whatever of what it has sent is still to be read.
@@ -508,6 +529,19 @@ mod tests {
         let port = taken.local_addr().expect("an address").port();
         let refused = bind_health(port).await.expect_err("it is taken");
         assert!(refused.contains("health-endpoints.port=<PORT>") && !refused.contains("--port"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn web_sockets_are_waited_for_and_not_for_ever() {
+        let places = Arc::new(Semaphore::new(3));
+        let place = places.clone().acquire_owned().await.expect("a place");
+        assert!(!sockets_end(&places, 3, Duration::from_millis(20)).await, "it has not ended");
+        let ends = async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            drop(place);
+        };
+        let (ended, ()) = tokio::join!(sockets_end(&places, 3, Duration::from_secs(60)), ends);
+        assert!(ended);
     }
 
     #[tokio::test]

@@ -1,7 +1,5 @@
 //! From the command line to a running service, and its end. The order of things; each thing is elsewhere.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -141,14 +139,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 /// Beside the settings, what is to be said of variables of the environment that set nothing.
 fn configuration(arguments: &Arguments) -> Result<(Settings, Vec<String>), ConfigError> {
-    // A file may take any of them.
-    let read = RefCell::new(BTreeSet::new());
-    let settings = config::load(&arguments.sources(), &|name: &str| {
-        read.borrow_mut().insert(name.to_owned());
-        std::env::var(name).ok()
-    })?;
+    let (settings, read) = config::load_here(&arguments.sources(), &|name: &str| std::env::var_os(name))?;
     let given = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let unknown = config::unknown_variables(given, &read.into_inner(), &settings.secrets.environment);
+    let unknown = config::unknown_variables(given, &read, &settings.secrets.environment);
     Ok((settings, unknown))
 }
 
@@ -237,13 +230,21 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, Trouble
         (None, None) => None,
     };
     if let Some(what) = borrows.filter(|_| arguments.has_own_store() && settings.store != StoreSettings::InMemory) {
-        let place = Temporary::new(arguments.no_delete)?;
-        let store = place.path.join("graph.weir-data");
-        if arguments.no_delete {
-            tell(format_args!("The data of {what} are in {}", store.display()));
+        let why = format!("the store of {what}");
+        if cfg!(feature = "rocks-db") {
+            let place = Temporary::new(arguments.no_delete)?;
+            let store = place.path.join("graph.weir-data");
+            if arguments.no_delete {
+                tell(format_args!("The data of {what} are in {}", store.display()));
+            }
+            settings.keep_in(Some(store), &why);
+            temporary.push(place);
+        } else {
+            settings.keep_in(None, &why);
         }
-        settings.keep_in(store, &format!("the store of {what}"));
-        temporary.push(place);
+    }
+    if let Some(what) = borrows.filter(|_| arguments.no_delete && settings.store == StoreSettings::InMemory) {
+        tell(format_args!("The data of {what} are in memory: --no-delete keeps none of them"));
     }
     warn_root(&settings.store);
     Ok(Prepared { settings, recipe, demo, temporary })

@@ -2,10 +2,13 @@
 //! makes one.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
+
+use rustix::process::geteuid;
 
 use crate::clock;
 
@@ -13,6 +16,9 @@ const BEGINNING: &str = "weir-recipe-";
 
 /// Of the file beside a directory that is held with a lock as long as somebody uses the directory.
 const LOCK: &str = ".lock";
+
+/// Names that are tried. Where all may write, somebody else may have something of the first.
+const NAMES_MAX: usize = 8;
 
 /// Removed when it is dropped, unless it is to be kept.
 #[derive(Debug)]
@@ -30,13 +36,21 @@ impl Temporary {
     fn within(place: &Path, keep: bool) -> Result<Temporary, String> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         remove_left(place);
-        let made = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{BEGINNING}{}-{}-{made}", std::process::id(), clock::millis(SystemTime::now()));
-        let path = place.join(name);
-        let cannot = |error: io::Error| format!("cannot make the directory {}: {error}", path.display());
-        let lock = if keep { None } else { Some(locked(&lock_of(&path)).map_err(cannot)?) };
-        fs::create_dir_all(&path).map_err(cannot)?;
-        Ok(Temporary { path, lock })
+        first_free(place, keep, || {
+            let made = MADE.fetch_add(1, Ordering::Relaxed);
+            format!("{BEGINNING}{}-{}-{made}", std::process::id(), clock::millis(SystemTime::now()))
+        })
+    }
+
+    fn at(path: &Path, keep: bool) -> io::Result<Temporary> {
+        let lock = if keep { None } else { Some(locked(&lock_of(path))?) };
+        if let Err(error) = fs::create_dir(path) {
+            if lock.is_some() {
+                let _ = fs::remove_file(lock_of(path));
+            }
+            return Err(error);
+        }
+        Ok(Temporary { path: path.to_owned(), lock })
     }
 }
 
@@ -45,6 +59,19 @@ impl Drop for Temporary {
         if self.lock.is_some() {
             let _ = fs::remove_dir_all(&self.path);
             let _ = fs::remove_file(lock_of(&self.path));
+        }
+    }
+}
+
+fn first_free(place: &Path, keep: bool, mut name: impl FnMut() -> String) -> Result<Temporary, String> {
+    let mut left = NAMES_MAX;
+    loop {
+        left -= 1;
+        let path = place.join(name());
+        let made = fs::create_dir_all(place).and_then(|()| Temporary::at(&path, keep));
+        match made {
+            Err(error) if left > 0 && matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::PermissionDenied) => {}
+            made => return made.map_err(|error| format!("cannot make the directory {}: {error}", path.display())),
         }
     }
 }
@@ -59,9 +86,20 @@ fn lock_of(directory: &Path) -> PathBuf {
 fn locked(path: &Path) -> io::Result<File> {
     let unseen = path.with_extension("new");
     let file = File::options().write(true).create_new(true).open(&unseen)?;
-    file.lock()?;
-    fs::rename(unseen, path)?;
+    if let Err(error) = file.lock().and_then(|()| fs::rename(&unseen, path)) {
+        let _ = fs::remove_file(&unseen);
+        return Err(error);
+    }
     Ok(file)
+}
+
+/// One that this user made. Where all may write, somebody else may have laid a link or a pipe there, or a lock beside a directory
+/// that has none because it is to be kept.
+fn own_lock(path: &Path) -> Option<File> {
+    let options = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let lock = File::options().read(true).custom_flags(options).open(path).ok()?;
+    let found = lock.metadata().ok()?;
+    (found.is_file() && found.uid() == geteuid().as_raw()).then_some(lock)
 }
 
 /// Removes what those who were killed have left.
@@ -73,7 +111,7 @@ fn remove_left(place: &Path) {
         else {
             continue;
         };
-        let Ok(lock) = File::open(entry.path()) else { continue };
+        let Some(lock) = own_lock(&entry.path()) else { continue };
         match lock.try_lock() {
             Ok(()) => {
                 let directory = place.join(directory);
@@ -111,5 +149,51 @@ mod tests {
         let kept_path = kept.path.clone();
         drop((used, kept, next));
         assert_eq!(names(), [kept_path].into());
+    }
+
+    #[test]
+    fn locks_that_are_somebody_elses_or_no_files_are_left_alone() {
+        let (place, elsewhere) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let made = |name: &str| {
+            let path = place.path().join(format!("{BEGINNING}{name}"));
+            fs::create_dir(&path).expect("a directory");
+            path
+        };
+        let (linked, piped, foreign) = (made("linked"), made("piped"), made("foreign"));
+        let target = elsewhere.path().join("a file");
+        fs::write(&target, "").expect("written");
+        std::os::unix::fs::symlink(&target, lock_of(&linked)).expect("a link");
+        let pipe = std::process::Command::new("mkfifo").arg(lock_of(&piped)).status().expect("mkfifo runs");
+        assert!(pipe.success());
+        let mut all = vec![linked, piped];
+        if geteuid().is_root() {
+            fs::write(lock_of(&foreign), "").expect("written");
+            std::os::unix::fs::chown(lock_of(&foreign), Some(65534), None).expect("given away");
+            all.push(foreign);
+        } else {
+            eprintln!("**** LEFT OUT: only root can make a lock of somebody else");
+        }
+        drop(Temporary::within(place.path(), false).expect("a directory"));
+        for path in all {
+            assert!(path.exists() && fs::symlink_metadata(lock_of(&path)).is_ok(), "{}", path.display());
+        }
+    }
+
+    /// A directory that was there was taken, whoever had made it.
+    #[test]
+    fn what_is_there_already_is_not_taken() {
+        let place = tempfile::tempdir().expect("a directory");
+        for (taken, first, keep) in [("one", "one", false), ("one", "one", true), ("two.new", "two", false)] {
+            let there = place.path().join(taken);
+            fs::create_dir_all(&there).expect("a directory");
+            let mut names = [first, "free"].into_iter();
+            let made = first_free(place.path(), keep, || names.next().expect("a name").to_owned()).expect("a directory");
+            assert_eq!(made.path, place.path().join("free"), "{taken}");
+            assert!(there.exists() && !lock_of(&place.path().join(first)).exists(), "{taken}");
+            drop(made);
+            let _ = fs::remove_dir(place.path().join("free"));
+        }
+        let error = first_free(Path::new("/proc/self"), false, || "x".to_owned()).expect_err("nobody can");
+        assert!(error.contains("cannot make the directory /proc/self/x"), "{error}");
     }
 }

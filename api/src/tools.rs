@@ -119,11 +119,10 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
         let mut out = whole.begin().map_err(|error| failed(&error))?;
         let said = match url {
             Some(url) => {
-                let mut pairs: Vec<(&str, String)> = since.iter().map(|since| ("since", since.to_string())).collect();
-                if !leave_out.is_empty() {
-                    pairs.push(("leaveOut", leave_out.join(",")));
-                }
-                let bytes = back_up_over_http(url, &pairs, &mut |part| out.write_all(part).map_err(|error| failed(&error)))?;
+                let pairs = if leave_out.is_empty() { Vec::new() } else { vec![("leaveOut", leave_out.join(","))] };
+                let since = since.as_ref().map(Since::to_string);
+                let mut write = |part: &[u8]| out.write_all(part).map_err(|error| failed(&error));
+                let bytes = back_up_over_http(url, since, &pairs, &mut write)?;
                 size(bytes)
             }
             None => {

@@ -1,5 +1,6 @@
 //! What a destination is to the rest: something that takes encoded results in order and says how far it has got.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,6 +16,9 @@ use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
+
+/// Whom a destination tells what it waits for.
+pub type Note = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Results of one `write`, about, for a destination that does not say otherwise.
 const RESULTS_MAX: usize = 1000;
@@ -48,6 +52,9 @@ pub trait Destination: Send {
 
     /// Before the first `write`: what the output says of how `idle` tries again what it does by itself.
     fn tries_by_itself(&mut self, _retries: Retries) {}
+
+    /// Before the first `write`: who is told where a `write` waits for something by itself, however long that takes.
+    fn tells(&mut self, _note: &Note) {}
 
     /// Behind a `write`: some of what was to come again does not, as it was tried often enough. This says of each, in their
     /// order, whether it comes again.
@@ -112,8 +119,10 @@ pub struct Written {
     pub left_reason: Option<String>,
     /// How long, at least, the other side wants to be left alone before they are tried again.
     pub pause_min: Duration,
-    /// Those of `left` that nobody was asked to take: they wait behind another.
+    /// Those of `left` that have had no try of their own: they wait behind another, ascending.
     pub untried: Vec<usize>,
+    /// Those of `untried` that were taken all the same, as they went together with one that comes again before them, ascending.
+    pub overtook: Vec<usize>,
     /// Results the other side refused for good, by index, with the reason.
     pub refused: Vec<(usize, String)>,
 }
@@ -129,6 +138,26 @@ impl Written {
     /// `Destination::stops_at_refused` also what is refused.
     pub fn holds_up(&self, stops_at_refused: bool) -> bool {
         !self.left.is_empty() || stops_at_refused && !self.refused.is_empty()
+    }
+
+    /// Of `count` results the first `sent` were sent. Where one of these comes again, all behind it do, also those that were
+    /// taken: else the older one would be the last for good, as a match behind its cancellation.
+    pub fn keep_order(&mut self, sent: usize, count: usize, stops_at_refused: bool) {
+        self.left.sort_unstable();
+        self.left.dedup();
+        let refused: BTreeSet<usize> = self.refused.iter().map(|(index, _)| *index).collect();
+        let first_refused = refused.first().copied().filter(|_| stops_at_refused);
+        let Some(first) = self.left.first().copied().into_iter().chain(first_refused).min() else { return };
+        let is_new = |index: &usize| self.left.binary_search(index).is_err() && !refused.contains(index);
+        let overtook: Vec<usize> = (first + 1..sent).filter(is_new).collect();
+        let not_sent: Vec<usize> = (sent..count).filter(is_new).collect();
+        for indices in [&overtook, &not_sent] {
+            self.left.extend_from_slice(indices);
+            self.untried.extend_from_slice(indices);
+        }
+        self.overtook = overtook;
+        self.left.sort_unstable();
+        self.untried.sort_unstable();
     }
 
     /// Leaves results that nobody was asked to take. Whoever leaves some before those that are left already has to sort them.
@@ -175,6 +204,7 @@ pub fn open(
                 stops_at_refused: false,
                 all_is_new: false,
                 retries: Retries::default(),
+                note: None,
                 opened: None,
             }))
         }
@@ -191,6 +221,7 @@ struct Waiting {
     stops_at_refused: bool,
     all_is_new: bool,
     retries: Retries,
+    note: Option<Note>,
     opened: Option<Box<dyn Destination>>,
 }
 
@@ -202,6 +233,9 @@ impl Destination for Waiting {
                 let mut opened = self.config.open(&self.context, Some(&self.from).filter(|from| !from.0.is_empty()))?;
                 opened.ends_by(&self.stop);
                 opened.tries_by_itself(self.retries);
+                if let Some(note) = &self.note {
+                    opened.tells(note);
+                }
                 if self.stops_at_refused {
                     opened.stops_at_refused();
                 }
@@ -232,6 +266,10 @@ impl Destination for Waiting {
 
     fn tries_by_itself(&mut self, retries: Retries) {
         self.retries = retries;
+    }
+
+    fn tells(&mut self, note: &Note) {
+        self.note = Some(note.clone());
     }
 
     fn gave_up(&mut self, comes_again: &[bool]) {
@@ -442,6 +480,28 @@ pub(crate) mod tests {
             (Written { left: vec![1], refused: refused(), ..Written::default() }, true, true),
         ] {
             assert_eq!((written.holds_up(false), written.holds_up(true)), (plainly, where_it_stops), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_taken_with_one_that_comes_again_comes_again_behind_it() {
+        let no = || vec![(3, "no".to_owned())];
+        for (left, refused, sent, stops_at_refused, again, overtook) in [
+            (vec![], vec![], 6, true, vec![], vec![]),
+            (vec![4, 2, 4], vec![], 6, false, vec![2, 3, 4, 5, 6, 7], vec![3, 5]),
+            // It goes its way.
+            (vec![2], no(), 6, false, vec![2, 4, 5, 6, 7], vec![4, 5]),
+            (vec![], no(), 8, false, vec![], vec![]),
+            // It comes again in its place.
+            (vec![], no(), 6, true, vec![4, 5, 6, 7], vec![4, 5]),
+            (vec![], no(), 4, true, vec![4, 5, 6, 7], vec![]),
+            // One that counts as not sent was tried.
+            (vec![5], vec![], 4, false, vec![4, 5, 6, 7], vec![]),
+        ] {
+            let mut written = Written { left: left.clone(), refused, ..Written::default() };
+            written.keep_order(sent, 8, stops_at_refused);
+            let untried: Vec<usize> = again.iter().copied().filter(|index| !left.contains(index)).collect();
+            assert_eq!((written.left, written.untried, written.overtook), (again, untried, overtook));
         }
     }
 

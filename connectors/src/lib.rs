@@ -77,7 +77,6 @@ pub mod config;
 pub mod secret;
 mod error;
 pub mod bell;
-mod crew;
 pub mod thread;
 mod names;
 

@@ -10,9 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError};
+use weir_model::crew::{self, Shift};
 use weir_model::lock::lock;
-
-use crate::crew::{self, Shift};
 
 /// How soon a thread that waits sees that it shall stop, and looks after what is under way.
 pub const LOOK: Duration = Duration::from_millis(20);

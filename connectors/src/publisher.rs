@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::delivery::{Outgoing, unless_stopped};
-use crate::destination::{Destination, DestinationContext, Written};
+use crate::destination::{Destination, DestinationContext, Note, Written};
 use crate::ends::{Refused, Writer};
 use crate::error::ConnectorError;
 use crate::result_ids::Ids;
@@ -19,7 +19,7 @@ use crate::result_ids::Ids;
 /// Bytes sent before the first answer is waited for, about.
 pub const BYTES_MAX: usize = 4 << 20;
 
-/// For the answers to them.
+/// For the next of the answers to them, besides the time that they may be under way.
 pub const ANSWERS_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// How a protocol publishes.
@@ -29,6 +29,9 @@ pub trait Publish: Send {
     /// Whether results have ids, by which the other side drops what it has had.
     const IDS: bool = false;
 
+    /// Whether the other side drops what has an id that it knows, so that what is to be there once more needs another one.
+    const DROPS_KNOWN: bool = false;
+
     /// What the other side wants to hear while there is nothing to write, and how often.
     const ALIVE: Option<(Duration, &'static [u8])> = None;
 
@@ -37,8 +40,12 @@ pub trait Publish: Send {
     /// From now on nothing is published behind what is refused, where one is known before the other goes out.
     fn stops_at_refused(&mut self) {}
 
+    /// Who is told what is waited for.
+    fn tells(&mut self, _note: &Note) {}
+
     /// Publishes results from `first` on, as many as go out together, and waits for the answers. Says which result comes next;
-    /// none is refused that is not before that one. One that is refused unseen is the last of them.
+    /// none is refused that is not before that one. One that is refused unseen is the last of them. Behind an error nothing of
+    /// `written` counts but `overtook`: what was taken behind one of which nothing is known.
     async fn publish(
         &mut self,
         connection: &mut Self::Connection,
@@ -69,11 +76,17 @@ pub struct Publisher<P: Publish> {
     stop: Arc<AtomicBool>,
     /// Nothing is published behind what is refused.
     stops_at_refused: bool,
+    /// Results that are under way together, at most. Few, for a while, after others had overtaken one that comes again: these
+    /// come twice.
+    together_max: usize,
 }
 
 impl<P: Publish> Publisher<P> {
     pub fn new(context: &DestinationContext, place: &str, protocol: P) -> Publisher<P> {
-        let (runtime, ids) = (context.runtime.clone(), Ids::new(&context.identity));
+        let (runtime, mut ids) = (context.runtime.clone(), Ids::new(&context.identity));
+        if P::DROPS_KNOWN {
+            ids.known_is_dropped();
+        }
         Publisher {
             place: place.to_owned(),
             runtime,
@@ -83,41 +96,51 @@ impl<P: Publish> Publisher<P> {
             said: Instant::now(),
             stop: Arc::default(),
             stops_at_refused: false,
+            together_max: usize::MAX,
         }
     }
 
-    async fn publish(&mut self, results: &[Outgoing], ids: &[String]) -> Result<Written, Refused> {
+    async fn publish(&mut self, results: &[Outgoing], ids: &[String], written: &mut Written) -> Result<(), Refused> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.protocol.connect().await?,
         };
         self.said = Instant::now();
-        let mut written = Written::default();
         let mut first = 0;
         while first < results.len() {
-            first = self.protocol.publish(&mut connection, results, ids, first, &mut written).await?;
+            let some = &results[..results.len().min(first.saturating_add(self.together_max))];
+            first = self.protocol.publish(&mut connection, some, ids, first, written).await?;
             // What comes later must not overtake what is tried again.
             if written.holds_up(self.stops_at_refused) {
-                written.leave_untried(first..results.len());
                 break;
             }
+            self.together_max = self.together_max.saturating_mul(2);
         }
-        written.left.sort_unstable();
-        written.left.dedup();
+        written.keep_order(first, results.len(), self.stops_at_refused);
+        if !written.overtook.is_empty() {
+            self.together_max = 1;
+        }
         written.refused.sort_unstable();
         self.connection = Some(connection);
-        Ok(written)
+        Ok(())
     }
 }
 
 impl<P: Publish> Destination for Publisher<P> {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let ids = if P::IDS { self.ids.of(results) } else { Vec::new() };
-        let stop = self.stop.clone();
-        let published = self.runtime.clone().block_on(unless_stopped(&stop, self.publish(results, &ids)));
+        let (stop, mut written) = (self.stop.clone(), Written::default());
+        let published = self.runtime.clone().block_on(unless_stopped(&stop, self.publish(results, &ids, &mut written)));
         let published = published.unwrap_or_else(|| Err("the output ends before there is an answer".to_owned().into()));
-        self.ids.after(ids, published.as_ref().ok());
-        published.map_err(|refused| refused.error(&self.place))
+        if published.is_err() {
+            if !written.overtook.is_empty() {
+                self.together_max = 1;
+            }
+            // None of them counts as written.
+            written = Written { left: (0..results.len()).collect(), overtook: written.overtook, ..Written::default() };
+        }
+        self.ids.after(ids, Some(&written));
+        published.map(|()| written).map_err(|refused| refused.error(&self.place))
     }
 
     fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
@@ -128,6 +151,10 @@ impl<P: Publish> Destination for Publisher<P> {
         self.stops_at_refused = true;
         self.ids.refused_comes_again();
         self.protocol.stops_at_refused();
+    }
+
+    fn tells(&mut self, note: &Note) {
+        self.protocol.tells(note);
     }
 
     fn gave_up(&mut self, comes_again: &[bool]) {
@@ -160,12 +187,15 @@ impl<P: Publish> Destination for Publisher<P> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
     use crate::conformance::{output, runtime};
 
     /// Takes two at a time, and the third never: it is left, or refused.
     struct Two {
         refuses: bool,
+        asked: Vec<Range<usize>>,
     }
 
     impl Publish for Two {
@@ -184,6 +214,7 @@ mod tests {
             written: &mut Written,
         ) -> Result<usize, Refused> {
             let end = (first + 2).min(results.len());
+            self.asked.push(first..end);
             let third = (first..end).filter(|index| *index == 2);
             match self.refuses {
                 true => written.refused.extend(third.map(|index| (index, "no".to_owned()))),
@@ -198,20 +229,25 @@ mod tests {
     }
 
     #[test]
-    fn those_behind_one_that_is_left_are_left_untried() {
+    fn all_behind_one_that_is_left_come_again_behind_it_without_a_try() {
         let runtime = runtime();
-        let mut publisher = Publisher::new(&output(&runtime), "x", Two { refuses: false });
+        let mut publisher = Publisher::new(&output(&runtime), "x", Two { refuses: false, asked: Vec::new() });
         let results = vec![Outgoing::default(); 6];
         let written = publisher.write(&results, 0).unwrap();
-        assert_eq!((written.tries(&[1; 6]), written.left, written.untried), (vec![2, 1, 1], vec![2, 4, 5], vec![4, 5]));
+        assert_eq!((written.tries(&[1; 6]), &written.overtook), (vec![2, 1, 1, 1], &vec![3]));
+        assert_eq!((written.left, written.untried), (vec![2, 3, 4, 5], vec![3, 4, 5]));
+        // One alone, and more and more as long as all goes well.
+        let written = publisher.write(&results, 0).unwrap();
+        assert_eq!((written.left, written.overtook), (vec![2, 3, 4, 5], vec![]));
+        assert_eq!(publisher.protocol.asked, [0..2, 2..4, 0..1, 1..3]);
     }
 
     #[test]
     fn those_behind_one_that_is_refused_are_left_where_that_is_tried_again() {
         let runtime = runtime();
-        let mut publisher = Publisher::new(&output(&runtime), "x", Two { refuses: true });
+        let mut publisher = Publisher::new(&output(&runtime), "x", Two { refuses: true, asked: Vec::new() });
         let results = vec![Outgoing::default(); 6];
-        for left in [vec![], vec![4, 5]] {
+        for left in [vec![], vec![3, 4, 5]] {
             let written = publisher.write(&results, 0).unwrap();
             assert_eq!(written.refused, [(2, "no".to_owned())]);
             assert_eq!((&written.left, &written.untried), (&left, &left));

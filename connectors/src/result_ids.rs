@@ -18,16 +18,31 @@ pub struct Ids {
     again: Vec<String>,
     /// What is refused is among them.
     refused_comes_again: bool,
+    /// What has an id that is known is dropped.
+    known_is_dropped: bool,
 }
 
 impl Ids {
     pub fn new(identity: &str) -> Ids {
-        Ids { identity: identity.to_owned(), mark: 0, equal: HashMap::new(), again: Vec::new(), refused_comes_again: false }
+        Ids {
+            identity: identity.to_owned(),
+            mark: 0,
+            equal: HashMap::new(),
+            again: Vec::new(),
+            refused_comes_again: false,
+            known_is_dropped: false,
+        }
     }
 
     /// What is refused comes again like what is left. Counted anew it would have another id than after a restart.
     pub fn refused_comes_again(&mut self) {
         self.refused_comes_again = true;
+    }
+
+    /// The other side drops what has an id that it knows. What was taken and comes once more, behind what it had overtaken, gets
+    /// another one.
+    pub fn known_is_dropped(&mut self) {
+        self.known_is_dropped = true;
     }
 
     /// The ids of results as they are to be written. Those that are told to come again come first.
@@ -49,7 +64,12 @@ impl Ids {
         let refused = written.refused.iter().map(|(index, _)| *index).filter(|_| self.refused_comes_again);
         let mut again: Vec<usize> = written.left.iter().copied().chain(refused).collect();
         again.sort_unstable();
-        self.again = again.into_iter().filter_map(|index| ids.get(index).cloned()).collect();
+        let its = |index: usize| {
+            let id = ids.get(index)?;
+            let is_new = self.known_is_dropped && written.overtook.binary_search(&index).is_ok();
+            Some(if is_new { format!("{id}+") } else { id.clone() })
+        };
+        self.again = again.into_iter().filter_map(its).collect();
     }
 
     /// Of what was to come again, this says what does. What comes in the place of the others has ids of its own.
@@ -131,6 +151,25 @@ mod tests {
         ids.after(next, None);
         ids.gave_up(&[false, false]);
         assert!(!first.contains(&ids.of(&[result("e", 5)])[0]));
+    }
+
+    #[test]
+    fn what_was_taken_and_comes_once_more_has_another_id_where_what_is_known_is_dropped() {
+        let results = ["a", "b", "c"].map(|body| result(body, 5)).to_vec();
+        for drops in [false, true] {
+            let mut ids = Ids::new("output");
+            if drops {
+                ids.known_is_dropped();
+            }
+            let first = ids.of(&results);
+            ids.after(first.clone(), Some(&Written { left: vec![0, 1, 2], overtook: vec![1], ..Written::default() }));
+            let again = ids.of(&results);
+            assert_eq!((&again[0], &again[2]), (&first[0], &first[2]), "these were not taken");
+            assert_eq!(again[1] != first[1], drops);
+            // That one is kept, until it is taken.
+            ids.after(again.clone(), None);
+            assert_eq!(ids.of(&results), again);
+        }
     }
 
     #[test]

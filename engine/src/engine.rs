@@ -26,7 +26,6 @@ use crate::render::HubBounds;
 use crate::render::aside::Asides;
 use crate::store::{Backup, Copied, GraphId, GraphInfo, Part, Since, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
-use crate::together::Together;
 use crate::worker::Workers;
 use crate::{checkpoint, index, memory, scheduling};
 
@@ -151,7 +150,6 @@ pub struct Parts {
     pub hubs: HubBounds,
     /// Pages that were read lately.
     pub chunks: Arc<ChunkCache>,
-    pub together: Arc<Together>,
     pub alarms: Arc<Alarms>,
     /// Who works for the stages of standing queries.
     pub asides: Arc<Asides>,
@@ -196,7 +194,6 @@ impl Engine {
             nothing_ends: options.nothing_ends,
             hubs: options.hubs,
             chunks: Arc::default(),
-            together: Arc::default(),
             alarms: Arc::default(),
             asides: Arc::new(Asides::new(count)),
             loading,
@@ -823,6 +820,36 @@ mod tests {
         drop(waiting);
         until("it is said to fail though nobody waits", &|| !is_told());
         store.panics.store(false, Ordering::SeqCst);
+        engine.shutdown().unwrap();
+    }
+
+    /// What had no room was taken for done, and the query waited until something else was written.
+    #[test]
+    fn the_clock_goes_on_when_the_log_has_room_again() {
+        use weir_model::Tick;
+
+        use crate::alarm::Alarm;
+        use crate::commit::wall_clock_millis;
+
+        let engine = Engine::open(Arc::new(InMemory::new()), options()).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let begun = Instant::now();
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            while !is_so() {
+                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        let full = graph.parts().log.full();
+        let moment = wall_clock_millis();
+        let mut alarm = Alarm::new(graph.parts().alarms.clone(), graph.id(), 1000);
+        alarm.set(Some(moment));
+        until("nobody says that there is no room", &|| graph.neglected().contains_key(CLOCK));
+        assert!(graph.sent() <= Tick::at_millis(moment));
+        drop(full);
+        until("it is not tried again", &|| graph.sent() > Tick::at_millis(moment));
+        drop(alarm);
         engine.shutdown().unwrap();
     }
 

@@ -100,6 +100,12 @@ pub(crate) fn caught<R>(act: impl FnOnce() -> Result<R, EngineError>) -> Result<
 }
 
 impl EngineError {
+    /// Whether it may pass, and what asked for it has not happened: the workers or the log are late, for a disk is slow, or the
+    /// machine was suspended.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. }))
+    }
+
     /// Of changes that are made: why it is not known that they stay. That a write of the log failed says no more: what it was to
     /// write is whole after the next start, or not there (see `Store`). Errors that say that they do not stay are told as they
     /// are.
@@ -119,6 +125,16 @@ mod tests {
 
     use super::*;
     use crate::store::GraphId;
+
+    #[test]
+    fn what_happens_late_may_be_tried_again_and_what_has_happened_may_not() {
+        let slow = || StoreError::TooSlow { graph: GraphId(0), tick: Tick(7), patience: Duration::ZERO };
+        assert!(EngineError::WorkersStuck.is_passing() && EngineError::from(slow()).is_passing());
+        let made = EngineError::unconfirmed(Tick(7), Vec::new(), slow().into());
+        for error in [made, slow().poisoned().into(), StoreError::Stopped.into(), EngineError::Starting] {
+            assert!(!error.is_passing(), "{error}");
+        }
+    }
 
     #[test]
     fn what_may_yet_stay_is_not_told_as_if_it_had_not_happened() {

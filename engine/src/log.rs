@@ -165,6 +165,18 @@ impl Log {
         }
     }
 
+    /// All the room there is, taken for so long that who comes is refused at once. There is to be nothing in line.
+    #[cfg(test)]
+    pub fn full(&self) -> Room<'_> {
+        let (shared, bytes) = (&*self.shared, self.shared.options.queue_bytes_max);
+        while !shared.take(bytes) {
+            std::thread::yield_now();
+        }
+        let since = Instant::now().checked_sub(crate::commit::WORKERS_PATIENCE);
+        shared.lock().full_since = Some(since.expect("the machine runs for a minute"));
+        Room { shared, bytes }
+    }
+
     /// Everything of the graph before this tick is durable.
     pub fn durable(&self, graph: GraphId) -> Tick {
         self.shared.lock().graphs.get(&graph).map_or(Tick::ZERO, |ticks| ticks.durable)

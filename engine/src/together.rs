@@ -6,18 +6,17 @@
 //! an ingest batch are. One that takes long or holds much is given back, for its caller to run alone: the others do not wait for
 //! it, and what it holds counts there.
 //!
-//!     write ─> what waits ─ a thread: some at once, …, nothing waits ─> rests ─ a write to any graph ─> …
+//!     write ─> what waits ─ a thread of the crew: some at once, …, nothing waits ─> it goes to other work
 //!
-//! Each graph has a thread of its own while something waits, as a query may have one locked for minutes. Threads that have
-//! nothing to do go to whichever graph is next, and end after a while: hundreds of graphs that are written to now and then are
-//! few threads.
+//! Each graph has a thread of its own while something waits, as a query may have one locked for minutes. Hundreds of graphs that
+//! are written to now and then are few threads.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use weir_model::crew;
 use weir_model::expression::FailureKind;
 use weir_model::lock::lock;
 use weir_model::{Clock, Mutations, Tick, Value};
@@ -44,9 +43,6 @@ const BYTES_MAX: usize = 256 << 10;
 
 /// How often they are tried before they are evaluated under the lock of the graph.
 const TRIES: usize = 2;
-
-/// A thread that has nothing to do ends after this long.
-const STAYS: Duration = Duration::from_secs(2);
 
 /// A query that writes.
 pub struct Write {
@@ -102,55 +98,6 @@ impl SmallWrites {
     }
 }
 
-/// The threads of an engine that commit small writes, each those to one graph at a time.
-#[derive(Default)]
-pub struct Together {
-    /// The way to those that have nothing to do. The one that came last is called first, so the others end.
-    resting: Mutex<Vec<Sender<Graph>>>,
-}
-
-impl Together {
-    /// Has a thread see to the writes to a graph.
-    fn call(self: &Arc<Self>, graph: Graph) {
-        {
-            let mut resting = lock(&self.resting);
-            if let Some(last) = resting.pop() {
-                // With the lock, so that one whose time is over finds either its place or the graph.
-                last.send(graph).expect("a thread takes itself off the list before it ends");
-                return;
-            }
-        }
-        let (together, of) = (self.clone(), graph.clone());
-        let started = std::thread::Builder::new().name("together".to_owned()).spawn(move || together.work(of));
-        if let Err(error) = started {
-            tracing::error!(graph = graph.name(), "no thread could be started for small writes, which run alone: {error}");
-            graph.small_writes().give_back();
-        }
-    }
-
-    fn work(&self, graph: Graph) {
-        let (sender, receiver) = bounded(1);
-        let mut next = Some(graph);
-        while let Some(graph) = next.take() {
-            // A bug in weir ends the writes that it was at, and not those behind them.
-            while catch_unwind(AssertUnwindSafe(|| graph.commit_small_writes())).is_err() {}
-            // Whoever rests keeps no graph, and no store, open.
-            drop(graph);
-            next = self.rest(&sender, &receiver);
-        }
-    }
-
-    /// Waits for a graph; none comes where the thread is to end.
-    fn rest(&self, sender: &Sender<Graph>, receiver: &Receiver<Graph>) -> Option<Graph> {
-        lock(&self.resting).push(sender.clone());
-        receiver.recv_timeout(STAYS).ok().or_else(|| {
-            lock(&self.resting).retain(|other| !other.same_channel(sender));
-            // It may have been called just before.
-            receiver.try_recv().ok()
-        })
-    }
-}
-
 impl Graph {
     /// Commits a write that is probably small together with others. Returns at once.
     pub fn write_together(&self, write: Write) {
@@ -164,7 +111,18 @@ impl Graph {
         let is_served = std::mem::replace(&mut waiting.is_served, true);
         drop(waiting);
         if !is_served {
-            self.parts().together.call(self.clone());
+            self.serve_small_writes();
+        }
+    }
+
+    /// Has a thread see to them, which then keeps nothing of the graph.
+    fn serve_small_writes(&self) {
+        let graph = self.clone();
+        // A bug in weir ends the writes that it was at, and not those behind them.
+        let work = move || while catch_unwind(AssertUnwindSafe(|| graph.commit_small_writes())).is_err() {};
+        if let Err(error) = crew::run(work) {
+            tracing::error!(graph = self.name(), "no thread could be started for small writes, which run alone: {error}");
+            self.small_writes().give_back();
         }
     }
 
@@ -282,7 +240,9 @@ fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn 
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
+    use std::time::Duration;
 
+    use crossbeam_channel::{Receiver, bounded};
     use weir_cypher_compiler::{Options as CompileOptions, compile};
 
     use super::*;
@@ -347,25 +307,6 @@ mod tests {
         let created = created(&of_locked);
         assert_eq!(created.len() + refused, COUNT);
         assert!(created.is_sorted(), "they keep their order");
-        engine.shutdown().unwrap();
-    }
-
-    #[test]
-    fn a_thread_ends_where_nothing_comes_and_another_is_there_for_what_comes_then() {
-        let engine = engine();
-        let graph = engine.default_graph();
-        let together = &graph.parts().together;
-        // Each thread has it, too.
-        let without = Arc::strong_count(together);
-        for round in 0..2 {
-            assert_eq!(created(&create_all(&graph, round..round + 1)), [round]);
-            let begun = Instant::now();
-            while Arc::strong_count(together) > without {
-                assert!(begun.elapsed() < PATIENCE, "a thread stays");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-        assert!(lock(&together.resting).is_empty());
         engine.shutdown().unwrap();
     }
 

@@ -104,13 +104,14 @@ pub fn modulo(x: &Value, y: &Value) -> Result<Value, Failure> {
     })
 }
 
-/// Always a float.
+/// Always a float. As in Java, where C has 1.0: anything to the power of NaN is NaN, and so is 1 or -1 to that of an infinity.
 pub fn power(x: &Value, y: &Value) -> Result<Value, Failure> {
     if x.is_null() || y.is_null() {
         return Ok(Value::Null);
     }
     let (a, b) = numbers(x, y, "exponentiation")?;
-    Ok(Value::Float(a.powf(b)))
+    let has_none = b.is_nan() || (b.is_infinite() && a.abs() == 1.0);
+    Ok(Value::Float(if has_none { f64::NAN } else { a.powf(b) }))
 }
 
 pub fn negate(x: &Value) -> Result<Value, Failure> {
@@ -239,6 +240,12 @@ mod tests {
         check(divide(&Float(1.0), &Integer(0)), Float(f64::INFINITY));
         check(divide(&Float(0.0), &Float(0.0)), Float(f64::NAN));
         check(power(&Integer(2), &Integer(3)), Float(8.0));
+        check(power(&Integer(1), &Float(f64::NAN)), Float(f64::NAN));
+        check(power(&Float(f64::NAN), &Integer(0)), Float(1.0));
+        for (x, y) in [(1, f64::INFINITY), (-1, f64::INFINITY), (1, f64::NEG_INFINITY), (-1, f64::NEG_INFINITY)] {
+            check(power(&Integer(x), &Float(y)), Float(f64::NAN));
+        }
+        check(power(&Integer(2), &Float(f64::INFINITY)), Float(f64::INFINITY));
         check(add(&Null, &Value::map([])), Null);
         check(multiply(&Value::text("a"), &Null), Null);
     }

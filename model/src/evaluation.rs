@@ -7,6 +7,7 @@
 //! Logic is three-valued. Whatever has no value is a `Failure`; nothing panics, whatever the plan or the row holds.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use crate::arithmetic::{self, mismatch};
@@ -196,8 +197,8 @@ fn binary(operator: Binary, x: &Value, right: Cow<'_, Value>, context: &dyn Cont
         None => Value::Null,
     };
     Ok(match operator {
-        Binary::Equal => boolean(x.equals(y)),
-        Binary::NotEqual => boolean(x.equals(y).map(|equal| !equal)),
+        Binary::Equal => boolean(x.equals_in(y, context)?),
+        Binary::NotEqual => boolean(x.equals_in(y, context)?.map(|equal| !equal)),
         Binary::Less => compared(Ordering::is_lt),
         Binary::LessOrEqual => compared(Ordering::is_le),
         Binary::Greater => compared(Ordering::is_gt),
@@ -220,6 +221,42 @@ fn binary(operator: Binary, x: &Value, right: Cow<'_, Value>, context: &dyn Cont
         },
         Binary::Same => Value::Boolean(x.same(y)),
     })
+}
+
+impl Value {
+    /// As `equals`, and the context is told of what is compared.
+    #[inline]
+    pub fn equals_in(&self, other: &Value, context: &dyn Context) -> Result<Option<bool>, Failure> {
+        Compared::new(context).equal(self, other)
+    }
+}
+
+/// The elements of lists and maps that were compared, of which the context is told as it goes on: a list may have millions.
+pub(crate) struct Compared<'c> {
+    context: &'c dyn Context,
+    elements: Cell<usize>,
+}
+
+impl<'c> Compared<'c> {
+    pub(crate) fn new(context: &'c dyn Context) -> Compared<'c> {
+        Compared { context, elements: Cell::new(0) }
+    }
+
+    /// As `Value::equals`.
+    #[inline]
+    pub(crate) fn equal(&self, x: &Value, y: &Value) -> Result<Option<bool>, Failure> {
+        match (x, y) {
+            (Value::List(_), Value::List(_)) | (Value::Map(_), Value::Map(_)) => x.equals_told(y, &|| self.one()),
+            _ => Ok(x.equals(y)),
+        }
+    }
+
+    fn one(&self) -> Result<(), Failure> {
+        const TOLD_AT_A_TIME: usize = 64;
+        let elements = self.elements.get() + 1;
+        self.elements.set(elements % TOLD_AT_A_TIME);
+        if elements == TOLD_AT_A_TIME { self.context.spend(TOLD_AT_A_TIME / 8) } else { Ok(()) }
+    }
 }
 
 fn is_number(value: &Value) -> bool {
@@ -707,6 +744,37 @@ mod tests {
         assert_eq!(call(&LENGTH, &[list.clone(), text.clone()]), 2 << 10);
         assert_eq!(call(&LAST, &[list, text.clone()]), 3 << 10);
         assert_eq!(call(&LAST, &[text, Value::Null]), 1 << 10);
+    }
+
+    #[test]
+    fn equality_counts_by_what_it_compares() {
+        let spent = |operator: Binary, x: &Value, y: &Value| {
+            let context = Counting::new(1 << 30);
+            binary(operator, x.clone(), y.clone()).evaluate(&[], &context).expect("an answer");
+            context.spent.get()
+        };
+        let list = |item: &Value, count: usize| Value::list(vec![item.clone(); count]);
+        let map = Value::map((0..10).map(|n| (Text::from(format!("k{n}")), Value::Integer(n))));
+        let (short, long, of_maps) = (list(&Value::Null, 9), list(&Value::Null, 6_400), list(&map, 640));
+        for operator in [Binary::Equal, Binary::NotEqual] {
+            assert_eq!(spent(operator, &Value::Integer(1), &Value::Integer(1)), 0);
+            assert_eq!(spent(operator, &short, &short), 0);
+            assert_eq!(spent(operator, &long, &long), 800);
+            assert_eq!(spent(operator, &of_maps, &of_maps), 880, "with what is in the maps");
+            // What decides it ends it.
+            assert_eq!(spent(operator, &long, &short), 0);
+            assert_eq!(spent(operator, &of_maps, &list(&Value::Integer(1), 640)), 0);
+        }
+        let one_of = |item: &Value| Value::list(vec![item.clone()]);
+        assert_eq!(spent(Binary::In, &long, &one_of(&long)), 800);
+        let written = Expr::Binary {
+            operator: Binary::In,
+            left: literal(long.clone()),
+            right: Box::new(Expr::List(vec![Expr::Literal(long.clone())])),
+        };
+        let context = Counting::new(1 << 30);
+        assert_eq!(written.evaluate(&[], &context), Ok(Value::Null));
+        assert_eq!(context.spent.get(), 800);
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub mod codec;
 mod tick;
 
 // For all of it.
+pub mod crew;
 pub mod lock;
 pub mod random;
 pub mod visible;

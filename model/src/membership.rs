@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::arithmetic::mismatch;
+use crate::evaluation::Compared;
 use crate::expression::{Context, Expr, Failure};
 use crate::lock::lock;
 use crate::value::Value;
@@ -83,12 +84,12 @@ impl Members {
     }
 
     /// Whether a value is among these items, of which there are some.
-    fn contain(&self, x: &Value, items: &[Value]) -> Option<bool> {
+    fn contain(&self, x: &Value, items: &[Value], context: &dyn Context) -> Result<Option<bool>, Failure> {
         if x.is_null() {
-            return None;
+            return Ok(None);
         }
-        let found = among(x, self.alike(x).iter().map(|(_, at)| &items[*at]));
-        if self.has_null && found == Some(false) { None } else { found }
+        let found = among(x, self.alike(x).iter().map(|(_, at)| &items[*at]), context)?;
+        Ok(if self.has_null && found == Some(false) { None } else { found })
     }
 }
 
@@ -104,21 +105,21 @@ pub(crate) fn contained(x: &Value, list: Cow<'_, Value>, context: &dyn Context) 
     // What was made for this row is not seen again.
     let is_kept = items.len() >= LONG && matches!(list, Cow::Borrowed(_));
     let lists = if is_kept { context.lists() } else { None };
-    Ok(match lists.and_then(|lists| lists.members(items)) {
-        Some(members) => members.contain(x, items),
-        None => among(x, items.iter()),
-    })
+    match lists.and_then(|lists| lists.members(items)) {
+        Some(members) => members.contain(x, items, context),
+        None => among(x, items.iter(), context),
+    }
 }
 
 /// Whether a value is among those that are written one by one, `x IN [$a, n.b]`, each looked at where it is: no list is made of
 /// them for every row. All are looked at, as one of them may fail.
 pub(crate) fn listed(x: &Value, items: &[Expr], row: &[Value], context: &dyn Context) -> Result<Option<bool>, Failure> {
     context.spend(items.len() / 4)?;
-    let mut result = Some(false);
+    let (mut result, compared) = (Some(false), Compared::new(context));
     for item in items {
         let item = item.look(row, context)?;
         if result != Some(true) {
-            result = match x.equals(&item) {
+            result = match compared.equal(x, &item)? {
                 Some(false) => result,
                 other => other,
             };
@@ -128,16 +129,16 @@ pub(crate) fn listed(x: &Value, items: &[Expr], row: &[Value], context: &dyn Con
 }
 
 /// True once one is equal; else null where that was the answer for one of them.
-fn among<'v>(x: &Value, items: impl Iterator<Item = &'v Value>) -> Option<bool> {
-    let mut result = Some(false);
+fn among<'v>(x: &Value, items: impl Iterator<Item = &'v Value>, context: &dyn Context) -> Result<Option<bool>, Failure> {
+    let (mut result, compared) = (Some(false), Compared::new(context));
     for item in items {
-        match x.equals(item) {
-            Some(true) => return Some(true),
+        match compared.equal(x, item)? {
+            Some(true) => return Ok(Some(true)),
             Some(false) => {}
             None => result = None,
         }
     }
-    result
+    Ok(result)
 }
 
 #[cfg(test)]
@@ -231,7 +232,7 @@ mod tests {
                 Expr::Binary { operator: Binary::In, left: Box::new(Expr::Slot(Slot(0))), right: Box::new(Expr::Slot(Slot(1))) };
             // The first times it is searched in any case.
             for x in values.iter().chain(&values) {
-                let expected = among(x, items.iter());
+                let expected = among(x, items.iter(), &context).expect("an answer");
                 let row = [x.clone(), list.clone()];
                 let found = expr.evaluate(&row, &context);
                 assert_eq!(found, Ok(expected.map_or(Value::Null, Value::Boolean)), "round {round}: {x:?} in {list:?}");
@@ -250,7 +251,7 @@ mod tests {
             let written = Expr::List((1..3).map(|slot| Expr::Slot(Slot(slot))).collect());
             let expr = Expr::Binary { operator: Binary::In, left: Box::new(Expr::Slot(Slot(0))), right: Box::new(written) };
             for x in &values {
-                let expected = among(x, items.iter());
+                let expected = among(x, items.iter(), &context).expect("an answer");
                 let row = [x.clone(), one.clone(), other.clone()];
                 let found = expr.evaluate(&row, &context);
                 assert_eq!(found, Ok(expected.map_or(Value::Null, Value::Boolean)), "{x:?} in [{one:?}, {other:?}]");

@@ -17,6 +17,7 @@
 //! the streaming dialect expect them.
 
 use std::cmp::Ordering;
+use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
@@ -27,23 +28,22 @@ use crate::value::{Map, Text, Value};
 impl Value {
     /// Cypher's `=`. None is null: a side, or something inside it that decides, is null.
     pub fn equals(&self, other: &Value) -> Option<bool> {
+        let Ok(answer) = self.equals_told(other, &|| Ok::<(), Infallible>(()));
+        answer
+    }
+
+    /// As `equals`. Before each element of lists and maps is looked at `tell` is called, and its error ends the comparison.
+    pub(crate) fn equals_told<E>(&self, other: &Value, tell: &impl Fn() -> Result<(), E>) -> Result<Option<bool>, E> {
         use Value::*;
-        Some(match (self, other) {
-            (Null, _) | (_, Null) => return None,
+        Ok(Some(match (self, other) {
+            (Null, _) | (_, Null) => return Ok(None),
             (Boolean(x), Boolean(y)) => x == y,
             (Integer(x), Integer(y)) => x == y,
             (Float(x), Float(y)) => x == y,
             (Integer(x), Float(y)) | (Float(y), Integer(x)) => integer_with_float(*x, *y) == Some(Ordering::Equal),
             (Text(x), Text(y)) => x == y,
-            (List(x), List(y)) => {
-                return if x.len() == y.len() { all_equal(x.iter().zip(y.iter())) } else { Some(false) };
-            }
-            (Map(x), Map(y)) => {
-                if x.len() != y.len() || x.iter().any(|(key, _)| y.get(key).is_none()) {
-                    return Some(false);
-                }
-                return all_equal(x.iter().filter_map(|(key, value)| Some((value, y.get(key)?))));
-            }
+            (List(x), List(y)) => return lists_equal(x, y, tell),
+            (Map(x), Map(y)) => return maps_equal(x, y, tell),
             (Duration(x), Duration(y)) => x == y,
             (Id(x), Id(y)) | (Node(x), Node(y)) => x == y,
             (x, y) => match (x.entity(), y.entity()) {
@@ -54,7 +54,7 @@ impl Value {
                     _ => same(x, y),
                 },
             },
-        })
+        }))
     }
 
     /// A hash that is the same for any two values, neither of them null, of which `equals` says anything but false.
@@ -217,16 +217,73 @@ pub fn compare_text(x: &str, y: &str) -> Ordering {
 }
 
 /// Three-valued AND over the equality of pairs.
-fn all_equal<'a>(pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Option<bool> {
+fn lists_equal<E>(x: &[Value], y: &[Value], tell: &impl Fn() -> Result<(), E>) -> Result<Option<bool>, E> {
+    if x.len() != y.len() {
+        return Ok(Some(false));
+    }
     let mut result = Some(true);
-    for (x, y) in pairs {
-        match x.equals(y) {
+    for (x, y) in x.iter().zip(y) {
+        tell()?;
+        match x.equals_told(y, tell)? {
             Some(true) => {}
-            Some(false) => return Some(false),
+            Some(false) => return Ok(Some(false)),
             None => result = None,
         }
     }
-    result
+    Ok(result)
+}
+
+/// As `lists_equal`, of the values under the same keys.
+fn maps_equal<E>(x: &Map, y: &Map, tell: &impl Fn() -> Result<(), E>) -> Result<Option<bool>, E> {
+    let mut result = Some(true);
+    let all = each_pair::<E>(x, y, |x, y| {
+        tell()?;
+        Ok(match x.equals_told(y, tell)? {
+            Some(equal) => equal,
+            None => {
+                result = None;
+                true
+            }
+        })
+    })?;
+    Ok(if all { result } else { Some(false) })
+}
+
+/// Whether two maps have the same keys, and `holds` does of the values under each. Entries of maps of one origin lie in one
+/// order, so they are walked through side by side; where they part, few are searched, and many put in order.
+fn each_pair<E>(x: &Map, y: &Map, mut holds: impl FnMut(&Value, &Value) -> Result<bool, E>) -> Result<bool, E> {
+    const SEARCHED_MAX: usize = 16;
+    if x.len() != y.len() {
+        return Ok(false);
+    }
+    let mut passed = 0;
+    for (x, y) in x.iter().zip(y.iter()).take_while(|(x, y)| x.0 == y.0) {
+        if !holds(&x.1, &y.1)? {
+            return Ok(false);
+        }
+        passed += 1;
+    }
+    if x.len() - passed > SEARCHED_MAX {
+        for (x, y) in rest_in_order(x, passed).into_iter().zip(rest_in_order(y, passed)) {
+            if x.0 != y.0 || !holds(&x.1, &y.1)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    for (key, value) in x.iter().skip(passed) {
+        let Some((_, other)) = y.iter().skip(passed).find(|(other, _)| other == key) else { return Ok(false) };
+        if !holds(value, other)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn rest_in_order(map: &Map, from: usize) -> Vec<&(Text, Value)> {
+    let mut entries: Vec<&(Text, Value)> = map.iter().skip(from).collect();
+    entries.sort_unstable_by(|(x, _), (y, _)| x.cmp(y));
+    entries
 }
 
 /// Exact, where a conversion to float would round the integer. None when the float is NaN.
@@ -412,12 +469,8 @@ impl Hash for Value {
 /// Irrespective of the order of keys, as are `Ord` and `Hash`.
 impl PartialEq for Map {
     fn eq(&self, other: &Map) -> bool {
-        // Entries of maps of one origin lie in one order: try that first.
-        self.len() == other.len()
-            && self
-                .iter()
-                .zip(other.iter())
-                .all(|(x, y)| if x.0 == y.0 { x.1 == y.1 } else { other.get(&x.0).is_some_and(|value| *value == x.1) })
+        let Ok(all) = each_pair(self, other, |x, y| Ok::<bool, Infallible>(x == y));
+        all
     }
 }
 
@@ -488,6 +541,56 @@ mod tests {
         let id = NodeId::new(1, 2);
         check(Id(id), Bytes(Arc::new(id.to_bytes())), Some(true));
         check(Date(crate::value::Date { epoch_day: 3 }), Date(crate::value::Date { epoch_day: 3 }), Some(true));
+    }
+
+    /// Searched key by key each comparison would take a thousand million steps.
+    #[test]
+    fn maps_of_many_keys_are_compared_in_little_more_than_their_length() {
+        const KEYS: i64 = 50_000;
+        let entry = |n: i64| (Text::from(format!("k{n}")), Value::Integer(n));
+        let one = Value::map((0..KEYS).map(entry));
+        let turned = Value::map((0..KEYS).rev().map(entry));
+        let open = Value::map((0..KEYS).map(|n| if n == 9 { (entry(n).0, Value::Null) } else { entry(n) }));
+        let other_value = Value::map((0..KEYS).rev().map(|n| (entry(n).0, Value::Integer(n.max(1)))));
+        let other_key = Value::map((1..=KEYS).rev().map(entry));
+        let begun = std::time::Instant::now();
+        for (other, equal, is_same) in [
+            (&one, Some(true), true),
+            (&turned, Some(true), true),
+            (&open, None, false),
+            (&other_value, Some(false), false),
+            (&other_key, Some(false), false),
+        ] {
+            assert_eq!((one.equals(other), other.equals(&one)), (equal, equal));
+            assert_eq!((one == *other, *other == one), (is_same, is_same));
+        }
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn maps_are_equal_in_whatever_order_their_keys_lie() {
+        for length in [1, 2, 3, 16, 17, 18, 40] {
+            let entry = |n: i64| (Text::from(format!("k{n}")), Value::Integer(n));
+            let one = Value::map((0..length).map(entry));
+            // From side by side to turned round.
+            for turned in 0..=length {
+                let keys = || (0..length - turned).chain((length - turned..length).rev());
+                let alike = Value::map(keys().map(entry));
+                assert_eq!((one.equals(&alike), one == alike), (Some(true), true), "{length} {turned}");
+                for differs in 0..length {
+                    let changed = |key: i64, value: i64| {
+                        let differently = |n: i64| {
+                            let (key, value) = if n == differs { (key, value) } else { (n, n) };
+                            (entry(key).0, Value::Integer(value))
+                        };
+                        Value::map(keys().map(differently))
+                    };
+                    for other in [changed(differs, -1), changed(length, differs)] {
+                        assert_eq!((one.equals(&other), one == other), (Some(false), false), "{length} {turned} {differs}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -227,6 +227,7 @@ fn pages_from_elsewhere_change_nothing_and_run_nothing() {
         ("POST", "/api/v2/graph/quine/cypher:query"),
         ("POST", "/api/v1/query/gremlin"),
         ("POST", "/api/v1/admin/import"),
+        ("POST", "/api/v1/admin/backup"),
         ("POST", "/api/v1/admin/shutdown"),
         ("PUT", "/api/v1/namespace/other"),
         ("DELETE", "/api/v1/ingest/nope"),

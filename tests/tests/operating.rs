@@ -183,8 +183,11 @@ fn who_ends_queries_is_logged_with_those_who_write() {
 fn backups_over_http_can_be_turned_off() {
     let home = Home::new();
     let weir = home.start(&["-Dweir.workers=1", "-Dweir.webserver.backups-enabled=false"]);
-    let refused = weir.get("/api/v1/admin/backup").expect(400).text();
-    assert!(refused.contains("webserver.backups-enabled"), "{refused}");
+    let since = || weir.send("POST", "/api/v1/admin/backup", &[("Content-Type", "text/plain")], b"0.0.0");
+    for refused in [weir.get("/api/v1/admin/backup"), since()] {
+        let refused = refused.expect(400).text();
+        assert!(refused.contains("webserver.backups-enabled"), "{refused}");
+    }
     weir.get("/api/v1/admin/export").expect(200);
 }
 

@@ -282,6 +282,21 @@ fn progress_is_drawn_on_a_terminal_and_told_in_a_pipe() {
     assert!(!weir.log().contains("| =>") && !weir.log().contains('\u{1b}'), "{}", weir.log());
 }
 
+/// Programs read such a log, and one line that is none of theirs is an error to them.
+#[test]
+fn progress_is_an_event_where_the_log_is_objects() {
+    let home = Home::new();
+    let stream =
+        json!({"type": "NumberIteratorIngest", "ingestLimit": 3, "format": {"type": "CypherLine", "query": "RETURN $that"}});
+    home.write("recipe.json", json!({"version": 1, "title": "t", "ingestStreams": [stream]}).to_string());
+    let weir = home.start(&["-r", "recipe.json", "-Dweir.workers=1", "-Dweir.log.format=json"]);
+    let end = "INGEST-1 status is completed and ingested 3";
+    let is_told = |line: &str| serde_json::from_str::<Json>(line).is_ok_and(|event| event["fields"]["message"] == end);
+    wait_until("its end is told", SOON, || weir.log().lines().any(|line| line.contains(end)));
+    let log = weir.log();
+    assert!(log.lines().any(is_told), "{log}");
+}
+
 /// What leaves a terminal at its top cannot be drawn over.
 #[test]
 fn no_more_is_drawn_than_the_terminal_has_lines() {

@@ -336,6 +336,9 @@ fn a_walk_is_listed_has_a_place_and_ends_when_nobody_waits_for_it() {
     // Somebody else may end it, too.
     let mut ended = open();
     wait_until("it is listed", soon, || running().len() == 1);
+    // What is wrong is told though there is no place.
+    let refused = weir.get(&format!("/api/v1/algorithm/walk/{id}?query=CREATE%20(x)%20RETURN%201")).expect(400).text();
+    assert!(refused.contains("must only read"), "{refused}");
     let number = running()[0]["id"].as_str().expect("an id").to_owned();
     weir.delete(&format!("/api/v1/query/cypher/running/{number}")).expect(200);
     let mut answer = String::new();
@@ -346,7 +349,7 @@ fn a_walk_is_listed_has_a_place_and_ends_when_nobody_waits_for_it() {
 #[test]
 fn walks_that_are_cut_are_not_told_as_saved_and_only_so_many_are_saved_at_a_time() {
     let home = Home::new();
-    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let weir = home.start(&["-Dweir.store.type=in-memory", "-Dweir.query.slow-after=1 ms"]);
     with_an_endless_way(&weir);
     let save = |name: &str| {
         let body = json!({"type": "LocalFile", "fileName": name}).to_string();
@@ -368,6 +371,7 @@ fn walks_that_are_cut_are_not_told_as_saved_and_only_so_many_are_saved_at_a_time
     weir.signal(Signal::TERM);
     let (status, log) = weir.wait_end(Duration::from_secs(50));
     assert!(status.success(), "{log}");
+    assert!(!log.contains("a query took long: random walk"), "they take as long as the graph is large: {log}");
     for name in ["a.csv", "b.csv", "c.csv", "d.csv", "e.csv"] {
         assert!(log.contains(&format!("not all walks are saved in {name}, so it is not kept: ")), "{name}: {log}");
         assert!(!home.file(name).exists() && !home.file(&format!("{name}.part")).exists(), "{name}");

@@ -348,6 +348,34 @@ fn the_end_of_weir_is_told_on_every_socket() {
     assert!(status.success(), "{log}");
 }
 
+/// The process ended while the Close lay behind what the client had not taken yet.
+#[test]
+fn who_takes_what_came_before_late_is_told_of_the_end_of_weir() {
+    let weir = weir();
+    let query = "MATCH (n) WHERE n.text IS NOT NULL RETURN n.text AS text";
+    let body = json!({"name": "long", "pattern": {"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": query}, "outputs": []});
+    weir.post("/api/v2/graph/quine/standingQueries", &body).expect(201);
+    let mut stream = bare(&weir, "/api/v1/query/standing/long");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("the head of an answer");
+        head.push(byte[0]);
+    }
+    // More than the system keeps of a connection.
+    let long = "UNWIND range(1, 40) AS n MATCH (a) WHERE id(a) = idFrom('long', n) SET a.text = $text";
+    weir.rows_with(long, json!({"text": "x".repeat(1 << 20)}));
+    wait_until("results come", PATIENCE, || stream.peek(&mut [0]).is_ok_and(|count| count > 0));
+    thread::sleep(Duration::from_millis(500));
+    weir.signal(Signal::TERM);
+    thread::sleep(Duration::from_secs(1));
+    let answer = rest(stream);
+    let last = answer.len().saturating_sub(64);
+    assert!(is_closed_with(1001, &answer), "{} bytes, at last {}", answer.len(), String::from_utf8_lossy(&answer[last..]));
+    let (status, log) = weir.wait_end(PATIENCE);
+    assert!(status.success(), "{log}");
+}
+
 /// The word was taken off before it was looked whether a table is asked for, and what it stood before ran.
 #[test]
 fn plans_are_given_where_tables_are_asked_for_and_refused_elsewhere() {

@@ -35,6 +35,9 @@ const TURNS: usize = 4;
 /// Takes a part of a body, with how much came so far.
 pub type EachPart<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<(), String>;
 
+/// A path, its parameters, and a text that is sent where there is one.
+pub type Asked<'a> = (&'a str, &'a [(&'a str, String)], Option<String>);
+
 /// Takes some rows of an answer, with its columns.
 pub type EachRows<'a, E> = &'a mut dyn FnMut(&[String], Vec<Vec<Json>>) -> Result<(), E>;
 
@@ -174,14 +177,12 @@ impl Client {
 
     /// Takes the body of an answer about something, of a kind and with a name, part by part, with how much it was so far. Gives
     /// how much it was; an answer that breaks off is an error.
-    pub async fn download(
-        &self,
-        of: (&str, &str),
-        path: &str,
-        pairs: &[(&str, String)],
-        part: EachPart<'_>,
-    ) -> Result<u64, Problem> {
-        let request = self.http().await?.get(self.target(path, pairs));
+    pub async fn download(&self, of: (&str, &str), (path, pairs, text): Asked<'_>, part: EachPart<'_>) -> Result<u64, Problem> {
+        let (http, target) = (self.http().await?, self.target(path, pairs));
+        let request = match text {
+            Some(text) => http.post(target).header("content-type", "text/plain").body(text),
+            None => http.get(target),
+        };
         let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         if status != 200 {

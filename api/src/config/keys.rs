@@ -102,7 +102,7 @@ pub const KEYS: &[Key] = &[
     key("webserver.use-mtls.health-endpoints.enabled", Boolean, "false", "whether liveness and readiness are answered without TLS, on 127.0.0.1 and a port of their own"),
     key("webserver.use-mtls.health-endpoints.port", PORT, "8081", "that port"),
     key("webserver.body-bytes-max", Size(1, i64::MAX), "67108864", "a longer body is refused with 413"),
-    key("webserver.backups-enabled", Boolean, "true", "whether `GET /api/v1/admin/backup` is answered; secrets that were given as text are in a backup"),
+    key("webserver.backups-enabled", Boolean, "true", "whether `GET` and `POST /api/v1/admin/backup` are answered; secrets that were given as text are in a backup"),
     key("webserver.connections-max", Integer(1, 1_000_000), "4096", "connections at a time, web sockets included; more wait"),
     key("webserver.header-timeout", Duration, "30 s", "how long the head of a request may take to arrive"),
     key("webserver.body-timeout", Duration, "60 s", "how long its body may take"),

@@ -1,17 +1,18 @@
 //! What the values of keys mean: the checked texts and numbers as settings, and the rules between several keys.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value as Json;
 use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
-use super::hocon::{Kind as Written, Value};
 use super::keys::{Kind, STORES_ELSEWHERE};
 use super::settings::{FileIngest, LogSettings, MemorySettings, SecretSettings, Settings, StoreSettings, Webserver};
 use super::values::{TRACE_HEADERS, convert, describe, duration};
-use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Layer, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE, STORE_PATH};
+use super::{
+    ConfigError, DATA_PATH, DATA_VARIABLES, Layer, MEMORY_DIRECTORY, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE, STORE_PATH,
+};
 use crate::log;
 use crate::metrics::ReporterSettings;
 use crate::origin::is_origin;
@@ -32,7 +33,11 @@ impl Reading<'_> {
         self.take_other_store_path();
         let mut store_type = self.text("store.type").unwrap_or_default();
         let mut without_effect = Vec::new();
-        if self.has_own_store && STORES_ELSEWHERE.contains(&store_type.as_str()) {
+        // The default of a build without rocks-db is what it has.
+        let is_left_out = self.values.contains_key("store.type")
+            && ["rocks-db", "map-db"].contains(&&*store_type)
+            && !stores_built_in().contains(&&*store_type);
+        if self.has_own_store && (is_left_out || STORES_ELSEWHERE.contains(&&*store_type)) {
             // Whatever is said of it is about a store of another kind.
             self.values.retain(|path, _| !path.starts_with(STORE));
             without_effect.push(format!("store.type (the store '{store_type}' is not built in, and what is run has its own)"));
@@ -199,12 +204,10 @@ impl Reading<'_> {
 
     /// Beside the store, where there is one on the disk.
     fn memory(&mut self, store: &StoreSettings) -> MemorySettings {
-        let above = |path: &Path| path.ancestors().find(|above| above.is_dir()).map(Path::to_path_buf);
-        let here = |path: &Path| if path.is_relative() { Path::new(".").join(path) } else { path.to_path_buf() };
-        let directory = self.path("memory.directory");
+        let directory = self.path(MEMORY_DIRECTORY);
         MemorySettings {
             limit: self.text("memory.limit").unwrap_or_default(),
-            directory: directory.or_else(|| above(&here(store.path()?))).unwrap_or_else(std::env::temp_dir),
+            directory: directory.unwrap_or_else(|| MemorySettings::directory_beside(store)),
         }
     }
 
@@ -256,9 +259,8 @@ impl Reading<'_> {
     /// `store.path` is another name of `store.filepath`: it takes its place where a stronger source has it. Where both stand in
     /// one, nothing says which is meant.
     fn take_other_store_path(&mut self) {
-        let is_null = |value: &Value| matches!(value.kind, Written::Null);
-        let Some(other) = self.values.remove(OTHER_STORE_PATH).filter(|(_, value)| !is_null(value)) else { return };
-        if let Some(one) = self.values.get(STORE_PATH).filter(|(_, value)| !is_null(value)) {
+        let Some(other) = self.values.remove(OTHER_STORE_PATH) else { return };
+        if let Some(one) = self.values.get(STORE_PATH) {
             let text = |value| convert(value, Kind::Text);
             if Layer::of(&one.1) == Layer::of(&other.1) && text(&one.1) != text(&other.1) {
                 let [one, other] = [one, &other].map(|(name, value)| (name, &value.origin, describe(value)));
@@ -322,7 +324,13 @@ impl Reading<'_> {
     fn traces(&mut self) -> Option<TraceSettings> {
         let headers = match self.checked(TRACE_HEADERS) {
             Some(Json::Object(fields)) => {
-                fields.iter().map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+                // A key that consists of digits is one all the same.
+                let text = |value: &Json| match value {
+                    Json::String(text) => Some(text.clone()),
+                    Json::Number(_) | Json::Bool(_) => Some(value.to_string()),
+                    Json::Null | Json::Array(_) | Json::Object(_) => None,
+                };
+                fields.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect()
             }
             _ => None,
         };

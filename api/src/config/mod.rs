@@ -14,7 +14,9 @@ pub mod show;
 mod values;
 mod variables;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +68,7 @@ const DATA_PATH: &str = "graph.weir-data";
 const STORE: &str = "store.";
 const STORE_PATH: &str = "store.filepath";
 const OTHER_STORE_PATH: &str = "store.path";
+const MEMORY_DIRECTORY: &str = "memory.directory";
 
 /// Everything that is wrong with a configuration, each with its place.
 #[derive(Debug, Error, PartialEq)]
@@ -80,6 +83,34 @@ pub struct Sources {
     pub overrides: Vec<(String, String)>,
     /// Whether what is run brings a store along, in the place of the configured one.
     pub has_own_store: bool,
+}
+
+/// As `load`, from variables as the system has them. Beside the settings, which of them have been asked for.
+pub fn load_here(
+    sources: &Sources,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<(Settings, BTreeSet<String>), ConfigError> {
+    // A file may take any of them.
+    let (read, no_text) = (RefCell::new(BTreeSet::new()), RefCell::new(BTreeSet::new()));
+    let loaded = load(sources, &|name: &str| {
+        read.borrow_mut().insert(name.to_owned());
+        let text = variable(name)?.into_string();
+        if text.is_err() {
+            no_text.borrow_mut().insert(name.to_owned());
+        }
+        text.ok()
+    });
+    let no_text = no_text.into_inner().into_iter();
+    let mut problems: Vec<String> =
+        no_text.map(|name| format!("{OF_ENVIRONMENT}{name}: its value is not UTF-8, and so no text")).collect();
+    match loaded {
+        Ok(settings) if problems.is_empty() => Ok((settings, read.into_inner())),
+        Ok(_) => Err(ConfigError(problems)),
+        Err(error) => {
+            problems.extend(error.0);
+            Err(ConfigError(problems))
+        }
+    }
 }
 
 /// Reads everything and checks it.
@@ -185,6 +216,10 @@ impl<'a> Reading<'a> {
             match &value.kind {
                 Written::Object(inner) if known.is_none() => self.flatten(root, &path, inner, layer),
                 _ if Layer::of(value) != layer => {}
+                // It takes a key back to its default, which for optional keys is absence.
+                Written::Null if known.is_some() => {
+                    self.values.remove(&path);
+                }
                 _ if known.is_some() => {
                     self.values.insert(path.clone(), (format!("{root}.{path}"), value.clone()));
                 }
@@ -236,7 +271,7 @@ impl<'a> Reading<'a> {
             }
             if let Some(value) = value {
                 let value = masked(key.path, value);
-                let origin = self.values.get(key.path).filter(|(_, value)| !matches!(value.kind, Written::Null));
+                let origin = self.values.get(key.path);
                 let origin = origin.map_or_else(|| "default".to_owned(), |(_, value)| value.origin.to_string());
                 let note = match key.effect {
                     Effect::Used if key.path == "metrics-reporters" && settings.reporters.contains(&ReporterSettings::Jmx) => {
@@ -323,10 +358,9 @@ impl<'a> Reading<'a> {
         self.default(path)
     }
 
-    /// What was written, as JSON, or what is wrong with it. None without anything, and of `null`: it takes a key back to its
-    /// default, which for optional keys is absence.
+    /// What was written, as JSON, or what is wrong with it. None without anything.
     fn converted(&self, key: &Key) -> Option<Result<Json, String>> {
-        let (name, value) = self.values.get(key.path).filter(|(_, value)| !matches!(value.kind, Written::Null))?;
+        let (name, value) = self.values.get(key.path)?;
         Some(convert(value, key.kind).map_err(|expected| {
             let known = match &value.kind {
                 Written::Text(text) => keys::why_refused(key.path, text.trim()),
@@ -597,8 +631,78 @@ mod tests {
     }
 
     #[test]
-    fn optional_limits_can_be_switched_off() {
-        assert!(load_text("quine.in-memory-soft-node-limit = null", &[]).is_ok());
+    fn null_is_as_if_nothing_were_written() {
+        let settings = load_text("quine { in-memory-soft-node-limit = null, shard-count = 8 }", &[]).expect("loads");
+        assert_eq!(settings.without_effect, ["shard-count"]);
+        let settings = load_text("weir.id { type = long, consecutive-start = null }", &[]).expect("loads");
+        assert_eq!(settings.ids, IdScheme::Long { consecutive: false });
+        // Later roots and options take back what others set.
+        let settings = load_text("quine.webserver.port = 1, weir.webserver.port = null", &[]).expect("loads");
+        assert_eq!(settings.webserver.port, 8080);
+        let settings = load_text("quine.store.write-ahead-log = false", &[("weir.store.write-ahead-log", "null")]);
+        assert!(settings.is_ok_and(|settings| settings.without_effect.is_empty()));
+        fails(
+            "weir.webserver.use-mtls { enabled = null, trust-store.path = a.pem }",
+            &["a trust store is given, and no certificate is asked of clients"],
+        );
+        let error = load_text("weir.store { type = null, filepath = \"\" }", &[]).err().unwrap_or_default();
+        assert_eq!(error.contains("the path is empty"), cfg!(feature = "rocks-db"), "{error}");
+        assert!(!error.contains("there is no store"), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_stays_as_it_is() {
+        let headers = |text: &str, environment: &dyn Fn(&str) -> Option<OsString>| {
+            let directory = tempfile::tempdir().expect("a directory");
+            let file = directory.path().join("weir.conf");
+            std::fs::write(&file, format!("weir.traces {{ endpoint = \"http://x/v1/traces\", headers {{ key = {text} }} }}"))
+                .expect("write");
+            let loaded = load_here(&Sources { file: Some(file), ..Sources::default() }, environment);
+            let traces = loaded.map(|(settings, _)| settings.traces.map(|traces| format!("{:?}", traces.headers)));
+            traces.map_err(|error| error.to_string())
+        };
+        for text in ["12345678", "1e5", "0123", "true", "1.50", "null"] {
+            let found = headers("${?TRACES_KEY}", &|name: &str| (name == "TRACES_KEY").then(|| OsString::from(text)));
+            assert!(found.as_ref().is_ok_and(|found| found.as_ref().is_some_and(|found| found.contains(text))), "{found:?}");
+        }
+        for text in ["12345678", "1e5", "1.50", "true"] {
+            let found = headers(text, &|_| None);
+            assert!(found.as_ref().is_ok_and(|found| found.as_ref().is_some_and(|found| found.contains(text))), "{found:?}");
+        }
+        // Where a number is asked for, a text is one.
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("weir.conf");
+        std::fs::write(&file, "weir { workers = ${N}, dump-config = ${B}, timeout = ${T} }").expect("write");
+        let variables = |name: &str| match name {
+            "N" => Some(OsString::from("3")),
+            "B" => Some(OsString::from("yes")),
+            "T" => Some(OsString::from("5")),
+            _ => None,
+        };
+        let (settings, read) = load_here(&Sources { file: Some(file), ..Sources::default() }, &variables).expect("loads");
+        assert_eq!((settings.workers, settings.dump, &settings.effective["timeout"]), (3, true, &Json::from("5")));
+        assert!(read.contains("N") && read.contains("WEIR_WORKERS"));
+    }
+
+    /// One that could not be read was taken for one that is not set, and the default stood in for it.
+    #[test]
+    fn a_variable_that_is_no_text_is_named() {
+        use std::os::unix::ffi::OsStringExt;
+        let load = |text: &str, wrong: &str| {
+            let directory = tempfile::tempdir().expect("a directory");
+            let file = directory.path().join("weir.conf");
+            std::fs::write(&file, text).expect("write");
+            let variable = |name: &str| (name == wrong).then(|| OsString::from_vec(b"/data/\xff".to_vec()));
+            load_here(&Sources { file: Some(file), ..Sources::default() }, &variable).map(|_| ()).map_err(|error| error.0)
+        };
+        let problem = |name: &str| -> Result<(), Vec<String>> {
+            Err(vec![format!("environment variable {name}: its value is not UTF-8, and so no text")])
+        };
+        assert_eq!(load("weir.file-ingest.allowed-directories = [${?PLACE}]", "PLACE"), problem("PLACE"));
+        assert_eq!(load("", "WEIR_WORKERS"), problem("WEIR_WORKERS"));
+        assert_eq!(load("", "PLACE"), Ok(()), "nobody asked for it");
+        let both = load("weir.workers = ${PLACE}", "PLACE").expect_err("it is missing");
+        assert!(both[0].contains("not UTF-8") && both.len() == 2, "{both:?}");
     }
 
     #[test]
@@ -642,6 +746,11 @@ mod tests {
         let in_memory = load_for("quine.store.type = cassandra", &[("weir.store.type", "in-memory")], true);
         let in_memory = in_memory.expect("it is not used");
         assert_eq!((in_memory.store, in_memory.without_effect), (StoreSettings::InMemory, Vec::new()));
+        // As one that this build leaves out.
+        for kind in ["rocks-db", "map-db"] {
+            let loaded = load_for(&format!("weir.store.type = {kind}"), &[], true).expect(kind);
+            assert_eq!(loaded.without_effect.is_empty(), stores_built_in().contains(&kind), "{kind}");
+        }
         for text in ["weir.store.filepaht = x", "weir { store.type = cassandra, webserver.prot = 1 }"] {
             let error = load_for(text, &[], true).expect_err(text);
             assert!(error.contains("is not a key of the configuration"), "{error}");

@@ -7,9 +7,9 @@ use serde_json::Value as Json;
 use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
-use super::STORE_PATH;
 use super::keys::KEYS;
 use super::values::put;
+use super::{MEMORY_DIRECTORY, STORE_PATH};
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
 use crate::tls::TlsFiles;
@@ -52,16 +52,29 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Takes another store than the configured one, and tells so.
-    pub fn keep_in(&mut self, path: PathBuf, why: &str) {
-        for (key, value) in [("store.type", Json::from("rocks-db")), (STORE_PATH, path.display().to_string().into())] {
+    /// Takes another store than the configured one, in memory where there is no place for one, and tells so. What has no room
+    /// in memory lies beside it, unless another place was given.
+    pub fn keep_in(&mut self, place: Option<PathBuf>, why: &str) {
+        self.told.retain(|told| !["store.type", STORE_PATH].contains(&told.path));
+        if let Some(store) = self.effective.get_mut("store").and_then(Json::as_object_mut) {
+            store.remove("filepath");
+        }
+        self.store = match place {
+            Some(path) => StoreSettings::RocksDb { path, sync_all_writes: false, create_parent_dir: true },
+            None => StoreSettings::InMemory,
+        };
+        let path = self.store.path().map(|path| Json::from(path.display().to_string()));
+        let kind = if path.is_some() { "rocks-db" } else { "in-memory" };
+        for (key, value) in [("store.type", Some(kind.into())), (STORE_PATH, path)] {
+            let Some(value) = value else { continue };
             if let Json::Object(effective) = &mut self.effective {
                 put(effective, key, value.clone());
             }
-            self.told.retain(|told| told.path != key);
             self.told.push(Told { path: key, value, origin: why.to_owned(), note: "" });
         }
-        self.store = StoreSettings::RocksDb { path, sync_all_writes: false, create_parent_dir: true };
+        if self.told.iter().all(|told| told.path != MEMORY_DIRECTORY) {
+            self.memory.directory = MemorySettings::directory_beside(&self.store);
+        }
         self.tell_in_order();
     }
 
@@ -87,6 +100,15 @@ pub struct MemorySettings {
     pub limit: String,
     /// Where the file is kept for what has no room.
     pub directory: PathBuf,
+}
+
+impl MemorySettings {
+    /// Beside the store, where there is one on the disk.
+    pub(super) fn directory_beside(store: &StoreSettings) -> PathBuf {
+        let above = |path: &Path| path.ancestors().find(|above| above.is_dir()).map(Path::to_path_buf);
+        let here = |path: &Path| if path.is_relative() { Path::new(".").join(path) } else { path.to_path_buf() };
+        store.path().and_then(|path| above(&here(path))).unwrap_or_else(std::env::temp_dir)
+    }
 }
 
 /// A key in force, for people.
@@ -187,4 +209,39 @@ pub struct FileIngest {
 pub struct LogSettings {
     pub level: String,
     pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Sources, load};
+
+    fn loaded(overrides: &[(&str, &str)]) -> Settings {
+        let overrides = overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        load(&Sources { overrides, ..Sources::default() }, &|_| None).expect("loads")
+    }
+
+    /// The file for what has no room was made beside the store that was not used, which may lie on a disk that is read-only.
+    #[test]
+    fn what_has_no_room_in_memory_lies_beside_the_store_that_is_used() {
+        let place = tempfile::tempdir().expect("a directory");
+        let store = place.path().join("graph.weir-data");
+        let mut settings = loaded(&[("weir.store.path", "/proc/none")]);
+        settings.keep_in(Some(store.clone()), "a test");
+        assert_eq!((settings.memory.directory.as_path(), settings.store.path()), (place.path(), Some(store.as_path())));
+        let mut settings = loaded(&[("weir.memory.directory", "/given")]);
+        settings.keep_in(Some(store), "a test");
+        assert_eq!(settings.memory.directory, Path::new("/given"));
+    }
+
+    #[test]
+    fn a_store_in_memory_can_take_the_place_of_another() {
+        let mut settings = loaded(&[("weir.store.path", "/proc/none")]);
+        settings.keep_in(None, "a test");
+        assert_eq!((&settings.store, settings.memory.directory), (&StoreSettings::InMemory, std::env::temp_dir()));
+        assert_eq!(settings.effective["store"]["type"], "in-memory");
+        assert_eq!(settings.effective["store"].get("filepath"), None);
+        let told: Vec<_> = settings.told.iter().filter(|told| ["store.type", STORE_PATH].contains(&told.path)).collect();
+        assert_eq!((told.len(), told[0].origin.as_str()), (1, "a test"));
+    }
 }

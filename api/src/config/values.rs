@@ -79,7 +79,13 @@ fn to_json(value: &Value) -> Json {
     match &value.kind {
         Written::Null | Written::Pending { .. } => Json::Null,
         Written::Boolean(flag) => Json::Bool(*flag),
-        Written::Number(text) => serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.clone())),
+        // What would not stay as it is written may be no number to whoever wrote it.
+        Written::Number(text) => {
+            let number = serde_json::from_str(text)
+                .ok()
+                .filter(|number: &Json| serde_json::to_string(number).is_ok_and(|written| written == *text));
+            number.unwrap_or_else(|| Json::String(text.clone()))
+        }
         Written::Text(text) => Json::String(text.clone()),
         Written::Array(items) => Json::Array(items.iter().map(to_json).collect()),
         Written::Object(object) => Json::Object(object.0.iter().map(|(key, value)| (key.clone(), to_json(value))).collect()),

@@ -7,7 +7,7 @@ import {ask, at, button, closeMenu, copy, count, fileName, make, menu, menuBelow
 import * as panel from "./panel.js";
 import {graphNamed, list, lookAt, offerGraphs, query, QueryError, sameScope, scope, standingQueries} from "./query.js";
 import {about, asked, DEFAULT_QUICK, edged, edgesAmong, inlined, kindOfNode, neighbours, nodesById, observed, offered, onlyReads, sought} from "./rules.js";
-import {Scene} from "./scene.js";
+import {Scene, Waiting} from "./scene.js";
 import {edgeKey, found, moment, write} from "./values.js";
 
 const ASK_ABOVE = 100, LIVE_NODES_MAX = 1000, EDGES_MAX = 20000, NEIGHBOURS_MAX = 5000, IDS_AT_ONCE = 2000, EDGES_PATIENCE_MILLIS = 400, EDGES_TIMEOUT = "15s", LEGEND_MAX = 9, PANEL_MILLIS = 250;
@@ -165,18 +165,18 @@ function flash(ids) {
   setTimeout(() => { canvas.marked = new Set(); canvas.redraw(); }, 700);
 }
 
-// Nodes by ids that came with results of a standing query: a few requests at most, however many results there are.
-const idsToDraw = new Set();
-let drawingIds = null;
+// Nodes by ids that came with results of a standing query: a few requests a second, however many results there are.
+const idsToDraw = new Waiting(LIVE_NODES_MAX);
+let drawingIds = null, isBehind = false;
 function drawIds(ids) {
-  for (const id of ids) if (idsToDraw.size < IDS_AT_ONCE) idsToDraw.add(id);
+  const gone = idsToDraw.put(ids);
+  if (gone && !isBehind) say("Results come faster than their nodes can be drawn: some of the nodes are left out.", {wrong: true});
+  isBehind ||= gone > 0;
   drawingIds ??= setTimeout(async () => {
-    const some = [...idsToDraw].filter(id => !scene.nodes.has(id)).slice(0, ASK_ABOVE);
-    idsToDraw.clear();
-    const answer = some.length && await aside(beside, nodesById(some));
+    const some = idsToDraw.take(ASK_ABOVE, id => !scene.nodes.has(id)), answer = some.length && await aside(beside, nodesById(some));
     if (answer) await draw(found(answer.rows), {live: true});
     drawingIds = null;
-    if (idsToDraw.size) drawIds([]);
+    if (idsToDraw.size) drawIds([]); else isBehind = false;
   }, 300);
 }
 

@@ -6,7 +6,7 @@ import {test} from "node:test";
 import {contrast, course, cut, draw, inkOn, links, signOf, SvgPen} from "./draw.js";
 import {bounds, Forces, place, tree} from "./layout.js";
 import {about, appearance, asked, edgesAmong, fits, inlined, kindOfNode, neighbours, observed, offered, onlyReads, placeIn, sought} from "./rules.js";
-import {Past, Scene} from "./scene.js";
+import {Past, Scene, Waiting} from "./scene.js";
 import {edgeKey, found, kindOf, moment, parse, possibleIds, shown, toCsv, toJson, write} from "./values.js";
 
 const node = (id, labels = [], properties = {}) => ({id, labels, properties});
@@ -46,6 +46,22 @@ test("nodes, edges and paths are found however deep", () => {
 test("ids are guessed among results", () => {
   const uuid = "27dd96d6-75be-30f8-8d97-71b670468f39";
   assert.deepEqual(possibleIds({who: uuid, "strId(n)": "7", nodeIds: ["8", "9"], n: node("10"), name: "x", idle: "no"}), [uuid, "7", "8", "9", "10"]);
+});
+
+test("ids wait for their turn, and the oldest go where too many do", () => {
+  const waiting = new Waiting(250), ids = Array.from({length: 240}, (_, i) => String(i));
+  assert.equal(waiting.put(ids), 0);
+  // One that is there already takes no turn, and one that comes twice waits once.
+  assert.equal(waiting.put(["0", "239"]), 0);
+  const turns = [];
+  while (waiting.size) turns.push(waiting.take(100, id => id !== "5"));
+  assert.deepEqual(turns.map(turn => turn.length), [100, 100, 39]);
+  assert.deepEqual(turns.flat(), ids.filter(id => id !== "5"));
+  assert.equal(waiting.put([...ids, ...Array.from({length: 20}, (_, i) => "new" + i)]), 10);
+  assert.equal(waiting.take(1, () => true)[0], "10");
+  assert.equal(waiting.size, 249);
+  waiting.clear();
+  assert.equal(waiting.size, 0);
 });
 
 test("tables become JSON and CSV", () => {

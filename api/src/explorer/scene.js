@@ -1,4 +1,5 @@
-// What is drawn: nodes, edges, which are chosen, and the steps that lead back and forth. Knows neither page nor server.
+// What is drawn: nodes, edges, which are chosen, and the steps that lead back and forth; what waits to be drawn. Knows neither page
+// nor server.
 
 const STEPS_MAX = 200;
 
@@ -110,6 +111,41 @@ export class Scene {
       step.edges.push(edge);
     }
     this.version++;
+  }
+}
+
+// What is to be drawn when there is time, the first that came first. Where there is more than so much the oldest goes: it would make
+// room for the rest anyway.
+export class Waiting {
+  #ids = new Set();
+
+  constructor(most) { this.most = most; }
+
+  get size() { return this.#ids.size; }
+
+  clear() { this.#ids.clear(); }
+
+  // Answers how many have gone.
+  put(ids) {
+    for (const id of ids) this.#ids.add(id);
+    let gone = 0;
+    for (const id of this.#ids) {
+      if (this.size <= this.most) break;
+      this.#ids.delete(id);
+      gone++;
+    }
+    return gone;
+  }
+
+  // At most so many, without those that nobody wants any more.
+  take(count, isWanted) {
+    const taken = [];
+    for (const id of this.#ids) {
+      if (taken.length === count) break;
+      this.#ids.delete(id);
+      if (isWanted(id)) taken.push(id);
+    }
+    return taken;
   }
 }
 

@@ -13,11 +13,11 @@ mod transformation;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread;
 use std::time::SystemTime;
 
 use serde::Deserialize;
 use serde_json::Value as Json;
+use weir_connectors::thread::side_by_side;
 use weir_connectors::{ConnectorError, SOURCES, SourceConfig, SourceContext, secret, shown_position};
 use weir_engine::{Engine, Graph};
 use weir_model::lock::lock;
@@ -61,8 +61,8 @@ pub const SCANS: &str =
 pub const ADDS: &str = "a record of this source may come again after a kill, and what the query of the ingest stream creates, or adds to what is \
     there, it then creates or adds once more; match nodes by an id from the record, id(n) = idFrom($that.key), and set what it says";
 
-/// Streams that rest are ended by as many threads at once, and the one that asks for it. They only wait.
-const ENDING_THREADS_MAX: usize = 255;
+/// Streams that rest are ended so many at a time. They only wait.
+const ENDING_MAX: usize = 256;
 
 /// What its query is called in errors.
 const QUERY: &str = "the query of an ingest stream";
@@ -338,27 +338,7 @@ impl Ingests {
 /// Ends what streams that are to end are while they rest, side by side: each client of Kafka waits for a broker that may be away.
 fn end_resting(streams: &[Arc<Stream>]) {
     let resting: Vec<_> = streams.iter().filter_map(|stream| stream.take_resting()).collect();
-    drop_side_by_side(resting);
-}
-
-fn drop_side_by_side<T: Send>(items: Vec<T>) {
-    let threads = items.len().saturating_sub(1).min(ENDING_THREADS_MAX);
-    let left = Mutex::new(items);
-    let next = || lock(&left).pop();
-    let work = || {
-        while let Some(item) = next() {
-            drop(item);
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            // Where no more are to be had, those that are there do it all.
-            if thread::Builder::new().name("end streams".to_owned()).spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
+    side_by_side("end streams", resting, ENDING_MAX, drop);
 }
 
 /// The settings of a stored stream as they may be shown: secrets masked. None where they cannot be read.
@@ -432,15 +412,14 @@ mod tests {
 
     impl Drop for EndsSlowly {
         fn drop(&mut self) {
-            thread::sleep(Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 
     #[test]
     fn streams_that_rest_are_ended_side_by_side() {
         let begun = Instant::now();
-        drop_side_by_side((0..200).map(|_| EndsSlowly).collect());
+        side_by_side("end streams", (0..200).map(|_| EndsSlowly).collect(), ENDING_MAX, drop);
         assert!(begun.elapsed() < Duration::from_secs(10), "one after another: {:?}", begun.elapsed());
-        drop_side_by_side(Vec::<EndsSlowly>::new());
     }
 }

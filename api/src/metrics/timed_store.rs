@@ -98,6 +98,10 @@ impl Store for TimedStore {
         self.store.wipe(graph)
     }
 
+    fn rewrites(&self) -> bool {
+        self.store.rewrites()
+    }
+
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
         self.store.runs(graph)
     }

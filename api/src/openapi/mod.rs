@@ -123,6 +123,7 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
             let text = operation.example.as_ref().and_then(|example| example["text"].as_str());
             let example = text.unwrap_or(match route.name {
                 "transfer::import" => IMPORTED,
+                "transfer::back_up_since" => NO_BACKUP,
                 _ if operation.deprecated => "g.V().limit(10)",
                 _ => "MATCH (n) RETURN n LIMIT 10",
             });
@@ -149,6 +150,9 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
     shown["x-weir-capability"] = format!("{:?}", route.capability).into();
     shown
 }
+
+/// Where a backup would end that is of nothing: any other is of one store alone.
+const NO_BACKUP: &str = "0.0.0";
 
 /// A node, as an export has it.
 const IMPORTED: &str = r#"{"type": "node", "id": "00000000-0000-0000-0000-000000000001", "labels": ["Person"], "properties": {"name": "Ann"}}

@@ -193,8 +193,10 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .about("Records and bytes that each ingest stream has read, and how many standing queries there are, by graph."),
         "admin::backpressure" => op("get-backpressure", SYSTEM, "Get what holds ingest and results up", &[(200, Value(list::<Pressure>))])
             .about("Rates, queues and states of all ingest streams, standing queries and outputs, and the latency of the store."),
-        "transfer::back_up" => op("back-up", SYSTEM, "Download a backup", &[(200, Text("application/octet-stream"))]).takes(&[p::SINCE, p::LEAVE_OUT])
+        "transfer::back_up" => op("back-up", SYSTEM, "Download a backup", &[(200, Text("application/octet-stream"))]).takes(&[p::LEAVE_OUT])
             .about("A consistent copy of all graphs with their history, streams and standing queries, while weir goes on. `weir restore` reads it. It holds the secrets of definitions. Refused with 400 if `webserver.backups-enabled` is false."),
+        "transfer::back_up_since" => op("back-up-since", SYSTEM, "Download what has come since a backup", &[(200, Text("application/octet-stream"))]).takes(&[p::LEAVE_OUT]).body(text)
+            .about("As a download of everything, but only with what has come since an earlier backup. The body is the text that says where that one ended, which `weir backup --since` reads from its file. Refused with 400 if the store no longer holds what that backup does."),
         "transfer::export" => op("export-graph", SYSTEM, "Export a graph", &[(200, Text("application/x-ndjson"))]).takes(EXPORT).graph().or_as(&["text/plain", "application/vnd.apache.parquet"])
             .about("All nodes and edges, as of one moment. As JSON Lines (`application/x-ndjson`), Cypher statements (`text/plain`) or Parquet, as `format` says. Streams and standing queries are not part of it."),
         "transfer::import" => op("import-graph", SYSTEM, "Import into a graph", &[(200, Value(of::<Moved>))]).takes(&[p::FORMAT, p::LINE]).graph().body(text)
@@ -284,7 +286,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "standing::remove_output" => op("delete-standing-query-output", STANDING, "Remove an output from a standing query", &[(200, Value(if v1 { |_| named("Output") } else { |_| named("Workflow") }))]).graph()
             .about("Results that it has been handed are delivered first, for up to 5 seconds; what is left is dropped. The answer is its last definition."),
         "standing::propagate" => op("propagate-standing-queries", STANDING, "Report matches that were held back", &[(202, Accepted)]).takes(&[p::INCLUDE_SLEEPING, p::WAKE_UP]).graph()
-            .about("Sends the matches that were in the graph when standing queries with `startFrom` `Now` were created, for all standing queries of the graph."),
+            .about("Sends the matches that were in the graph when standing queries with `startFrom` `Now` were created, for all standing queries of the graph. Those that are being changed for more than 30 seconds are left out, and the answer is then 503 and names them: ask again."),
         "sockets::results" => op("standing-query-socket", STANDING, "Follow the results of a standing query, over a web socket", &[(101, Empty)]).takes(FOLLOW).graph()
             .about("Each message is a result, as JSON, from now on or from after the one that `since` names. A client that is too slow is disconnected with code 1008."),
         "sockets::tap" => op("sq-raw-tap", STANDING, "Follow the results of a standing query, over a web socket", &[(101, Empty)]).takes(FOLLOW)

@@ -168,13 +168,6 @@ pub const PARALLELISM: Parameter = same(
     "Accepted for compatibility, without effect: walks are taken one after another.",
 );
 
-pub const SINCE: Parameter = same(
-    "since",
-    Kind::Text,
-    "",
-    "Where an earlier backup ended, as `weir backup --since` reads it from that file. The answer then has only what has come \
-     since. Everything when not given.",
-);
 pub const SINCE_RESULT: Parameter = same(
     "since",
     Kind::Text,

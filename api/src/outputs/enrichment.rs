@@ -17,7 +17,6 @@ use crossbeam_channel::Receiver;
 use weir_connectors::delivery::Delivered;
 use weir_connectors::on_call::{LOOK, Work};
 use weir_connectors::{DeliveryCounters, Envelope, Generation};
-use weir_engine::store::StoreError;
 use weir_engine::{Cause, EngineError, Graph, QueryOptions};
 use weir_model::expression::FailureKind;
 use weir_model::{IdScheme, Map, Position, Text, Tick, Value};
@@ -293,12 +292,8 @@ impl Asker {
                     self.pause(RETRY_PAUSE)?;
                     continue;
                 }
-                // Nothing has happened, and it may pass: a disk is slow, the machine was suspended.
-                Err(error @ (EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. }))) => {
-                    (Some(RETRY_PAUSE), format!("the query could not run on a result: {}", chain(&error)))
-                }
                 Err(error) => {
-                    let again = (link.retries || self.tries_failed).then_some(RETRY_PAUSE);
+                    let again = (error.is_passing() || link.retries || self.tries_failed).then_some(RETRY_PAUSE);
                     (again, format!("the query could not run on a result: {}", chain(&error)))
                 }
             };

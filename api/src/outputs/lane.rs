@@ -434,6 +434,7 @@ fn fresh(results: &[Sent], from: Tick) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::lock::try_lock;
     use weir_model::{NodeId, Place};
 
     use super::*;
@@ -551,12 +552,16 @@ mod tests {
     fn nothing_is_let_go_of_while_an_output_begins() {
         let lane = lane();
         std::thread::scope(|scope| {
-            let queue = lock(&lane.queue);
+            let running = write(&lane.running);
             scope.spawn(|| lane.send(&results(WAITING_MAX + 1), Tick(2), &AtomicBool::new(false)));
-            // It should have come to where it waits.
-            std::thread::sleep(Duration::from_millis(100));
+            // Whoever has the queue now has yet to look whether somebody takes what lies there.
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while try_lock(&lane.queue).is_some() {
+                assert!(Instant::now() < deadline, "it is looked at before the queue is locked");
+                std::thread::sleep(Duration::from_millis(1));
+            }
             lane.set_changing(true);
-            drop(queue);
+            drop(running);
         });
         assert!(!lane.has_lost());
         assert_eq!(lane.held().waiting, WAITING_MAX + 1);

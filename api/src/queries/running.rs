@@ -51,9 +51,19 @@ impl Client {
     }
 }
 
+/// What runs.
+#[derive(Clone, Copy, PartialEq)]
+enum Sort {
+    Query,
+    /// Nobody sees it, or ends it, but its client and the end of weir.
+    Unlisted,
+    /// It takes as long as the graph is large, which is nothing to tell of.
+    Long,
+}
+
 pub struct Running {
     pub id: u64,
-    is_listed: bool,
+    sort: Sort,
     text: String,
     namespace: String,
     client: Client,
@@ -90,6 +100,10 @@ impl Running {
             shown["remoteAddress"] = remote.to_string().into();
         }
         shown
+    }
+
+    fn is_listed(&self) -> bool {
+        self.sort != Sort::Unlisted
     }
 
     /// Its text, the beginning of it where it is long.
@@ -192,19 +206,24 @@ impl Register {
 
     /// A query begins. It is listed until what this answers is dropped.
     pub fn begin(self: &Arc<Self>, text: &str, namespace: &str, client: Client) -> Listed {
-        self.begin_as(true, text, namespace, client)
+        self.begin_as(Sort::Query, text, namespace, client)
     }
 
     /// As `begin`, for one that asks what runs: nobody sees it, or ends it, but its client and the end of weir.
     pub fn begin_unlisted(self: &Arc<Self>, text: &str, namespace: &str, client: Client) -> Listed {
-        self.begin_as(false, text, namespace, client)
+        self.begin_as(Sort::Unlisted, text, namespace, client)
     }
 
-    fn begin_as(self: &Arc<Self>, is_listed: bool, text: &str, namespace: &str, client: Client) -> Listed {
+    /// As `begin`, for what takes as long as the graph is large: it is never logged as slow.
+    pub fn begin_long(self: &Arc<Self>, text: &str, namespace: &str, client: Client) -> Listed {
+        self.begin_as(Sort::Long, text, namespace, client)
+    }
+
+    fn begin_as(self: &Arc<Self>, sort: Sort, text: &str, namespace: &str, client: Client) -> Listed {
         let span = client.span(text, namespace);
         let running = Arc::new(Running {
             id: self.next.fetch_add(1, Ordering::Relaxed),
-            is_listed,
+            sort,
             text: text.to_owned(),
             namespace: namespace.to_owned(),
             client,
@@ -228,12 +247,12 @@ impl Register {
 
     /// In the order in which they began.
     pub fn list(&self) -> Vec<Arc<Running>> {
-        self.lock().values().filter(|running| running.is_listed).cloned().collect()
+        self.lock().values().filter(|running| running.is_listed()).cloned().collect()
     }
 
     /// Ends a query, soon. None when there is no such query, or no more.
     pub fn cancel(&self, id: u64) -> Option<Arc<Running>> {
-        let running = self.lock().get(&id).filter(|running| running.is_listed).cloned()?;
+        let running = self.lock().get(&id).filter(|running| running.is_listed()).cloned()?;
         running.cancel();
         Some(running)
     }
@@ -262,7 +281,7 @@ impl Drop for Listed {
                 None => {}
             }
         }
-        if took >= self.register.slow_after {
+        if took >= self.register.slow_after && self.running.sort != Sort::Long {
             let running = &self.running;
             tracing::warn!(
                 target: "weir::slow_query",

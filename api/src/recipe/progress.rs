@@ -11,6 +11,7 @@ use weir_model::visible::visible;
 
 use crate::app::App;
 use crate::ingest::Stream;
+use crate::log::tell;
 use crate::standing::Query;
 use crate::terminal::Terminal;
 use crate::transfer::progress::{amount, bar};
@@ -76,25 +77,19 @@ pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Qu
                 return;
             }
         }
-        let mut text = String::new();
-        streams.retain(|watched| {
-            let ended = watched.stream.status().is_terminal();
-            if ended {
-                text.push_str(&watched.line());
-                text.push('\n');
-            }
-            !ended
-        });
-        let mut lines = String::new();
+        let ended: Vec<String> =
+            streams.extract_if(.., |watched| watched.stream.status().is_terminal()).map(|watched| watched.line()).collect();
         if terminal {
             let of_query = |query: &Arc<Query>| {
                 let (name, per_second) = (visible(&query.name), amount(query.results_per_second()));
                 format!("{name} count {}, {per_second} a second", query.result_count())
             };
             let all = streams.iter().map(Watched::drawn).chain(queries.iter().map(of_query));
-            lines = fitting(all.collect(), Terminal::of_error());
+            let text: String = ended.into_iter().map(|line| line + "\n").collect();
+            status_lines::draw(&text, fitting(all.collect(), Terminal::of_error()));
+        } else {
+            ended.iter().for_each(tell);
         }
-        status_lines::draw(&text, lines);
         if streams.is_empty() && !terminal {
             return;
         }

@@ -1,7 +1,8 @@
 //! Random walks over HTTP: one answered, or those from every node saved to a file.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -35,9 +36,14 @@ pub async fn walk(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let (common, client) = (request.common(&app)?, request.client());
     let text = settings.shown(&common.graph.ids().text(id));
     let (own, graph) = (app.clone(), common.graph.clone());
+    // What is wrong is told at once, and not when there is a place.
+    let settings = blocking({
+        let (app, graph) = (app.clone(), graph.clone());
+        move || settings.check(&Fixed::new(&app, &graph, None)).map(|()| settings)
+    })
+    .await?;
     fixed::run(&app.queries, &text, &graph, client, move |running| {
         let ask = Fixed::new(&own, &common.graph, common.at).until(&running.cancelled);
-        settings.check(&ask)?;
         Ok(Reply::Value(Json::from(walk::walk(&ask, &settings, id, 0)?)))
     })
     .await
@@ -58,7 +64,7 @@ pub async fn save(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
         settings.check(&Fixed::new(&app, &common.graph, common.at))?;
         let (file, unfinished) = make(&app, &name)?;
         let text = format!("{}, saved in {name}", settings.shown("every node"));
-        let listed = app.queries.register.begin(&text, common.graph.name(), client);
+        let listed = app.queries.register.begin_long(&text, common.graph.name(), client);
         let work = move || {
             let running = &listed.running;
             let ask = Fixed::new(&app, &common.graph, common.at).until(&running.cancelled);
@@ -147,6 +153,8 @@ struct Unfinished {
     file: PathBuf,
     /// None once it has its name.
     part: Option<PathBuf>,
+    /// Held, not written: with this it is locked, from its beginning until it has its name.
+    _lock: File,
 }
 
 impl Unfinished {
@@ -200,9 +208,9 @@ fn make(app: &App, name: &str) -> Result<(File, Unfinished), ApiError> {
 /// The error goes with the file that it is about.
 fn begin(file: &Path) -> Result<(File, Unfinished), (PathBuf, io::Error)> {
     let part = beside(file, "part");
-    let made = File::options().write(true).create_new(true).open(&part);
-    let made = made.map_err(|error| (part.clone(), error))?;
-    let unfinished = Unfinished { file: file.to_owned(), part: Some(part) };
+    let locked = make_part(&part).and_then(|made| Ok((made.try_clone()?, made)));
+    let (lock, made) = locked.map_err(|error| (part.clone(), error))?;
+    let unfinished = Unfinished { file: file.to_owned(), part: Some(part), _lock: lock };
     // Only now: what was saved under this name until a moment ago is there by now.
     if file.symlink_metadata().is_ok() {
         return Err((file.to_owned(), io::ErrorKind::AlreadyExists.into()));
@@ -210,9 +218,61 @@ fn begin(file: &Path) -> Result<(File, Unfinished), (PathBuf, io::Error)> {
     Ok((made, unfinished))
 }
 
+/// Makes a file that others see is being written: its lock goes with the process. One that nobody writes any more was left by a
+/// process that was killed, and gives way.
+fn make_part(part: &Path) -> io::Result<File> {
+    let create = || File::options().write(true).create_new(true).open(part);
+    let made = match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // Where a link leads is nothing of weir's, and a pipe has whoever opens it wait.
+            let is_file = part.symlink_metadata().is_ok_and(|found| found.is_file());
+            match is_file.then(|| File::open(part)) {
+                Some(Ok(left)) if left.try_lock().is_ok() && is_at(&left, part) => {
+                    fs::remove_file(part)?;
+                    create()?
+                }
+                _ => return Err(error),
+            }
+        }
+        made => made?,
+    };
+    // Before it was locked, somebody else may have taken it for one that was left.
+    if matches!(made.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&made, part) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    Ok(made)
+}
+
+/// Whether a file is the one that has this name.
+fn is_at(file: &File, name: &Path) -> bool {
+    let both = file.metadata().and_then(|own| Ok((own, name.symlink_metadata()?)));
+    both.is_ok_and(|(own, there)| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The name was refused until somebody removed it.
+    #[test]
+    fn what_a_process_left_that_was_killed_gives_way_and_nothing_else_does() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("walks.csv");
+        let part = beside(&file, "part");
+        fs::write(&part, "a part of them").expect("it is left");
+        let (made, unfinished) = begin(&file).expect("nobody writes it");
+        assert_eq!(fs::read_to_string(&part).expect("a file"), "");
+        drop(made);
+        let refused = || begin(&file).err().map(|(path, error)| (path, error.kind()));
+        assert_eq!(refused(), Some((part.clone(), io::ErrorKind::AlreadyExists)), "it has not got its name yet");
+        unfinished.end().expect("it is whole");
+        fs::remove_file(&file).expect("it goes");
+        let other = directory.path().join("other");
+        fs::write(&other, "of somebody else").expect("a file");
+        std::os::unix::fs::symlink(&other, &part).expect("a link");
+        assert_eq!(refused(), Some((part.clone(), io::ErrorKind::AlreadyExists)));
+        assert_eq!(fs::read_to_string(&other).expect("a file"), "of somebody else");
+    }
 
     #[test]
     fn a_file_of_walks_has_its_name_when_it_is_whole_and_is_gone_otherwise() {

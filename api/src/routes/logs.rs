@@ -28,7 +28,14 @@ pub async fn set_level(_: Arc<App>, request: Request) -> Result<Reply, ApiError>
 }
 
 /// Routes that are audited whatever their method and capability: they change something, or take a copy of everything.
-const AUDITED: &[&str] = &["transfer::back_up", "transfer::export", "transfer::import", "algorithms::save", "running::cancel"];
+const AUDITED: &[&str] = &[
+    "transfer::back_up",
+    "transfer::back_up_since",
+    "transfer::export",
+    "transfer::import",
+    "algorithms::save",
+    "running::cancel",
+];
 
 impl Route {
     /// Whether a request for it changes how weir works, or what it keeps, or takes all of it away. Queries are told of elsewhere:

@@ -136,7 +136,7 @@ impl Route {
     /// there. Any other change is made all the same by the thread that is at it, so its client waits for what becomes of it: it
     /// was told of a failure, and the change was made.
     fn is_given_up(&self) -> bool {
-        let only_looks = ["standing::why", "algorithms::walk"].contains(&self.name);
+        let only_looks = ["standing::why", "algorithms::walk", "transfer::back_up_since"].contains(&self.name);
         self.method == Method::GET || self.is_query() || only_looks
     }
 
@@ -445,7 +445,7 @@ mod tests {
             route.is_given_up()
         };
         let queries = ["/api/v1/query/cypher", "/api/v2/graph/g/cypher:query", "/api/v1/query/gremlin"];
-        for path in queries.into_iter().chain(["/api/v1/query/standing/q/why"]) {
+        for path in queries.into_iter().chain(["/api/v1/query/standing/q/why", "/api/v1/admin/backup"]) {
             assert!(is_given_up(Method::POST, path), "{path}");
         }
         assert!(is_given_up(Method::GET, "/api/v1/admin/graph-hash-code"));

@@ -68,6 +68,7 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v1/admin/log-level", Nothing, SystemRead, JSON, logs::level),
     route!(PUT "/api/v1/admin/log-level", Data, SystemWrite, JSON, logs::set_level),
     route!(GET "/api/v1/admin/backup", Nothing, SystemWrite, ANY, transfer::back_up),
+    route!(POST "/api/v1/admin/backup", Query, SystemWrite, ANY, transfer::back_up_since),
     route!(GET "/api/v1/admin/export", Nothing, GraphQuery, ANY, transfer::export),
     route!(POST "/api/v1/admin/import", Query, GraphQuery, JSON, transfer::import),
     //

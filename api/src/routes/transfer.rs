@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::stream;
+use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -28,14 +29,31 @@ const WAITING_MAX: usize = 4;
 /// What leaves at once.
 const PART_BYTES: usize = 256 << 10;
 
-/// A backup of everything, or of what has come since another: `since` says where that one ended.
+/// A backup of everything.
 pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    backed_up(app, request, None).await
+}
+
+/// A backup of what has come since another: the body says where that one ended. With thousands of namespaces that is too long
+/// for a URL.
+pub async fn back_up_since(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let text = if request.is_text() {
+        request.text()?.to_owned()
+    } else if let Json::String(text) = request.data()? {
+        text
+    } else {
+        return Err(ApiError::bad("the body should be the text that says where a backup ended"));
+    };
+    let since = text.trim().parse::<Since>().map_err(ApiError::bad)?;
+    backed_up(app, request, Some(since)).await
+}
+
+async fn backed_up(app: Arc<App>, request: Request, since: Option<Since>) -> Result<Reply, ApiError> {
     if !app.settings.webserver.backups_enabled {
         let reason =
             "backups over HTTP are off (webserver.backups-enabled = false); end weir, and run `weir backup` without `--url`";
         return Err(ApiError::bad(reason));
     }
-    let since: Option<Since> = request.parameter("since").map(str::parse).transpose().map_err(ApiError::bad)?;
     let leave_out: Vec<String> = request.parameter("leaveOut").map(names).unwrap_or_default();
     let (out, parts) = Parts::of(&app);
     let cut = out.cut();

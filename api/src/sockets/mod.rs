@@ -43,7 +43,7 @@ const PING_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// When nothing has come for this many times the patience, the client is gone.
 pub const SILENCES_MAX: u32 = 4;
 
-/// How long what a client still sends is read, once it was told that it made a mistake.
+/// How long what a client still sends is read, once it was told that it made a mistake, or that weir ends.
 const REST_MAX: Duration = Duration::from_secs(2);
 
 /// What a handshake makes of a connection.
@@ -162,9 +162,11 @@ impl Socket {
         patiently(self.patience, self.connection.flush()).await
     }
 
-    /// Weir ends, and so does the socket.
+    /// Weir ends, and so does the socket. What the client is still sending is read, or it might never see why.
     pub async fn leave(&mut self) -> Result<(), Error> {
-        self.close(Some(CloseFrame { code: CloseCode::Away, reason: "weir is stopping".into() })).await
+        self.close(Some(CloseFrame { code: CloseCode::Away, reason: "weir is stopping".into() })).await?;
+        let _ = tokio::time::timeout(REST_MAX, self.read_rest()).await;
+        Ok(())
     }
 
     /// Tells a client by what mistake of its own the socket ends, if it is one. Gives the error back.

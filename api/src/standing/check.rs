@@ -252,13 +252,11 @@ mod tests {
 
     use crossbeam_channel::{Receiver, Sender, bounded};
     use serde_json::{Value as Json, json};
-    use weir_connectors::{ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy, Retries};
-    use weir_engine::store::InMemory;
-    use weir_engine::{Engine, Options as EngineOptions};
+    use weir_connectors::{ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, Retries};
     use weir_model::Position;
 
     use super::*;
-    use crate::procedures::Procedures;
+    use crate::standing::tests::queries;
     use crate::wire::letters::Refusals;
     use crate::wire::standing::{DestinationOutput, StandingSettings};
 
@@ -287,12 +285,8 @@ mod tests {
     fn nobody_waits_for_what_is_looked_up_for_an_output_and_what_comes_meanwhile_counts() {
         let threads = tokio::runtime::Runtime::new().expect("threads");
         let _entered = threads.enter();
-        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
-        let engine = engine.expect("an engine in memory");
-        engine.start().expect("there is nothing to replay");
+        let (engine, queries) = queries();
         let graph = engine.default_graph();
-        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
-        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
         let drops = json!({"type": "Drop"});
         let pattern = json!({"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n)"});
         let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {"there": drops}})).expect("settings");

@@ -57,7 +57,7 @@ impl Query {
                     // The end of the sum is a tick behind all that is replayed.
                     Ok(_) | Err(EngineError::Starting) => {}
                     // It is made, and not in the log yet; or, where the workers are late, made anew the next time.
-                    Err(error @ (EngineError::Store(StoreError::TooSlow { .. }) | EngineError::WorkersStuck)) => {
+                    Err(error) if error.is_passing() => {
                         tracing::warn!(query = self.name, "the end of its sum waits: {error}");
                     }
                     Err(error) => {
@@ -252,15 +252,12 @@ mod tests {
     use std::cell::Cell;
 
     use serde_json::json;
-    use weir_connectors::{FilePolicy, HostPolicy};
-    use weir_engine::store::InMemory;
-    use weir_engine::{Engine, Options, ResultRow, Row};
+    use weir_engine::{ResultRow, Row};
     use weir_model::{NodeId, Value};
 
     use super::*;
-    use crate::procedures::Procedures;
-    use crate::standing::StandingQueries;
-    use crate::wire::standing::{Output, StandingSettings};
+    use crate::standing::tests::a_query;
+    use crate::wire::standing::Output;
 
     /// How many results are in each piece, and where it ends.
     fn pieces(ticks: impl Iterator<Item = u64>, upper: u64) -> Vec<(usize, u64)> {
@@ -311,20 +308,6 @@ mod tests {
     fn the_results_of_a_tick_stay_together() {
         let many = std::iter::repeat_n(3, 10 * PIECE_RESULTS);
         assert_eq!(pieces([1, 2].into_iter().chain(many).chain([4, 4, 9]), 10), [(2562, 4), (3, 10)]);
-    }
-
-    /// One without outputs. To be called within a runtime.
-    fn a_query() -> (Engine, StandingQueries, Arc<Query>) {
-        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
-        let engine = engine.expect("an engine in memory");
-        engine.start().expect("there is nothing to replay");
-        let graph = engine.default_graph();
-        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
-        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
-        let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
-        let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings");
-        let (query, _) = queries.create(&graph, "q", settings, false).expect("it is created");
-        (engine, queries, query)
     }
 
     /// A result of each of these ticks.

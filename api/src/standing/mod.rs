@@ -50,6 +50,8 @@ pub mod parked;
 mod drain;
 mod end;
 mod turns;
+#[cfg(test)]
+mod full_store;
 pub use check::compiled_text;
 use check::{check_free, goes_on, together};
 use drain::end_deleted;
@@ -73,6 +75,9 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// How long outputs that are dropped or changed may take to deliver what they have.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Queries that an error names, at most.
+const NAMED_MAX: usize = 10;
 
 /// See `Query::until`.
 const HOLD: u64 = 0;
@@ -363,15 +368,48 @@ impl StandingQueries {
     }
 
     /// Reports what matched when the queries were created. What was asked for comes, whatever happens to the process then.
+    ///
+    /// Where one is being changed for long, all others are asked all the same, and the error names it. Whoever asks again asks
+    /// nobody twice.
     pub fn propagate(&self, graph: &Graph) -> Result<(), ApiError> {
-        for query in self.list(graph) {
-            let _one = self.turns.of(graph, &query.name, "asked for what it holds back")?;
+        self.propagate_within(turns::PATIENCE, graph)
+    }
+
+    fn propagate_within(&self, patience: Duration, graph: &Graph) -> Result<(), ApiError> {
+        let deadline = Instant::now() + patience;
+        let ask = |query: &Arc<Query>, patience: Duration| -> Result<(), ApiError> {
+            let _one = self.turns.of_within(patience, (graph.name(), &query.name), "asked for what it holds back")?;
             // One that was deleted meanwhile is not asked.
-            if self.is_known(&query) && query.installed().propagate()? {
+            if self.is_known(query) && query.installed().propagate()? {
                 query.rouse();
             }
+            Ok(())
+        };
+        // Those that nobody is at come first: what the others take is then no time of theirs.
+        let mut busy = Vec::new();
+        for query in self.list(graph) {
+            match ask(&query, Duration::ZERO) {
+                Err(ApiError::Busy { .. }) => busy.push(query),
+                asked => asked?,
+            }
         }
-        Ok(())
+        let (mut left, mut why) = (Vec::new(), None);
+        for query in busy {
+            match ask(&query, deadline.saturating_duration_since(Instant::now())) {
+                Err(ApiError::Busy { reason, seconds }) => {
+                    left.push(format!("'{}'", query.name));
+                    why.get_or_insert((reason, seconds));
+                }
+                asked => asked?,
+            }
+        }
+        let Some((reason, seconds)) = why else { return Ok(()) };
+        if let Some(unnamed) = left.len().checked_sub(NAMED_MAX).filter(|unnamed| *unnamed > 0) {
+            left.truncate(NAMED_MAX);
+            left.push(format!("and {unnamed} more"));
+        }
+        let told = "What these standing queries hold back was not asked for, unlike that of the others";
+        Err(ApiError::Busy { reason: format!("{told}: {}. {reason}", left.join(", ")), seconds })
     }
 
     /// Waits until what was found has been delivered, as far as the time allows, and ends the outputs.
@@ -428,17 +466,22 @@ fn is_file(output: &Output) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use crossbeam_channel::{Receiver, Sender, bounded};
     use serde_json::{Value as Json, json};
     use weir_connectors::destination::Written;
     use weir_connectors::{
         ConnectorError, Destination, DestinationConfig, DestinationContext, Envelope, FilePolicy, HostPolicy, Outgoing, Retries,
     };
-    use weir_engine::store::InMemory;
+    use weir_cypher_compiler::Options as CompileOptions;
+    use weir_engine::store::{InMemory, Store};
     use weir_engine::{GraphOptions, Options, ResultBatch, ResultRow};
     use weir_model::{Position, Tick, Value};
 
+    use super::full_store::FullStore;
     use super::*;
+    use crate::transfer::{Format, take_in};
     use crate::wire::family::Family;
     use crate::wire::letters::Refusals;
     use crate::wire::standing::{DestinationOutput, Workflow};
@@ -524,6 +567,31 @@ mod tests {
         }
     }
 
+    /// Has ended when as many others are about to.
+    #[derive(Clone)]
+    struct ClosesWithOthers(Arc<Barrier>);
+
+    impl DestinationConfig for ClosesWithOthers {
+        fn settings(&self) -> Json {
+            json!({"type": "ClosesWithOthers"})
+        }
+
+        fn open(&self, _: &DestinationContext, _: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+            Ok(Box::new(self.clone()))
+        }
+    }
+
+    impl Destination for ClosesWithOthers {
+        fn write(&mut self, _: &[Outgoing], _: u64) -> Result<Written, ConnectorError> {
+            Ok(Written::default())
+        }
+
+        fn close(&mut self) -> Result<(), ConnectorError> {
+            self.0.wait();
+            Ok(())
+        }
+    }
+
     /// Says that it is opened, and waits until it is told that the rest has been done.
     struct OpensLate {
         asked: Sender<()>,
@@ -547,7 +615,20 @@ mod tests {
         Output::Destination(DestinationOutput { config, refusals: Refusals::GiveUp, retries: Retries::default() })
     }
 
-    fn created(queries: &StandingQueries, graph: &Graph, name: &str, outputs: Vec<(String, Output)>) -> Arc<Query> {
+    /// A destination of the workflow `flow`.
+    fn part(name: &str) -> (String, Output) {
+        let part = Workflow {
+            of: "flow".to_owned(),
+            only_positive: false,
+            structure: Envelope::Bare,
+            enrichment: None,
+            destination: Box::new(output(Down)),
+            place: String::new(),
+        };
+        (name.to_owned(), Output::Workflow(part))
+    }
+
+    pub(super) fn created(queries: &StandingQueries, graph: &Graph, name: &str, outputs: Vec<(String, Output)>) -> Arc<Query> {
         queries.create(graph, name, StandingSettings { outputs, ..settings() }, false).expect("it is created").0
     }
 
@@ -567,9 +648,29 @@ mod tests {
         }
     }
 
+    /// Each query has it as one more result.
+    pub(super) fn write_node(graph: &Graph, number: u64) {
+        let id = graph.ids().text(NodeId::new(0, number));
+        let line = json!({"type": "node", "id": id, "labels": ["N"], "properties": {"x": 1}});
+        let options = CompileOptions { ids: graph.ids(), ..CompileOptions::default() };
+        take_in(graph, Format::Jsonl, line.to_string().as_bytes(), 1, &options).expect("it is written");
+    }
+
+    pub(super) fn wait_for_results(query: &Query, count: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        while query.result_count() < count {
+            assert!(Instant::now() < deadline, "{} of {count} results of {}", query.result_count(), query.name);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// To be called within a runtime.
-    fn queries() -> (Engine, StandingQueries) {
-        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
+    pub(super) fn queries() -> (Engine, StandingQueries) {
+        queries_over(Arc::new(InMemory::default()))
+    }
+
+    fn queries_over(store: Arc<dyn Store>) -> (Engine, StandingQueries) {
+        let engine = Engine::open(store, Options { workers: 1, ..Options::default() });
         let engine = engine.expect("an engine in memory");
         engine.start().expect("there is nothing to replay");
         let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
@@ -579,6 +680,13 @@ mod tests {
     fn settings() -> StandingSettings {
         let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
         StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings")
+    }
+
+    /// One without outputs. To be called within a runtime.
+    pub(super) fn a_query() -> (Engine, StandingQueries, Arc<Query>) {
+        let (engine, queries) = queries();
+        let (query, _) = queries.create(&engine.default_graph(), "q", settings(), false).expect("it is created");
+        (engine, queries, query)
     }
 
     #[test]
@@ -689,17 +797,6 @@ mod tests {
         let threads = tokio::runtime::Runtime::new().expect("threads");
         let _entered = threads.enter();
         let (engine, queries) = queries();
-        let part = |name: &str| {
-            let part = Workflow {
-                of: "flow".to_owned(),
-                only_positive: false,
-                structure: Envelope::Bare,
-                enrichment: None,
-                destination: Box::new(output(Down)),
-                place: String::new(),
-            };
-            (name.to_owned(), Output::Workflow(part))
-        };
         let outputs = vec![part("flow"), ("hook".to_owned(), output(Down)), part("flow#2"), part("flow#3")];
         let query = created(&queries, &engine.default_graph(), "q", outputs);
         hand_out(&query, 0);
@@ -713,6 +810,91 @@ mod tests {
         let named: Vec<String> = query.settings().outputs.into_iter().map(|(name, _)| name).collect();
         assert_eq!((left, named), (vec!["hook".to_owned()], vec!["hook".to_owned()]));
         assert!(queries.remove_output(&query, "flow").expect("there is none").is_empty());
+    }
+
+    /// Where each was stored by itself, an error left a part of them.
+    #[test]
+    fn a_workflow_is_removed_in_one_write_or_not_at_all() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let store = Arc::new(FullStore::default());
+        let (engine, queries) = queries_over(store.clone());
+        let graph = engine.default_graph();
+        let outputs = vec![part("flow"), ("hook".to_owned(), output(Down)), part("flow#2"), part("flow#3")];
+        let query = created(&queries, &graph, "q", outputs);
+        let all = || {
+            let lanes: Vec<String> = query.lanes().iter().map(|lane| lane.name.clone()).collect();
+            let named: Vec<String> = query.settings().outputs.into_iter().map(|(name, _)| name).collect();
+            (lanes, named, engine.metadata(&key(&graph, "q")).expect("it can be read"))
+        };
+        let before = all();
+        store.definitions_left.store(0, Ordering::SeqCst);
+        assert!(queries.remove_output(&query, "flow").is_err());
+        assert_eq!(all(), before);
+        store.definitions_left.store(1, Ordering::SeqCst);
+        assert_eq!(queries.remove_output(&query, "flow").expect("there is room for one").len(), 3);
+        let (lanes, named, stored) = all();
+        assert_eq!((lanes, named), (vec!["hook".to_owned()], vec!["hook".to_owned()]));
+        assert!(stored != before.2, "it would be there again after a start");
+    }
+
+    /// Each was waited for before the next began to end.
+    #[test]
+    fn outputs_that_take_what_they_get_end_side_by_side() {
+        const COUNT: usize = 4;
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let all = Arc::new(Barrier::new(COUNT));
+        let outputs = (0..COUNT).map(|number| (format!("o{number}"), output(ClosesWithOthers(all.clone())))).collect();
+        let query = created(&queries, &engine.default_graph(), "q", outputs);
+        hand_out(&query, 0);
+        let begun = Instant::now();
+        queries.shut_down(begun + PATIENCE);
+        assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    }
+
+    /// It may wait for a query that has the graph locked for minutes.
+    #[test]
+    fn the_thread_of_a_query_that_ends_is_not_waited_for_without_end() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (_engine, queries, query) = a_query();
+        let (go_on, goes_on) = bounded::<()>(0);
+        *lock(&query.thread) = Some(std::thread::spawn(move || _ = goes_on.recv()));
+        let (tell, told) = bounded(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                queries.shut_down(Instant::now() + Duration::from_secs(6));
+                tell.send(())
+            });
+            let has_ended = told.recv_timeout(PATIENCE).is_ok();
+            drop(go_on);
+            assert!(has_ended, "it is waited for");
+        });
+    }
+
+    /// The first that was being changed kept all behind it from being asked.
+    #[test]
+    fn what_is_held_back_is_asked_for_though_a_query_is_being_changed() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries) = queries();
+        let graph = engine.default_graph();
+        write_node(&graph, 1);
+        let [a, b] = ["a", "b"].map(|name| created(&queries, &graph, name, Vec::new()));
+        let turn = queries.turn(&a, "replaced").expect("nobody has it");
+        let reason = match queries.propagate_within(Duration::ZERO, &graph) {
+            Err(ApiError::Busy { reason, .. }) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(reason.contains("of the others: 'a'. The standing query 'a' is being replaced"), "{reason}");
+        wait_for_results(&b, 1);
+        assert_eq!(a.result_count(), 0);
+        drop(turn);
+        queries.propagate_within(PATIENCE, &graph).expect("nobody is at any of them");
+        wait_for_results(&a, 1);
+        assert_eq!(b.result_count(), 1, "nobody is asked twice");
     }
 
     /// The end waited for it to take what it had no room for, until there was no time left for anybody.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use weir_connectors::thread::side_by_side;
 use weir_model::Position;
 
 use super::{Query, StandingQueries, lock};
@@ -85,24 +86,12 @@ impl StandingQueries {
             let lanes = query.lanes().into_iter().filter(|lane| lane.may_be_tried());
             parked.extend(lanes.map(|lane| (query.clone(), lane)));
         }
-        let (next, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let try_next = || {
+        let left = AtomicUsize::new(0);
+        side_by_side("parked", parked, TRIES_MAX, |(query, lane)| {
             let _entered = self.runtime.enter();
-            while let Some((query, lane)) = parked.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if !self.try_one(query, lane) {
-                    left.fetch_add(1, Ordering::Relaxed);
-                }
+            if !self.try_one(&query, &lane) {
+                left.fetch_add(1, Ordering::Relaxed);
             }
-        };
-        std::thread::scope(|scope| {
-            for (query, lane) in parked.iter().take(TRIES_MAX).skip(1) {
-                let thread = weir_connectors::thread::named("parked", &lane.name).spawn_scoped(scope, try_next);
-                if let Err(error) = thread {
-                    let (query, output) = (&query.name, &lane.name);
-                    tracing::warn!(query, output, "it is tried behind others: no thread could be started: {error}");
-                }
-            }
-            try_next();
         });
         left.into_inner() > 0
     }
@@ -156,14 +145,10 @@ mod tests {
 
     use serde_json::{Value as Json, json};
     use weir_connectors::destination::Written;
-    use weir_connectors::{
-        ConnectorError, Destination, DestinationConfig, DestinationContext, FilePolicy, HostPolicy, Outgoing, Retries,
-    };
-    use weir_engine::store::InMemory;
-    use weir_engine::{Engine, Options};
+    use weir_connectors::{ConnectorError, Destination, DestinationConfig, DestinationContext, Outgoing, Retries};
 
     use super::*;
-    use crate::procedures::Procedures;
+    use crate::standing::tests::a_query;
     use crate::wire::letters::Refusals;
     use crate::wire::standing::DestinationOutput;
 
@@ -206,14 +191,7 @@ mod tests {
     fn outputs_that_are_parked_are_tried_side_by_side() {
         let threads = tokio::runtime::Runtime::new().expect("threads");
         let _entered = threads.enter();
-        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
-        let engine = engine.expect("an engine in memory");
-        engine.start().expect("there is nothing to replay");
-        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
-        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
-        let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
-        let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings");
-        let (query, _) = queries.create(&engine.default_graph(), "q", settings, false).expect("it is created");
+        let (_engine, queries, query) = a_query();
         let config = Arc::new(Meets::default());
         for name in ["a", "b", "c"] {
             let output = DestinationOutput { config: config.clone(), refusals: Refusals::GiveUp, retries: Retries::default() };

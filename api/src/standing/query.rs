@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use weir_cypher_compiler::StandingPlan;
 use weir_engine::{Graph, RESULTS_WAITING_MAX, Row, StandingQuery, Start};
-use weir_model::lock::{lock, read, write};
+use weir_model::lock::{lock, read, try_lock, write};
 use weir_model::{IdScheme, QueryId, Text, Tick};
 
 use super::DROP_PATIENCE;
@@ -23,6 +23,9 @@ use crate::error::ApiError;
 use crate::meter::Meter;
 use crate::outputs::{Figures, Lane, Named, Opened, RunningOutput, TapPoints};
 use crate::wire::standing::{Mode, Output, StandingSettings};
+
+/// How soon it is seen that a thread has ended.
+const LOOK: Duration = Duration::from_millis(1);
 
 pub struct Query {
     pub name: String,
@@ -294,13 +297,28 @@ impl Query {
         self.installed().rouse();
     }
 
-    /// Ends the thread. Answers with the outputs, which are left to be ended: nobody finds them here any more.
-    pub(super) fn end_thread(&self) -> Vec<Arc<Lane>> {
-        self.stop();
-        // What goes to rest at this moment needs the lock.
-        let thread = lock(&self.thread).take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
+    /// Whether it has no thread any more, and nobody else is at its results. What goes to rest at this moment needs the lock.
+    fn has_ended(&self) -> bool {
+        let Some(mut thread) = try_lock(&self.thread) else { return false };
+        if thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return false;
+        }
+        if thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
+        }
+        true
+    }
+
+    /// Ends the thread, which is waited for until then; one that goes on for longer finds no outputs. Answers with these, which
+    /// are left to be ended: nobody finds them here any more.
+    pub(super) fn end_thread(&self, by: Instant) -> Vec<Arc<Lane>> {
+        self.stop();
+        while !self.has_ended() {
+            if Instant::now() >= by {
+                tracing::warn!(query = self.name, "its thread is still at work, and is not waited for any longer");
+                break;
+            }
+            std::thread::sleep(LOOK);
         }
         self.tail.close();
         std::mem::take(&mut *write(&self.outputs))

@@ -20,7 +20,7 @@ use weir_model::lock::lock;
 use crate::error::ApiError;
 
 /// How long a change waits for another one of the same query; longer than outputs are given in any of them.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// When whoever waited in vain may come again.
 const AGAIN_SECONDS: u32 = 5;
@@ -65,7 +65,8 @@ impl Turns {
         self.of_all_within(PATIENCE, graph.name(), what)
     }
 
-    fn of_within(&self, patience: Duration, (graph, query): (&str, &str), what: &'static str) -> Result<Turn<'_>, ApiError> {
+    /// Waits for less, or not at all.
+    pub fn of_within(&self, patience: Duration, (graph, query): (&str, &str), what: &'static str) -> Result<Turn<'_>, ApiError> {
         let place = (graph.to_owned(), query.to_owned());
         let mut taken = self.wait(Instant::now() + patience, lock(&self.taken), |taken| taken.before(&place))?;
         taken.queries.insert(place, Doing::begins(what));

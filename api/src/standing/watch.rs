@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender};
 use weir_engine::StandingQuery;
+use weir_model::crew;
 use weir_model::lock::try_lock;
 
 use super::{Query, WAIT, lock};
@@ -86,8 +88,14 @@ fn pause_after(spent: Duration) -> Duration {
 }
 
 fn serve(query: &Weak<Query>) {
-    if let Some(query) = query.upgrade() {
-        query.serve();
+    let Some(query) = query.upgrade() else { return };
+    if let Some(thread) = try_lock(&query.thread) {
+        return query.serve(thread);
+    }
+    // Somebody else is at it, as who deletes it is for seconds. The others do not wait for that.
+    let of = query.clone();
+    if let Err(error) = crew::run(move || of.serve(lock(&of.thread))) {
+        tracing::warn!(query = query.name, "its results wait until it is looked at: no thread could be started: {error}");
     }
 }
 
@@ -149,8 +157,7 @@ impl Query {
     }
 
     /// It has results.
-    fn serve(self: &Arc<Self>) {
-        let thread = lock(&self.thread);
+    fn serve(self: &Arc<Self>, thread: MutexGuard<'_, Option<JoinHandle<()>>>) {
         if thread.is_some() || self.stop.load(Ordering::SeqCst) {
             return;
         }
@@ -203,15 +210,8 @@ impl Query {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-    use weir_connectors::{FilePolicy, HostPolicy};
-    use weir_engine::store::InMemory;
-    use weir_engine::{Engine, Options};
-
     use super::*;
-    use crate::procedures::Procedures;
-    use crate::standing::StandingQueries;
-    use crate::wire::standing::StandingSettings;
+    use crate::standing::tests::{a_query, created, wait_for_results, write_node};
 
     /// One look that took five seconds was followed by none for a hundred.
     #[test]
@@ -221,18 +221,29 @@ mod tests {
         assert_eq!(pause_after(Duration::from_secs(60)), REST_MAX);
     }
 
+    /// The watch waited for whoever was at one of them.
+    #[test]
+    fn a_query_that_somebody_is_at_holds_up_no_results_of_the_others() {
+        let threads = tokio::runtime::Runtime::new().expect("threads");
+        let _entered = threads.enter();
+        let (engine, queries, query) = a_query();
+        let graph = engine.default_graph();
+        let other = created(&queries, &graph, "other", Vec::new());
+        let at_it = lock(&query.thread);
+        // Before the second the watch was called for both.
+        for number in 1..=2 {
+            write_node(&graph, number);
+            wait_for_results(&other, number);
+        }
+        drop(at_it);
+        wait_for_results(&query, 2);
+    }
+
     #[test]
     fn a_query_that_somebody_is_at_holds_up_no_look_at_the_others() {
         let threads = tokio::runtime::Runtime::new().expect("threads");
         let _entered = threads.enter();
-        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() });
-        let engine = engine.expect("an engine in memory");
-        engine.start().expect("there is nothing to replay");
-        let procedures = Procedures::new(FilePolicy::default(), HostPolicy::default(), usize::MAX);
-        let queries = StandingQueries::new(engine.clone(), Arc::default(), procedures, 10);
-        let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) RETURN n.x AS x"});
-        let settings = StandingSettings::decode(&json!({"pattern": pattern, "outputs": {}})).expect("settings");
-        let (query, _) = queries.create(&engine.default_graph(), "q", settings, false).expect("it is created");
+        let (_engine, _queries, query) = a_query();
         std::thread::scope(|scope| {
             let at_it = lock(&query.thread);
             let looking = scope.spawn(|| query.glance());

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::progress::size;
 use super::{Format, Moved, Progress};
-use crate::client::{Client, Problem};
+use crate::client::{Asked, Client, Problem};
 use crate::tools::ToolError;
 
 /// Writes a part of what comes. Its errors say which file cannot be written: nobody here knows.
@@ -23,23 +23,22 @@ pub fn export(
     let mut client = client(url, namespace)?;
     client.at = at;
     let of = ("namespace", namespace.unwrap_or("default"));
-    let bytes = download(&client, of, "/api/v1/admin/export", &[("format", format.name().to_owned())], write)?;
+    let bytes = download(&client, of, ("/api/v1/admin/export", &[("format", format.name().to_owned())], None), write)?;
     Ok(size(bytes))
 }
 
-/// Downloads a backup; `since` are the parameters of one that goes on where another ended.
-pub fn back_up_over_http(url: &str, since: &[(&str, String)], write: WritePart<'_>) -> Result<u64, ToolError> {
-    const PATH: &str = "/api/v1/admin/backup";
-    download(&client(url, None)?, ("route", PATH), PATH, since, write)
-}
-
-fn download(
-    client: &Client,
-    of: (&str, &str),
-    path: &str,
+/// Downloads a backup, of everything or `since` another one ended.
+pub fn back_up_over_http(
+    url: &str,
+    since: Option<String>,
     pairs: &[(&str, String)],
     write: WritePart<'_>,
 ) -> Result<u64, ToolError> {
+    const PATH: &str = "/api/v1/admin/backup";
+    download(&client(url, None)?, ("route", PATH), (PATH, pairs, since), write)
+}
+
+fn download(client: &Client, of: (&str, &str), asked: Asked<'_>, write: WritePart<'_>) -> Result<u64, ToolError> {
     let mut progress = Progress::new("bytes", None);
     // The client calls it a weir that broke when its part is not taken.
     let mut unwritten = None;
@@ -47,7 +46,7 @@ fn download(
         progress.set(so_far);
         write(part).inspect_err(|reason| unwritten = Some(reason.clone()))
     };
-    let bytes = run(client.download(of, path, pairs, &mut take));
+    let bytes = run(client.download(of, asked, &mut take));
     unwritten.map_or(bytes, |reason| Err(ToolError::Failed(reason)))
 }
 
@@ -85,10 +84,11 @@ fn run<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T, ToolErro
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpListener;
     use std::path::Path;
 
+    use super::back_up_over_http;
     use crate::config::{Settings, Sources, StoreSettings, load};
     use crate::tools::{Backup, ToolError, back_up};
     use crate::transfer::{Transfer, export};
@@ -144,6 +144,39 @@ mod tests {
         let because = "No space left on device (os error 28)";
         assert_eq!(backup(full, &url), format!("cannot write the backup /dev/full: {because}"));
         assert_eq!(exported(full, &url), format!("cannot write /dev/full: {because}"));
+    }
+
+    /// It stood in the URL, which has room for some hundred namespaces.
+    #[test]
+    fn where_a_backup_ended_is_sent_however_many_namespaces_there_are() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let serving = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("somebody asks");
+            let mut request = BufReader::new(connection.try_clone().expect("a handle"));
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert!(request.read_line(&mut head).expect("a line") > 0, "it ends with {head}");
+            }
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; length.and_then(|length| length.parse().ok()).unwrap_or(0)];
+            request.read_exact(&mut body).expect("all of it");
+            connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nmore").expect("it is read");
+            (head.lines().next().unwrap_or_default().to_owned(), body)
+        });
+        let since = format!("1.2.3{}", ".4.5".repeat(100_000));
+        let mut taken = Vec::new();
+        let mut write = |part: &[u8]| {
+            taken.extend_from_slice(part);
+            Ok::<(), String>(())
+        };
+        let pairs = [("leaveOut", "a,b".to_owned())];
+        let bytes = back_up_over_http(&url, Some(since.clone()), &pairs, &mut write);
+        let (first, body) = serving.join().expect("it is asked");
+        assert_eq!(first, "POST /api/v1/admin/backup?leaveOut=a%2Cb HTTP/1.1");
+        assert!(body == since.as_bytes(), "it is all of the body");
+        assert!(matches!(bytes, Ok(4)));
+        assert_eq!(taken, b"more");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub const OPEN: Name = (10, 40);
 pub const OPEN_OK: Name = (10, 41);
 pub const CLOSE: Name = (10, 50);
 pub const CLOSE_OK: Name = (10, 51);
+pub const BLOCKED: Name = (10, 60);
+pub const UNBLOCKED: Name = (10, 61);
 pub const CHANNEL_OPEN: Name = (20, 10);
 pub const CHANNEL_OPEN_OK: Name = (20, 11);
 pub const CHANNEL_CLOSE: Name = (20, 40);
@@ -209,8 +211,19 @@ fn frame(kind: u8, channel: u16, payload: &[u8], out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::net::TcpStream;
+
     use super::*;
+    use crate::destination::tests::read;
+
+    /// The kind of the next frame, and what it holds, as the other side reads it.
+    pub fn next_frame(connection: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+        let head = read(connection, 7)?;
+        let payload = read(connection, u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize)?;
+        read(connection, 1)?;
+        Some((head[0], payload))
+    }
 
     #[test]
     fn frames_are_put_and_taken_apart_however_they_come() {

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{AmqpAccess, Login, is_name};
-use super::connection::{Event, HEARTBEAT_SECONDS};
+use super::connection::{Event, SILENCE_MAX};
 use super::frame::{self, Method};
 use super::unacknowledged::Unacknowledged;
 use crate::config;
@@ -22,9 +21,6 @@ use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
-
-/// The server says it twice in that time, or it is not there.
-const SILENCE_MAX: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 * 2);
 
 /// Reads messages from a queue of an AMQP 0.9.1 server, such as RabbitMQ.
 ///
@@ -133,10 +129,12 @@ mod tests {
     use std::io::Write;
     use std::net::TcpStream;
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use serde_json::json;
 
     use super::*;
+    use crate::amqp::frame::tests::next_frame;
     use crate::conformance::anything;
     use crate::destination::tests::{other_side, read};
     use crate::frames::{Frames, Limits};
@@ -159,10 +157,8 @@ mod tests {
         loop {
             connection.write_all(&out).ok()?;
             out.clear();
-            let head = read(&mut connection, 7)?;
-            let payload = read(&mut connection, u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize)?;
-            read(&mut connection, 1)?;
-            if head[0] != 1 {
+            let (kind, payload) = next_frame(&mut connection)?;
+            if kind != 1 {
                 continue;
             }
             let two = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);

@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{AmqpAccess, Login, is_name};
-use super::connection::{Connection, Event, HEARTBEAT_SECONDS};
+use super::connection::{Connection, Event, HEARTBEAT_SECONDS, SILENCE_MAX};
 use super::frame::{self, HEARTBEAT, Method};
 use crate::delivery::Outgoing;
-use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Note, Written};
 use crate::encode::{Envelope, Generation};
-use crate::ends::{Refused, Writer};
+use crate::ends::{Refused, Writer, way_time_max};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
@@ -68,19 +68,40 @@ impl DestinationConfig for WriteToAmqp {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = login.place.clone();
-        let publishing = Publishing { login, definition: self.clone(), published: 0, together_max: usize::MAX };
+        let publishing = Publishing::new(login, self.clone(), ANSWERS_TIME_MAX);
         Ok(Box::new(Publisher::new(context, &place, publishing)))
     }
 }
+
+/// How often the server wants to hear something.
+const ALIVE: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2);
 
 struct Publishing {
     login: Login,
     definition: WriteToAmqp,
     /// Messages on this connection.
     published: u64,
-    /// Messages sent before the first answer is waited for. Fewer, for a while, after one that the server does not take: it does
-    /// not say which one that was.
+    /// For one confirmation, besides the time that its message may be under way.
+    answer_time_max: Duration,
+    /// Messages sent before the first answer is waited for. Fewer, for a while, after some of which nothing was heard in time: a
+    /// server confirms many at once, so that of many slow ones nothing may be heard for longer than of each.
     together_max: usize,
+    /// Fewer still while one that the server does not take is looked for: it does not say which one that was.
+    looked_through: usize,
+    note: Option<Note>,
+}
+
+impl Publishing {
+    fn new(login: Login, definition: WriteToAmqp, answer_time_max: Duration) -> Publishing {
+        let (published, together_max, looked_through) = (0, usize::MAX, usize::MAX);
+        Publishing { login, definition, published, answer_time_max, together_max, looked_through, note: None }
+    }
+
+    fn tell_blocked(&self, reason: &str) {
+        if let Some(note) = &self.note {
+            note(&format!("waits for the server, which takes nothing for now: {reason}"));
+        }
+    }
 }
 
 impl Publish for Publishing {
@@ -88,7 +109,11 @@ impl Publish for Publishing {
 
     const IDS: bool = true;
 
-    const ALIVE: Option<(Duration, &[u8])> = Some((Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2), &HEARTBEAT));
+    const ALIVE: Option<(Duration, &[u8])> = Some((ALIVE, &HEARTBEAT));
+
+    fn tells(&mut self, note: &Note) {
+        self.note = Some(note.clone());
+    }
 
     async fn connect(&mut self) -> Result<Connection, Refused> {
         let mut connection = self.login.connect().await?;
@@ -111,7 +136,8 @@ impl Publish for Publishing {
         let (mut bytes, mut end) = (Vec::new(), first);
         // By the number of the message, which counts on along the connection.
         let before = self.published;
-        while end < results.len() && bytes.len() < BYTES_MAX && end - first < self.together_max {
+        let together_max = self.together_max.min(self.looked_through);
+        while end < results.len() && bytes.len() < BYTES_MAX && end - first < together_max {
             // Mandatory: one that leads nowhere comes back.
             let publish = Method::default().u16(0).word(exchange).word(&self.definition.routing_key).u8(1);
             publish.put(frame::PUBLISH, &mut bytes);
@@ -119,14 +145,20 @@ impl Publish for Publishing {
             self.published += 1;
             end += 1;
         }
-        connection.writer.send(&bytes).await?;
-        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        // One alone says nothing of how many go together.
+        let fewer = if end - first > 1 { (end - first) / 2 } else { self.together_max };
+        // One that is far behind with the first of them does not read the others, either.
+        let sent = connection.send_hearing(&bytes, |reason| self.tell_blocked(reason)).await;
+        sent.inspect_err(|_| self.together_max = fewer)?;
+        let patience = self.answer_time_max + way_time_max(bytes.len());
+        let mut deadline = Instant::now() + patience;
         let mut unsure: BTreeSet<u64> = (before + 1..=self.published).collect();
         let by_id: HashMap<&str, usize> = (first..end).map(|index| (ids[index].as_str(), index)).collect();
         while !unsure.is_empty() {
-            let event = connection.event(deadline).await?;
+            let event = connection.event(deadline.min(Instant::now() + ALIVE)).await?;
             match event {
                 Some(Event::Confirmed { number, several, safe }) => {
+                    deadline = Instant::now() + patience;
                     let done: Vec<u64> = match several {
                         true => unsure.range(..=number).copied().collect(),
                         false => unsure.get(&number).copied().into_iter().collect(),
@@ -153,14 +185,31 @@ impl Publish for Publishing {
                         written.refused.push((begin, problem));
                         return Ok(begin + 1);
                     }
-                    self.together_max = unsure.len() / 2;
+                    self.looked_through = unsure.len() / 2;
                     return Ok(begin);
                 }
+                Some(Event::Blocked(reason)) => self.tell_blocked(&reason),
+                Some(Event::Unblocked) => deadline = Instant::now() + patience,
                 Some(_) => {}
-                None => return Err(Refused::Passing("the server does not answer any more".to_owned())),
+                // It says when that is over, and until then at least that it is there. It does not hear whether we are.
+                None if connection.writer.is_held() => {
+                    connection.incoming.heard_within(SILENCE_MAX)?;
+                    deadline = Instant::now() + patience;
+                }
+                None if Instant::now() < deadline => {
+                    connection.send_hearing(&HEARTBEAT, |reason| self.tell_blocked(reason)).await?;
+                }
+                None => {
+                    self.together_max = fewer;
+                    return Err(Refused::Passing("the server does not answer any more".to_owned()));
+                }
             }
         }
-        self.together_max = self.together_max.saturating_mul(2);
+        self.looked_through = self.looked_through.saturating_mul(2);
+        // Not before all of a `write` has gone out: one that takes too long has all of it sent again, and would do so each time.
+        if end == ids.len() {
+            self.together_max = self.together_max.saturating_add(self.together_max / 8 + 1);
+        }
         Ok(end)
     }
 
@@ -176,33 +225,40 @@ impl Publish for Publishing {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::TcpStream;
-    use std::sync::Mutex;
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
 
     use serde_json::json;
+    use tokio::runtime::Runtime;
 
     use super::*;
+    use crate::amqp::frame::tests::next_frame;
     use crate::conformance::{bodies, output, runtime};
     use crate::destination::tests::{nothing_overtakes_what_is_refused, other_side, read};
 
     const BODY_BYTES_MAX: usize = 1_000;
 
     /// A server as far as an output needs one: it confirms each message and keeps it. One that is too long it closes the channel
-    /// for, and hears nothing more on that, as RabbitMQ does.
-    fn serve(mut connection: TcpStream, taken: &Mutex<Vec<String>>) -> Option<()> {
+    /// for, and hears nothing more on that, as RabbitMQ does. Before the first one it takes nothing for the time of `blocks`, and
+    /// says so to whom that means something; while it is `silent` it confirms nothing.
+    fn serve(mut connection: TcpStream, blocks: Duration, silent: &AtomicBool, taken: &Mutex<Vec<String>>) -> Option<()> {
         read(&mut connection, 8)?;
         let mut out = Method::default().frame(frame::START);
-        let (mut number, mut left, mut body, mut closed) = (0, 0, Vec::new(), false);
+        let (mut number, mut left, mut body, mut closed, mut knows) = (0, 0, Vec::new(), false, false);
         loop {
             connection.write_all(&out).ok()?;
             out.clear();
-            let head = read(&mut connection, 7)?;
-            let payload = read(&mut connection, u32::from_be_bytes([head[3], head[4], head[5], head[6]]) as usize)?;
-            read(&mut connection, 1)?;
+            let (kind, payload) = next_frame(&mut connection)?;
             let two = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
-            match head[0] {
+            match kind {
                 1 => match (two(0), two(2)) {
-                    frame::START_OK => Method::default().u16(0).u32(0).u16(0).put(frame::TUNE, &mut out),
+                    frame::START_OK => {
+                        const ABILITY: &[u8] = b"\x12connection.blockedt\x01";
+                        knows = payload.windows(ABILITY.len()).any(|part| part == ABILITY);
+                        Method::default().u16(0).u32(0).u16(0).put(frame::TUNE, &mut out);
+                    }
                     frame::OPEN => Method::default().put(frame::OPEN_OK, &mut out),
                     frame::CHANNEL_OPEN => Method::default().put(frame::CHANNEL_OPEN_OK, &mut out),
                     frame::CONFIRM => Method::default().put(frame::CONFIRM_OK, &mut out),
@@ -213,6 +269,15 @@ mod tests {
                     left = u64::from_be_bytes(payload[4..12].try_into().unwrap()) as usize;
                     number += 1;
                     body.clear();
+                    if number == 1 && !blocks.is_zero() {
+                        if knows {
+                            connection.write_all(&Method::default().word("low on memory").frame(frame::BLOCKED)).ok()?;
+                        }
+                        thread::sleep(blocks);
+                        if knows {
+                            connection.write_all(&Method::default().frame(frame::UNBLOCKED)).ok()?;
+                        }
+                    }
                     if left > BODY_BYTES_MAX && !closed {
                         closed = true;
                         let why = Method::default().u16(406).word("PRECONDITION_FAILED - message size is larger than max size");
@@ -223,7 +288,9 @@ mod tests {
                     body.extend(payload);
                     if body.len() == left {
                         taken.lock().unwrap().push(String::from_utf8(std::mem::take(&mut body)).unwrap());
-                        Method::default().u64(number).u8(0).put(frame::ACK, &mut out);
+                        if !silent.load(Ordering::Relaxed) {
+                            Method::default().u64(number).u8(0).put(frame::ACK, &mut out);
+                        }
                     }
                 }
                 _ => {}
@@ -233,7 +300,7 @@ mod tests {
 
     #[test]
     fn nothing_overtakes_a_result_that_is_more_than_the_server_takes() {
-        let (address, taken) = other_side(serve);
+        let (address, taken) = other_side(|connection, taken| serve(connection, Duration::ZERO, &AtomicBool::new(false), taken));
         let (runtime, long) = (runtime(), "x".repeat(BODY_BYTES_MAX + 1));
         let definition = json!({"type": "WriteToAmqp", "url": format!("amqp://{address}"), "routingKey": "results"});
         let config = crate::parse_destination_v1(&definition).unwrap();
@@ -243,6 +310,49 @@ mod tests {
             let mut texts = ["1", "2", "3", "4", "5", "6"];
             texts[refused] = &long;
             nothing_overtakes_what_is_refused(open, &bodies(&texts), refused, || taken.lock().unwrap().clone());
+        }
+    }
+
+    fn publisher(runtime: &Runtime, address: SocketAddr, answer_time_max: Duration) -> Publisher<Publishing> {
+        let definition = json!({"url": format!("amqp://{address}"), "routingKey": "results"});
+        let definition: WriteToAmqp = serde_json::from_value(definition).unwrap();
+        let context = output(runtime);
+        let login = definition.access.login(&context.hosts).unwrap();
+        Publisher::new(&context, "x", Publishing::new(login, definition, answer_time_max))
+    }
+
+    #[test]
+    fn a_server_that_takes_nothing_for_now_is_waited_for() {
+        let blocks = Duration::from_secs(3);
+        let (address, taken) = other_side(move |connection, taken| serve(connection, blocks, &AtomicBool::new(false), taken));
+        let (runtime, told) = (runtime(), Arc::<Mutex<Vec<String>>>::default());
+        let mut publisher = publisher(&runtime, address, Duration::from_secs(1));
+        let telling = told.clone();
+        let note: Note = Arc::new(move |problem: &str| telling.lock().unwrap().push(problem.to_owned()));
+        publisher.tells(&note);
+        let written = publisher.write(&bodies(&["1", "2"]), 1).unwrap();
+        assert_eq!((written.left, written.refused.len()), (vec![], 0));
+        assert_eq!(*taken.lock().unwrap(), ["1", "2"], "each was sent once");
+        let told = told.lock().unwrap();
+        let [problem] = told.as_slice() else { panic!("{told:?}") };
+        assert!(problem.contains("low on memory"), "{problem}");
+    }
+
+    /// What goes together grew with each part that got through, so that the next one took too long, each time.
+    #[test]
+    fn of_what_takes_too_long_less_is_sent_together_until_all_of_it_is_through() {
+        let silent = Arc::new(AtomicBool::new(false));
+        let of_server = silent.clone();
+        let (address, taken) = other_side(move |connection, taken| serve(connection, Duration::ZERO, &of_server, taken));
+        let runtime = runtime();
+        let mut publisher = publisher(&runtime, address, Duration::from_secs(1));
+        let results = bodies(&["1", "2", "3", "4", "5", "6", "7", "8"]);
+        // Two at a time where all get through, and then three.
+        for (is_silent, sent) in [(true, 8), (true, 4), (false, 8), (true, 3)] {
+            silent.store(is_silent, Ordering::Relaxed);
+            taken.lock().unwrap().clear();
+            assert_eq!(publisher.write(&results, 1).is_err_and(|error| error.retryable()), is_silent);
+            assert_eq!(taken.lock().unwrap().len(), sent);
         }
     }
 }

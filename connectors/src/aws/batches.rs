@@ -39,6 +39,11 @@ pub fn unless_said(place: &str, range: Range<usize>, taken: &[usize], mut failed
 
 /// How a service is given results.
 pub trait Request {
+    /// Whether the service keeps results in the order in which they are given to it.
+    fn keeps_order(&self) -> bool {
+        false
+    }
+
     async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent;
 }
 
@@ -49,6 +54,8 @@ pub struct Batched<R> {
     pub bounds: Bounds,
     /// Requests at a time.
     pub at_once: usize,
+    /// Results of one request, at most, besides `bounds`. Few, for a while, after others had overtaken one that comes again.
+    pub together_max: usize,
     pub request: R,
     /// Nothing is waited for any more.
     pub stop: Arc<AtomicBool>,
@@ -58,15 +65,18 @@ pub struct Batched<R> {
 
 impl<R: Request + Send> Destination for Batched<R> {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        self.runtime.block_on(async {
-            let place = self.client.service.name;
-            let client = unless_stopped(&self.stop, self.client.get()).await.unwrap_or_else(|| Err(unheard(place)))?;
+        let Batched { runtime, client, bounds, at_once, together_max, request, stop, stops_at_refused } = self;
+        let stop: &AtomicBool = stop;
+        runtime.block_on(async {
+            let place = client.service.name;
+            let client = unless_stopped(stop, client.get()).await.unwrap_or_else(|| Err(unheard(place)))?;
+            let order = request.keeps_order().then_some(together_max);
             let request = async |range: Range<usize>| {
-                let sent = unless_stopped(&self.stop, self.request.send(client, results, range)).await;
+                let sent = unless_stopped(stop, request.send(client, results, range)).await;
                 let ended = || Failed { code: String::new(), reason: unheard(place).to_string(), retryable: true };
                 sent.unwrap_or_else(|| Err(ended()))
             };
-            Ok(send(results, self.bounds, (self.at_once, self.stops_at_refused), request).await)
+            Ok(send(results, *bounds, (*at_once, *stops_at_refused), order, request).await)
         })
     }
 
@@ -79,13 +89,17 @@ impl<R: Request + Send> Destination for Batched<R> {
     }
 }
 
-/// Cuts results to requests. One that is too large stands alone, for the service to refuse.
-fn cut(results: &[Outgoing], bounds: Bounds) -> Vec<Range<usize>> {
-    let (mut ranges, mut start, mut bytes) = (Vec::new(), 0, 0);
-    for (index, result) in results.iter().enumerate() {
+/// Cuts results, from `start` on, to requests, of which there are `count` at most. One that is too large stands alone, for the
+/// service to refuse.
+fn cut(results: &[Outgoing], mut start: usize, count: usize, bounds: Bounds) -> Vec<Range<usize>> {
+    let (mut ranges, mut bytes) = (Vec::new(), 0);
+    for (index, result) in results.iter().enumerate().skip(start) {
         let size = result.body.len() + bounds.bytes_each;
         if index > start && (index - start >= bounds.results_max || bytes + size > bounds.bytes_max) {
             ranges.push(start..index);
+            if ranges.len() == count {
+                return ranges;
+            }
             (start, bytes) = (index, 0);
         }
         bytes += size;
@@ -97,15 +111,21 @@ fn cut(results: &[Outgoing], bounds: Bounds) -> Vec<Range<usize>> {
 }
 
 /// Sends results, this many requests at a time. What follows a request that failed is not sent, so that it does not overtake; nor
-/// what follows one that is refused, where that comes again.
+/// what follows one that is refused, where that comes again. Where there is an `order` to keep, what went in the request of one
+/// that comes again comes again behind it; the order is how many results go in one, at most.
 async fn send(
     results: &[Outgoing],
     bounds: Bounds,
     (at_once, stops_at_refused): (usize, bool),
+    mut order: Option<&mut usize>,
     request: impl AsyncFn(Range<usize>) -> Sent,
 ) -> Written {
-    let (mut written, mut failed_at) = (Written::default(), None);
-    for ranges in cut(results, bounds).chunks(at_once.max(1)) {
+    let (mut written, mut next) = (Written::default(), 0);
+    while next < results.len() {
+        let together_max = order.as_ref().map_or(usize::MAX, |together_max| **together_max);
+        let bounds = Bounds { results_max: bounds.results_max.min(together_max), ..bounds };
+        let ranges = cut(results, next, at_once.max(1), bounds);
+        next = ranges.last().map_or(results.len(), |range| range.end);
         let outcomes = join_all(ranges.iter().map(|range| request(range.clone()))).await;
         for (range, outcome) in ranges.iter().cloned().zip(outcomes) {
             let whole = match outcome {
@@ -132,15 +152,25 @@ async fn send(
             }
         }
         if written.holds_up(stops_at_refused) {
-            failed_at = ranges.last().map(|range| range.end);
             break;
         }
+        if let Some(together_max) = &mut order {
+            **together_max = together_max.saturating_mul(2);
+        }
     }
-    if let Some(end) = failed_at {
-        written.leave_untried(end..results.len());
+    match order {
+        Some(together_max) => {
+            written.keep_order(next, results.len(), stops_at_refused);
+            if !written.overtook.is_empty() {
+                *together_max = 1;
+            }
+        }
+        None => {
+            written.leave_untried(next..results.len());
+            written.left.sort_unstable();
+            written.untried.sort_unstable();
+        }
     }
-    written.left.sort_unstable();
-    written.untried.sort_unstable();
     written
 }
 
@@ -183,16 +213,17 @@ mod tests {
     #[test]
     fn requests_are_cut_to_what_the_service_takes() {
         let bounds = Bounds { results_max: 3, bytes_max: 100, bytes_each: 10 };
-        assert_eq!(cut(&results(&[1, 1, 1, 1]), bounds), [0..3, 3..4]);
-        assert_eq!(cut(&results(&[40, 40, 500, 1, 1]), bounds), [0..2, 2..3, 3..5]);
-        assert!(cut(&[], bounds).is_empty());
+        assert_eq!(cut(&results(&[1, 1, 1, 1]), 0, 9, bounds), [0..3, 3..4]);
+        assert_eq!(cut(&results(&[40, 40, 500, 1, 1]), 0, 9, bounds), [0..2, 2..3, 3..5]);
+        assert_eq!(cut(&results(&[40, 40, 500, 1, 1]), 1, 2, bounds), [1..2, 2..3]);
+        assert!(cut(&[], 0, 9, bounds).is_empty());
     }
 
     #[test]
     fn what_failed_comes_again_and_nothing_overtakes_it() {
         let bounds = Bounds { results_max: 2, bytes_max: 1000, bytes_each: 0 };
         let asked = RefCell::new(Vec::new());
-        let written = runtime().block_on(send(&results(&[1; 7]), bounds, (1, false), async |range: Range<usize>| {
+        let written = runtime().block_on(send(&results(&[1; 7]), bounds, (1, false), None, async |range: Range<usize>| {
             asked.borrow_mut().push(range.clone());
             match range {
                 Range { start: 0, end: 2 } => Err(failed("ValidationException", false)),
@@ -208,19 +239,20 @@ mod tests {
         // Nor one by one.
         let asked = RefCell::new(Vec::new());
         let bounds_of_all = Bounds { results_max: 4, ..bounds };
-        let written = runtime().block_on(send(&results(&[1; 6]), bounds_of_all, (1, false), async |range: Range<usize>| {
-            asked.borrow_mut().push(range.clone());
-            match range {
-                Range { start: 0, end: 4 } => Err(failed("ValidationException", false)),
-                Range { start: 1, .. } => Err(failed("InternalFailure", true)),
-                _ => Ok(Vec::new()),
-            }
-        }));
+        let written =
+            runtime().block_on(send(&results(&[1; 6]), bounds_of_all, (1, false), None, async |range: Range<usize>| {
+                asked.borrow_mut().push(range.clone());
+                match range {
+                    Range { start: 0, end: 4 } => Err(failed("ValidationException", false)),
+                    Range { start: 1, .. } => Err(failed("InternalFailure", true)),
+                    _ => Ok(Vec::new()),
+                }
+            }));
         assert_eq!(*asked.borrow(), [0..4, 0..1, 1..2]);
         assert_eq!(written.tries(&[1; 6]), [2, 1, 1, 1, 1]);
         assert_eq!((written.left, written.refused.len()), (vec![1, 2, 3, 4, 5], 0));
         let denied = async |_: Range<usize>| Err(failed("AccessDenied", false));
-        let written = runtime().block_on(send(&results(&[1; 3]), bounds, (2, false), denied));
+        let written = runtime().block_on(send(&results(&[1; 3]), bounds, (2, false), None, denied));
         assert_eq!((written.left, written.untried, written.refused.len()), (vec![0, 1, 2], vec![], 0));
     }
 
@@ -230,7 +262,7 @@ mod tests {
         let answered = |message: &str| {
             let requests = Cell::new(0);
             let reason = format!("http://sns/: 400 Bad Request: InvalidParameter: {message}");
-            let written = runtime().block_on(send(&results(&[1; 3]), bounds, (1, false), async |_: Range<usize>| {
+            let written = runtime().block_on(send(&results(&[1; 3]), bounds, (1, false), None, async |_: Range<usize>| {
                 requests.set(requests.get() + 1);
                 Err(Failed { code: "InvalidParameter".to_owned(), reason: reason.clone(), retryable: false })
             }));
@@ -241,10 +273,34 @@ mod tests {
     }
 
     #[test]
+    fn what_was_taken_in_a_request_behind_one_that_was_not_comes_again_behind_it_where_there_is_an_order() {
+        let bounds = Bounds { results_max: 4, bytes_max: 1000, bytes_each: 0 };
+        for (code, retryable, stops_at_refused) in [("InternalFailure", true, false), ("InvalidMessageContents", false, true)] {
+            let (asked, fails, mut together_max) = (RefCell::new(Vec::new()), Cell::new(true), usize::MAX);
+            let mut write = |given: &[Outgoing]| {
+                let request = async |range: Range<usize>| {
+                    asked.borrow_mut().push(range.clone());
+                    let is_failed = range.contains(&1) && fails.take();
+                    Ok(is_failed.then(|| (1, failed(code, retryable))).into_iter().collect())
+                };
+                runtime().block_on(send(given, bounds, (1, stops_at_refused), Some(&mut together_max), request))
+            };
+            let written = write(&results(&[1; 6]));
+            let refused = usize::from(!retryable);
+            assert_eq!((written.left.len(), written.refused.len()), (5 - refused, refused));
+            assert_eq!((written.untried, written.overtook), (vec![2, 3, 4, 5], vec![2, 3]));
+            // Then one alone, and more and more.
+            let written = write(&results(&[1; 5]));
+            assert!(written.left.is_empty() && written.refused.is_empty());
+            assert_eq!(*asked.borrow(), [0..4, 0..1, 1..3, 3..5]);
+        }
+    }
+
+    #[test]
     fn nothing_overtakes_what_is_refused_where_that_comes_again() {
         let bounds = Bounds { results_max: 2, bytes_max: 1000, bytes_each: 0 };
         let asked = RefCell::new(Vec::new());
-        let written = runtime().block_on(send(&results(&[1; 7]), bounds, (1, true), async |range: Range<usize>| {
+        let written = runtime().block_on(send(&results(&[1; 7]), bounds, (1, true), None, async |range: Range<usize>| {
             asked.borrow_mut().push(range.clone());
             if range.contains(&2) { Err(failed("ValidationException", false)) } else { Ok(Vec::new()) }
         }));

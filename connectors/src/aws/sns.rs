@@ -95,6 +95,7 @@ impl DestinationConfig for WriteToSns {
             client: Opening { service: &SNS, access, address: None, client: OnceCell::new() },
             bounds: BOUNDS,
             at_once: 1,
+            together_max: usize::MAX,
             request: Publish {
                 topic: self.topic.clone(),
                 group: self.topic.ends_with(".fifo").then(|| self.message_group_id.clone()),
@@ -109,6 +110,10 @@ struct Publish {
 }
 
 impl Request for Publish {
+    fn keeps_order(&self) -> bool {
+        self.group.is_some()
+    }
+
     async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let mut fields = vec![pair("Action", "PublishBatch"), pair("Version", VERSION), pair("TopicArn", &self.topic)];

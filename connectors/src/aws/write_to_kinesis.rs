@@ -133,6 +133,7 @@ impl DestinationConfig for WriteToKinesis {
                 bytes_each: BYTES_EACH,
             },
             at_once: self.kinesis_parallelism.unwrap_or(1) as usize,
+            together_max: usize::MAX,
             request: Put {
                 stream: self.stream_name.clone(),
                 records: RefCell::new(self.kinesis_max_records_per_second.map(RateLimiter::new)),

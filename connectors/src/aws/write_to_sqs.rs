@@ -1,7 +1,8 @@
 //! An output to a queue of SQS.
 //!
 //! At least once, in order: a result counts as delivered when the queue has taken it, and what follows a message that was not
-//! taken waits. A queue whose name ends with `.fifo` keeps that order.
+//! taken waits. A queue whose name ends with `.fifo` keeps that order, and what it took of a request behind such a message comes
+//! once more behind it.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -100,6 +101,7 @@ impl DestinationConfig for WriteToSqs {
             client: Opening { service: &SQS, access, address: Some(address), client: OnceCell::new() },
             bounds: BOUNDS,
             at_once: 1,
+            together_max: usize::MAX,
             request: SendMessages {
                 queue: self.queue_url.clone(),
                 shown: http::shown(&http::url("queueUrl", &self.queue_url)?),
@@ -123,6 +125,10 @@ pub fn unlike() -> String {
 }
 
 impl Request for SendMessages {
+    fn keeps_order(&self) -> bool {
+        self.group.is_some()
+    }
+
     async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent {
         let message = |index: usize| {
             let mut entry = json!({"Id": index.to_string(), "MessageBody": String::from_utf8_lossy(&results[index].body)});
@@ -169,6 +175,20 @@ mod tests {
             let mut destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
             let written = destination.write(&results(3), 0).unwrap();
             assert_eq!((written.left, written.refused.len()), (left, 0), "{said}");
+        }
+    }
+
+    #[test]
+    fn only_a_queue_that_keeps_the_order_gets_once_more_what_has_overtaken_another() {
+        let runtime = runtime();
+        for (queue, left) in [("queue", vec![1]), ("queue.fifo", vec![1, 2])] {
+            let answer = json!({"Successful": [{"Id": "0"}, {"Id": "2"}], "Failed": [{"Id": "1", "Code": "InternalError"}]});
+            let server = StandIn::start(move |_| (200, answer.to_string()));
+            let definition = json!({"type": "WriteToSQS", "queueUrl": format!("{}1/{queue}", server.url), "region": "us-east-1",
+                "credentials": {"accessKeyId": "a", "secretAccessKey": "b"}});
+            let mut destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+            let written = destination.write(&results(3), 0).unwrap();
+            assert_eq!((written.left, written.refused.len()), (left, 0), "{queue}");
         }
     }
 

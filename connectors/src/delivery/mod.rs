@@ -17,7 +17,7 @@ use crossbeam_channel::Receiver;
 use weir_model::lock::lock;
 use weir_model::{NodeId, Position};
 
-use crate::destination::{Destination, Written};
+use crate::destination::{Destination, Note, Written};
 use crate::error::ConnectorError;
 use crate::on_call::{Care, LOOK, OnCall, Refusal, Work};
 
@@ -204,6 +204,12 @@ impl Delivery {
         });
         destination.ends_by(&shared.stop);
         destination.tries_by_itself(retries);
+        let (name, counters) = (shared.output.clone(), shared.counters.clone());
+        let note: Note = Arc::new(move |problem: &str| {
+            tracing::warn!("output {name}: {problem}");
+            counters.note(problem);
+        });
+        destination.tells(&note);
         if matches!(on_refused, OnRefused::End | OnRefused::Retry) {
             destination.stops_at_refused();
         }

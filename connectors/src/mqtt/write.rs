@@ -14,7 +14,7 @@ use super::packet::{BYE, PACKET_BYTES_MAX, PING, Packet, publish, publish_bytes}
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::ends::{Refused, Writer};
+use crate::ends::{Refused, Writer, way_time_max};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
@@ -74,7 +74,7 @@ impl DestinationConfig for WriteToMqtt {
         let login = self.access.login(&context.hosts)?;
         let client = self.client_id.clone().unwrap_or_else(|| client_of(&context.identity));
         let (place, topic, retained) = (login.place.clone(), self.topic.clone(), self.retained);
-        let publishing = Publishing { login, client, topic, retained, broke: false, packet_bytes_max: None };
+        let publishing = Publishing::new(login, client, topic, retained, ANSWERS_TIME_MAX);
         Ok(Box::new(Publisher::new(context, &place, publishing)))
     }
 }
@@ -95,9 +95,15 @@ struct Publishing {
     broke: bool,
     /// What the broker has said since then, if it has.
     packet_bytes_max: Option<usize>,
+    /// For one acknowledgement, besides the time that its message may be under way.
+    answer_time_max: Duration,
 }
 
 impl Publishing {
+    fn new(login: Login, client: String, topic: String, retained: bool, answer_time_max: Duration) -> Publishing {
+        Publishing { login, client, topic, retained, broke: false, packet_bytes_max: None, answer_time_max }
+    }
+
     /// Why no packet can carry a result.
     fn unfit(&self, body: &[u8]) -> Option<String> {
         let (length, bytes_max) = (body.len(), self.packet_bytes_max.unwrap_or(usize::MAX));
@@ -111,14 +117,27 @@ impl Publishing {
     }
 }
 
+/// How often the broker wants to hear something.
+const ALIVE: Duration = Duration::from_secs(ALIVE_SECONDS as u64 / 2);
+
 /// Sends messages, and waits until `waiting` of them are acknowledged.
-async fn acknowledged(connection: &mut Connection, messages: &[u8], mut waiting: usize) -> Result<(), String> {
+async fn acknowledged(
+    connection: &mut Connection,
+    messages: &[u8],
+    mut waiting: usize,
+    answer_time_max: Duration,
+) -> Result<(), String> {
     connection.writer.send(messages).await?;
-    let deadline = Instant::now() + ANSWERS_TIME_MAX;
+    let patience = answer_time_max + way_time_max(messages.len());
+    let mut deadline = Instant::now() + patience;
     while waiting > 0 {
-        match connection.packet(deadline).await? {
-            Some(Packet::Acknowledged(_)) => waiting -= 1,
+        match connection.packet(deadline.min(Instant::now() + ALIVE)).await? {
+            Some(Packet::Acknowledged(_)) => {
+                waiting -= 1;
+                deadline = Instant::now() + patience;
+            }
             Some(_) => {}
+            None if Instant::now() < deadline => connection.writer.send(&PING).await?,
             None => return Err("the broker does not answer any more".to_owned()),
         }
     }
@@ -128,7 +147,7 @@ async fn acknowledged(connection: &mut Connection, messages: &[u8], mut waiting:
 impl Publish for Publishing {
     type Connection = Connection;
 
-    const ALIVE: Option<(Duration, &[u8])> = Some((Duration::from_secs(ALIVE_SECONDS as u64 / 2), &PING));
+    const ALIVE: Option<(Duration, &[u8])> = Some((ALIVE, &PING));
 
     async fn connect(&mut self) -> Result<Connection, Refused> {
         // A broker closes the connection over a packet that is longer than it takes, and in this version does not say why. So it
@@ -163,7 +182,7 @@ impl Publish for Publishing {
             publish(&self.topic, waiting as u16, self.retained, body, &mut bytes);
             end += 1;
         }
-        if let Err(problem) = acknowledged(connection, &bytes, waiting).await {
+        if let Err(problem) = acknowledged(connection, &bytes, waiting, self.answer_time_max).await {
             self.broke = true;
             return Err(problem.into());
         }
@@ -246,6 +265,33 @@ mod tests {
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn acknowledgements_that_come_one_by_one_are_waited_for_however_long_all_of_them_take() {
+        let (address, taken) = other_side(|mut connection: TcpStream, taken: &Mutex<Vec<String>>| {
+            while let Some((kind, body)) = packet(&mut connection) {
+                match kind >> 4 {
+                    1 => connection.write_all(&[0x20, 2, 0, 0]).unwrap(),
+                    3 => {
+                        std::thread::sleep(Duration::from_millis(200));
+                        let rest = &body[2 + "results".len()..];
+                        taken.lock().unwrap().push(String::from_utf8(rest[2..].to_vec()).unwrap());
+                        connection.write_all(&[0x40, 2, rest[0], rest[1]]).unwrap();
+                    }
+                    _ => {}
+                }
+            }
+        });
+        let (runtime, texts) = (runtime(), ["1", "2", "3", "4", "5", "6", "7", "8"]);
+        let definition = json!({"url": format!("mqtt://{address}"), "topic": "results"});
+        let WriteToMqtt { access, topic, .. } = serde_json::from_value(definition).unwrap();
+        let context = output(&runtime);
+        let login = access.login(&context.hosts).unwrap();
+        let publishing = Publishing::new(login, "weir".to_owned(), topic, false, Duration::from_secs(1));
+        let written = Publisher::new(&context, "x", publishing).write(&bodies(&texts), 1).unwrap();
+        assert!(written.left.is_empty(), "{written:?}");
+        assert_eq!(*taken.lock().unwrap(), texts);
     }
 
     #[test]

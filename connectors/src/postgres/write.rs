@@ -15,7 +15,7 @@ use super::message::{self, Said, broken};
 use super::values;
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::ends::{ANSWER_TIME_MAX, Refused, Writer};
+use crate::ends::{ANSWER_TIME_MAX, Refused, Writer, way_time_max};
 use crate::error::ConnectorError;
 use crate::fields::Fields;
 use crate::host_policy::HostPolicy;
@@ -274,7 +274,7 @@ struct Writing {
     plan: Plan,
     /// Nothing is written behind a row that is refused.
     stops_at_refused: bool,
-    /// For one answer.
+    /// For one answer, besides the time that what it answers may be under way.
     answer_time_max: Duration,
     /// Results of one transaction. Fewer, for a while, after one in which the server took too long: it tells of many at once, so
     /// that of many slow ones nothing may be heard for longer than of each.
@@ -355,9 +355,10 @@ impl Writing {
         let fewer = (batch.len() / 2).max(1);
         // One that is far behind with the first of them does not read the others, either.
         connection.writer.send(&bytes).await.inspect_err(|_| self.together_max = fewer)?;
+        let patience = self.answer_time_max + way_time_max(bytes.len());
         let (mut done, mut failed) = (0, None);
         loop {
-            let Some(answer) = connection.message(Instant::now() + self.answer_time_max).await? else {
+            let Some(answer) = connection.message(Instant::now() + patience).await? else {
                 self.together_max = fewer;
                 return Err(Refused::Passing("the server does not answer any more".to_owned()));
             };

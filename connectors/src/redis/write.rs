@@ -1,5 +1,7 @@
 //! The definition of an output to a stream of Redis, and what writes it: at least once, in order.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -12,7 +14,7 @@ use crate::config;
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::ends::{Refused, Writer};
+use crate::ends::{Refused, Writer, way_time_max};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
@@ -69,13 +71,16 @@ impl DestinationConfig for WriteToRedis {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = login.place.clone();
-        Ok(Box::new(Publisher::new(context, &place, Adder { login, definition: self.clone() })))
+        let adder = Adder { login, definition: self.clone(), answer_time_max: ANSWERS_TIME_MAX };
+        Ok(Box::new(Publisher::new(context, &place, adder)))
     }
 }
 
 struct Adder {
     login: Login,
     definition: WriteToRedis,
+    /// For one answer, besides the time that what it answers may be under way.
+    answer_time_max: Duration,
 }
 
 impl Publish for Adder {
@@ -106,9 +111,9 @@ impl Publish for Adder {
             end += 1;
         }
         connection.writer.send(&bytes).await?;
-        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        let patience = self.answer_time_max + way_time_max(bytes.len());
         for index in first..end {
-            match connection.answer(deadline).await? {
+            match connection.answer(Instant::now() + patience).await? {
                 Some(Reply::Error(error)) if is_elsewhere(&error) => return Err(Refused::Passing(error)),
                 // All of them wait for somebody to mend it: no result is at fault.
                 Some(Reply::Error(error)) => {
@@ -143,7 +148,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::conformance::{output, runtime};
+    use crate::conformance::{bodies, output, runtime};
+
+    #[test]
+    fn answers_that_come_one_by_one_are_waited_for_however_long_all_of_them_take() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let answering = std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            assert!(connection.read(&mut [0; 4096]).unwrap() > 0);
+            for _ in 0..8 {
+                std::thread::sleep(Duration::from_millis(200));
+                connection.write_all(b"$3\r\n1-0\r\n").unwrap();
+            }
+        });
+        let runtime = runtime();
+        let (context, results) = (output(&runtime), bodies(&["1", "2", "3", "4", "5", "6", "7", "8"]));
+        let definition: WriteToRedis = serde_json::from_value(json!({"url": url, "key": "k"})).unwrap();
+        let login = definition.access.login(&context.hosts).unwrap();
+        let adder = Adder { login, definition, answer_time_max: Duration::from_secs(1) };
+        let written = Publisher::new(&context, "x", adder).write(&results, 2).unwrap();
+        assert!(written.left.is_empty(), "{written:?}");
+        answering.join().unwrap();
+    }
 
     #[test]
     fn a_server_that_is_no_master_any_more_is_left() {

@@ -17,28 +17,28 @@ const TIME_KEYS: &[&str] = &["hour", "minute", "second", "millisecond", "microse
 const ZONE_KEYS: &[&str] = &["timezone", "offsetSeconds"];
 const EPOCH_KEYS: &[&str] = &["epochMillis", "epochSeconds"];
 
-/// Nothing but a zone means now, there.
-pub(super) fn is_now(map: &Map) -> bool {
-    map.len() == 1 && map.get("timezone").is_some()
-}
+/// The current time. Who asks for it says what would be made of it, as there is none in what is kept.
+pub(super) type Now<'n> = &'n dyn Fn(&str) -> Result<DateTime, Failure>;
 
-fn now_in_zone(map: &Map, now: &DateTime) -> Result<Option<DateTime>, Failure> {
-    if !is_now(map) {
+/// Nothing but a zone means now, there.
+fn now_in_zone(map: &Map, name: &str, now: Now<'_>) -> Result<Option<DateTime>, Failure> {
+    if map.len() != 1 || map.get("timezone").is_none() {
         return Ok(None);
     }
-    Ok(zone(map)?.map(|zone| zone.show(now)))
+    let now = now(&format!("`{name}` of a zone alone is the current time"))?;
+    Ok(zone(map)?.map(|zone| zone.show(&now)))
 }
 
-pub(super) fn date(map: &Map, now: &DateTime) -> Result<Date, Failure> {
-    if let Some(now) = now_in_zone(map, now)? {
+pub(super) fn date(map: &Map, now: Now<'_>) -> Result<Date, Failure> {
+    if let Some(now) = now_in_zone(map, "date", now)? {
         return Ok(now.local().date());
     }
     known(map, &[DATE_KEYS, &["date", "datetime"]])?;
     date_part(map, None)
 }
 
-pub(super) fn local_time(map: &Map, now: &DateTime) -> Result<LocalTime, Failure> {
-    if let Some(now) = now_in_zone(map, now)? {
+pub(super) fn local_time(map: &Map, now: Now<'_>) -> Result<LocalTime, Failure> {
+    if let Some(now) = now_in_zone(map, "localtime", now)? {
         return Ok(LocalTime { nano_of_day: now.local().nano_of_day });
     }
     known(map, &[TIME_KEYS, &["time", "datetime"]])?;
@@ -46,8 +46,8 @@ pub(super) fn local_time(map: &Map, now: &DateTime) -> Result<LocalTime, Failure
 }
 
 /// Without a zone: that of the base, else UTC.
-pub(super) fn time(map: &Map, now: &DateTime) -> Result<Time, Failure> {
-    if let Some(now) = now_in_zone(map, now)? {
+pub(super) fn time(map: &Map, now: Now<'_>) -> Result<Time, Failure> {
+    if let Some(now) = now_in_zone(map, "time", now)? {
         return Ok(Time { nano_of_day: now.local().nano_of_day, offset_seconds: now.offset_seconds });
     }
     known(map, &[TIME_KEYS, ZONE_KEYS, &["time", "datetime"]])?;
@@ -55,25 +55,40 @@ pub(super) fn time(map: &Map, now: &DateTime) -> Result<Time, Failure> {
     let local = time_part(map, None)?.nano_of_day;
     let own = base.and_then(offset_of);
     let Some(zone) = zone(map)? else { return Ok(Time { nano_of_day: local, offset_seconds: own.unwrap_or(0) }) };
-    let at = if let Some(Value::DateTime(at)) = base { at } else { now };
-    let offset_seconds = zone.show(at).offset_seconds;
+    let offset_seconds = match base {
+        Some(Value::DateTime(at)) => zone.show(at).offset_seconds,
+        Some(Value::LocalDateTime(at)) => zone.place(LocalDateTime { nano_of_day: local, ..*at }).offset_seconds,
+        _ => offset_of_today(&zone, now)?,
+    };
     // The base keeps its instant; the clock moves.
     let moved = own.map_or(local, |own| local + i64::from(offset_seconds - own) * NANOS_PER_SECOND);
     Ok(Time { nano_of_day: moved.rem_euclid(NANOS_PER_DAY), offset_seconds })
 }
 
-pub(super) fn local_date_time(map: &Map, now: &DateTime) -> Result<LocalDateTime, Failure> {
-    known(map, &[DATE_KEYS, TIME_KEYS, EPOCH_KEYS, &["date", "time", "datetime", "timezone"]])?;
-    let start = match epoch(map)? {
-        Some(at) => Some(at.local()),
-        None => now_in_zone(map, now)?.map(|at| at.local()),
-    };
-    local_part(map, start)
+/// The offset of a time without a day: where clocks are moved it is that of the current one.
+pub(super) fn offset_of_today(zone: &Zone, now: Now<'_>) -> Result<i32, Failure> {
+    if let Some(offset) = zone.only_offset() {
+        return Ok(offset);
+    }
+    let now = now("a time in a zone whose clocks are moved has the offset of the current time")?;
+    Ok(zone.show(&now).offset_seconds)
 }
 
-pub(super) fn date_time(map: &Map, now: &DateTime) -> Result<DateTime, Failure> {
+/// In a zone: what clocks there show when it is what the other keys say.
+pub(super) fn local_date_time(map: &Map, now: Now<'_>) -> Result<LocalDateTime, Failure> {
+    if let Some(now) = now_in_zone(map, "localdatetime", now)? {
+        return Ok(now.local());
+    }
+    known(map, &[DATE_KEYS, TIME_KEYS, EPOCH_KEYS, &["date", "time", "datetime", "timezone"]])?;
+    if map.get("timezone").is_some() {
+        return Ok(date_time(map, now)?.local());
+    }
+    local_part(map, epoch(map)?.map(|at| at.local()))
+}
+
+pub(super) fn date_time(map: &Map, now: Now<'_>) -> Result<DateTime, Failure> {
     known(map, &[DATE_KEYS, TIME_KEYS, ZONE_KEYS, EPOCH_KEYS, &["date", "time", "datetime"]])?;
-    if let Some(now) = now_in_zone(map, now)? {
+    if let Some(now) = now_in_zone(map, "datetime", now)? {
         return Ok(now);
     }
     let zone = zone(map)?;
@@ -190,7 +205,39 @@ fn integer(map: &Map, key: &str) -> Result<Option<i64>, Failure> {
     }
 }
 
+/// Refuses keys that name a day in different ways: one of them would be left aside.
+fn check_one_way(map: &Map) -> Result<(), Failure> {
+    const CALENDAR: u8 = 1;
+    const QUARTER: u8 = 1 << 1;
+    const ORDINAL: u8 = 1 << 2;
+    const WEEK: u8 = 1 << 3;
+    const WEEK_OF_WEEK_YEAR: u8 = 1 << 4;
+    const ALL: u8 = CALENDAR | QUARTER | ORDINAL | WEEK | WEEK_OF_WEEK_YEAR;
+    let ways = map.iter().fold(ALL, |ways, (key, _)| {
+        ways & match key.as_str() {
+            "year" => ALL & !WEEK_OF_WEEK_YEAR,
+            "weekYear" => WEEK_OF_WEEK_YEAR,
+            "week" | "dayOfWeek" => WEEK | WEEK_OF_WEEK_YEAR,
+            "quarter" => QUARTER | CALENDAR,
+            "dayOfQuarter" => QUARTER,
+            "month" | "day" => CALENDAR,
+            "ordinalDay" => ORDINAL,
+            _ => ALL,
+        }
+    });
+    if ways != 0 {
+        return Ok(());
+    }
+    let message = format!(
+        "{} names a day in more than one way; there are: year, quarter, month and day; year, quarter and dayOfQuarter; year and \
+         ordinalDay; year or weekYear, week and dayOfWeek",
+        shortened(&Value::Map(map.clone().into()))
+    );
+    Err(Failure::new(FailureKind::InvalidArgument, message))
+}
+
 fn date_part(map: &Map, start: Option<Date>) -> Result<Date, Failure> {
+    check_one_way(map)?;
     let base = match base(map, &["date", "datetime"]) {
         None => start,
         Some(value) => Some(date_of(value).ok_or_else(|| mismatch("Date, LocalDateTime, DateTime", value, "component `date`"))?),
@@ -209,9 +256,11 @@ fn date_part(map: &Map, start: Option<Date>) -> Result<Date, Failure> {
     } else if quarter.is_some() || day_of_quarter.is_some() {
         let quarter = or_base(quarter, Date::quarter, 1);
         match (day_of_quarter, month.or(day)) {
-            // A quarter with months: the day counts within the month.
-            (None, Some(_)) => {
-                Date::of(civil_year, or_base(month, |d| d.civil().1, quarter * 3 - 2), or_base(day, |d| d.civil().2, 1))
+            // A quarter with months: the day counts within the month, which is as far into its quarter as that of the base.
+            (None, Some(_)) if (1..=4).contains(&quarter) => {
+                let month_of_quarter = base.map_or(0, |d| (d.civil().1 - 1) % 3);
+                let month = month.unwrap_or(quarter * 3 - 2 + month_of_quarter);
+                Date::of(civil_year, month, or_base(day, |d| d.civil().2, 1)).filter(|date| date.quarter() == quarter)
             }
             _ => iso::of_quarter(civil_year, quarter, or_base(day_of_quarter, Date::day_of_quarter, 1)),
         }
@@ -313,7 +362,8 @@ fn no_such(what: &str, map: &Map) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::Text;
+    use weir_model::expression::GraphFree;
+    use weir_model::{IdScheme, Text};
 
     use super::super::testing::call;
     use super::*;
@@ -341,9 +391,41 @@ mod tests {
         let base = Value::Date(Date::of(2024, 2, 29).expect("a date"));
         check("date", &[("date", base.clone()), ("day", n(1))], "2024-02-01");
         check("date", &[("date", base), ("week", n(1))], "2024-01-04");
+        check("date", &[("year", n(2024)), ("quarter", n(3)), ("month", n(8)), ("day", n(5))], "2024-08-05");
+        let autumn = Value::Date(Date::of(1984, 11, 11).expect("a date"));
+        check("date", &[("date", autumn), ("quarter", n(3)), ("day", n(5))], "1984-08-05");
+        fails("date", &[("year", n(2024)), ("quarter", n(3)), ("month", n(2))], "makes no date");
+        fails("date", &[("year", n(2024)), ("quarter", n(i64::MAX)), ("day", n(2))], "makes no date");
         fails("date", &[("year", n(2023)), ("month", n(2)), ("day", n(29))], "makes no date");
         fails("date", &[("hour", n(1))], "Unknown fields in options map: hour");
         fails("date", &[("year", Value::text("x"))], "component `year`");
+    }
+
+    #[test]
+    fn keys_that_name_a_day_in_two_ways_are_refused() {
+        let one = Value::Integer(1);
+        for (first, second) in [
+            ("month", "week"),
+            ("day", "week"),
+            ("month", "dayOfWeek"),
+            ("day", "ordinalDay"),
+            ("week", "ordinalDay"),
+            ("quarter", "week"),
+            ("day", "dayOfQuarter"),
+            ("year", "weekYear"),
+            ("month", "weekYear"),
+        ] {
+            let keys = [(first, one.clone()), (second, one.clone())];
+            for name in ["date", "localdatetime", "datetime"] {
+                fails(name, &keys, "names a day in more than one way");
+            }
+            let map = Value::map(keys.map(|(key, value)| (Text::new(key), value)));
+            let day = Value::Date(Date::of(2024, 2, 29).expect("a date"));
+            let failure = call("date.truncate", &[Value::text("year"), day, map]).expect_err("two ways");
+            assert!(failure.message.contains("names a day in more than one way"), "{failure}");
+        }
+        check("date", &[("weekYear", one.clone()), ("week", one.clone()), ("dayOfWeek", one.clone())], "0001-01-01");
+        check("date", &[("year", one.clone()), ("quarter", one.clone()), ("dayOfQuarter", one)], "0001-01-01");
     }
 
     #[test]
@@ -372,6 +454,11 @@ mod tests {
         check("time", &[("hour", n(12)), ("offsetSeconds", n(3600))], "12:00+01:00");
         let base = Value::Time(Time { nano_of_day: 0, offset_seconds: 0 });
         check("time", &[("time", base), ("timezone", Value::text("-01:00"))], "23:00-01:00");
+        let (tokyo, york) = (Value::text("Asia/Tokyo"), Value::text("America/New_York"));
+        check("localdatetime", &[("epochMillis", n(1_700_000_000_123)), ("timezone", york)], "2023-11-14T17:13:20.123");
+        check("localdatetime", &[("epochSeconds", n(0)), ("minute", n(5)), ("timezone", tokyo.clone())], "1970-01-01T09:05");
+        check("localdatetime", &[("year", n(2024)), ("timezone", tokyo.clone())], "2024-01-01T00:00");
+        check("localdatetime", &[("timezone", tokyo)], "1970-01-01T09:00");
         fails("datetime", &[("timezone", Value::text("Mars/Base"))], "There is no time zone");
         fails("localtime", &[("millisecond", n(1)), ("microsecond", n(1_000))], "makes no time");
         fails("localtime", &[("hour", n(24))], "makes no time");
@@ -393,8 +480,39 @@ mod tests {
         );
         check("datetime", &[("date", spring), ("time", stockholm.clone())], "1984-03-28T12:00+02:00[Europe/Stockholm]");
         check("time", &[("time", stockholm.clone()), ("timezone", Value::text("+05:00"))], "16:00+05:00");
+        check(
+            "localdatetime",
+            &[("datetime", stockholm.clone()), ("timezone", Value::text("Pacific/Honolulu"))],
+            "1984-10-11T01:00",
+        );
         // Of a base date only the date counts.
         check("datetime", &[("date", stockholm), ("hour", n(10)), ("timezone", Value::text("+05:00"))], "1984-10-11T10:00+05:00");
+    }
+
+    #[test]
+    fn what_is_kept_has_no_offset_of_now() {
+        let time = |entries: &[(&str, Value)], zone: &str| {
+            let zone = ("timezone", Value::text(zone));
+            let entries = entries.iter().chain([&zone]).map(|(key, value)| (Text::new(key), value.clone()));
+            let function = super::super::find("time").expect("there is one");
+            (function.run)(&GraphFree::constants(IdScheme::Uuid), &[Value::map(entries)]).map(|value| value.to_text())
+        };
+        let noon = ("hour", Value::Integer(12));
+        let base = |name: &str, text: &str| ("time", call(name, &[Value::text(text)]).expect(text));
+        for (entry, zone) in [(&noon, "Europe/Paris"), (&base("localtime", "12:00"), "Europe/Paris")] {
+            let failure = time(std::slice::from_ref(entry), zone).expect_err("clocks are moved there");
+            assert!(failure.message.contains("has the offset of the current time"), "{failure}");
+        }
+        for (entry, zone, expected) in [
+            (&noon, "UTC", "12:00Z"),
+            (&noon, "Etc/GMT+5", "12:00-05:00"),
+            (&noon, "UTC+2", "12:00+02:00"),
+            (&noon, "+01:00", "12:00+01:00"),
+            (&base("localdatetime", "2024-07-01T12:00"), "Europe/Paris", "12:00+02:00"),
+            (&base("datetime", "2024-01-01T12:00Z"), "Europe/Paris", "13:00+01:00"),
+        ] {
+            assert_eq!(time(std::slice::from_ref(entry), zone).as_deref(), Ok(expected), "{entry:?} {zone}");
+        }
     }
 
     #[test]

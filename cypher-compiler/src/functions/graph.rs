@@ -97,8 +97,9 @@ fn element_id(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failu
     }
 }
 
-fn null_if(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    Ok(if arguments[0].equals(&arguments[1]) == Some(true) { Value::Null } else { arguments[0].clone() })
+fn null_if(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let is_equal = arguments[0].equals_in(&arguments[1], context)? == Some(true);
+    Ok(if is_equal { Value::Null } else { arguments[0].clone() })
 }
 
 /// Of an edge: the list of its one type.
@@ -188,11 +189,13 @@ fn coalesce(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::super::testing::{call, call_with};
     use super::*;
-    use weir_model::IdScheme;
-    use weir_model::expression::FailureKind;
+    use weir_model::expression::{FailureKind, GraphFree};
     use weir_model::value::{FullNode, Path, Text};
+    use weir_model::{IdScheme, forward_context};
 
     fn an_edge() -> EdgeKey {
         EdgeKey { source: NodeId::new(0, 1), kind: Text::new("T"), target: NodeId::new(0, 2), ordinal: 0 }
@@ -212,6 +215,30 @@ mod tests {
         assert_eq!(call("id", &[edge]), Ok(number.clone()));
         assert_ne!(call("id", &[parallel]), Ok(number));
         assert_eq!(call("id", &[Value::Integer(1)]).map_err(|f| f.kind), Err(FailureKind::WrongSignature));
+    }
+
+    /// Lists may have millions of elements, and the clock has to be looked at between them.
+    #[test]
+    fn null_if_tells_of_what_it_compares() {
+        struct Told {
+            base: GraphFree,
+            steps: Cell<usize>,
+        }
+        impl Context for Told {
+            forward_context!(self, self.base);
+
+            fn now_millis(&self) -> i64 {
+                self.base.now_millis()
+            }
+            fn spend(&self, steps: usize) -> Result<(), Failure> {
+                self.steps.set(self.steps.get() + steps);
+                Ok(())
+            }
+        }
+        let context = Told { base: GraphFree::constants(IdScheme::Uuid), steps: Cell::new(0) };
+        let list = Value::list(vec![Value::Integer(1); 640]);
+        assert_eq!(null_if(&context, &[list.clone(), list]), Ok(Value::Null));
+        assert_eq!(context.steps.get(), 80);
     }
 
     #[test]

@@ -427,6 +427,25 @@ mod tests {
         check(Value::Duration(duration.into()), "b1edc337-dc7f-30cc-8d68-e2bf9b621f52");
     }
 
+    /// As the JVM names them, whatever way they are written.
+    #[test]
+    fn zones_behind_universal_time_are_hashed_by_name() {
+        for (zone, expected) in [
+            ("UTC+01:00", "f05c2a8c-734f-3cbe-a8cd-b9f0ae9a7029"),
+            ("UTC+1", "f05c2a8c-734f-3cbe-a8cd-b9f0ae9a7029"),
+            ("GMT+1", "59c14fdc-217e-3ce1-9632-a08f60631efc"),
+            ("GMT+0100", "59c14fdc-217e-3ce1-9632-a08f60631efc"),
+            ("UT", "1e066e07-fc31-3269-9c85-9e04b2a7a469"),
+            ("GMT-05:30", "a4624375-722c-3e83-8bbc-b157b611eb55"),
+            ("GMT+0", "0ae73f42-4fc1-3a00-89e6-98984699a4c0"),
+            ("GMT", "0ae73f42-4fc1-3a00-89e6-98984699a4c0"),
+            ("+01:00", "25f2c2c8-582f-389b-8b85-48bb43fec248"),
+        ] {
+            let at = call("datetime", &[Value::text(&format!("2024-01-01T00:00:00Z[{zone}]"))]).expect(zone);
+            assert_eq!(id(IdScheme::Uuid, &[at]), expected, "{zone}");
+        }
+    }
+
     #[test]
     fn hashes_agree_with_the_published_ones() {
         assert_eq!(call("hash", &[Value::Integer(1)]), Ok(Value::Integer(-6_742_330_667_458_584_925)));

@@ -58,20 +58,14 @@ pub(super) enum Zone {
 }
 
 impl Zone {
-    /// `Z`, `+01`, `+0100`, `+01:00`, `+01:00:30`, the same behind `UTC`, `GMT` or `UT`, or a region by name, in which a blank
-    /// may stand for `_`.
+    /// `Z`, `+01`, `+0100`, `+01:00`, `+01:00:30`, the same behind `UTC`, `GMT` or `UT`, which is a region with a name then, or a
+    /// region by name, in which a blank may stand for `_`.
     pub(super) fn of(name: &str) -> Option<Zone> {
         let mut cursor = Cursor { bytes: name.as_bytes() };
         match cursor.offset()? {
             Some(offset) if cursor.at_end() => Some(Zone::Offset(offset)),
-            _ => zone::known(&name.replace(' ', "_")).map(Zone::Region).or_else(|| Zone::of_universal_time(name)),
+            _ => universal_time(name).or_else(|| zone::known(&name.replace(' ', "_"))).map(Zone::Region),
         }
-    }
-
-    fn of_universal_time(name: &str) -> Option<Zone> {
-        let begins = |prefix: &&str| name.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix));
-        let offset = &name[["UTC", "GMT", "UT"].into_iter().find(begins)?.len()..];
-        if offset.is_empty() { Some(Zone::Offset(0)) } else { short_offset(offset).map(Zone::Offset) }
     }
 
     /// The instant at which clocks there show that time.
@@ -82,6 +76,14 @@ impl Zone {
         }
     }
 
+    /// The offset that is in force there whatever the day.
+    pub(super) fn only_offset(&self) -> Option<i32> {
+        match self {
+            Zone::Offset(offset) => Some(*offset),
+            Zone::Region(name) => zone::only_offset(name),
+        }
+    }
+
     /// What clocks there show at that instant.
     pub(super) fn show(&self, at: &DateTime) -> DateTime {
         match self {
@@ -89,6 +91,19 @@ impl Zone {
             Zone::Region(name) => at.at_zone(0, Some(name.clone())),
         }
     }
+}
+
+/// `GMT+1` and its like by the one name that all ways of writing it have.
+fn universal_time(name: &str) -> Option<Text> {
+    let begins = |prefix: &&str| name.get(..prefix.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(prefix));
+    let prefix = zone::UNIVERSAL.into_iter().find(begins)?;
+    let offset = &name[prefix.len()..];
+    Some(zone::behind(prefix, if offset.is_empty() { 0 } else { short_offset(offset)? }))
+}
+
+/// Whether the name is of a zone in which the offset depends on the day.
+pub(crate) fn has_several_offsets(name: &str) -> bool {
+    Zone::of(name).is_some_and(|zone| zone.only_offset().is_none())
 }
 
 /// An offset behind `GMT`, where its hours may have one digit: `+1`, `+1:30`, and all that has two.
@@ -365,11 +380,15 @@ mod tests {
         check("2020-12-09T13:15:41.914-00:44:30", "2020-12-09T13:15:41.914-00:44:30");
         check("2024-01-01t10:11:12.5z", "2024-01-01T10:11:12.500Z");
         check("20240101t101112+0100", "2024-01-01T10:11:12+01:00");
-        check("2024-01-01T10:00[UTC+02:00]", "2024-01-01T10:00+02:00");
-        check("2024-01-01T10:00[GMT-2]", "2024-01-01T10:00-02:00");
-        check("2024-01-01T10:00Z[UT+0530]", "2024-01-01T15:30+05:30");
-        check("2024-01-01T10:00[gmt+8:30]", "2024-01-01T10:00+08:30");
-        check("2024-01-01T10:00[UT]", "2024-01-01T10:00Z");
+        check("2024-01-01T10:00[UTC+02:00]", "2024-01-01T10:00+02:00[UTC+02:00]");
+        check("2024-01-01T10:00[GMT-2]", "2024-01-01T10:00-02:00[GMT-02:00]");
+        check("2024-01-01T10:00Z[UT+0530]", "2024-01-01T15:30+05:30[UT+05:30]");
+        check("2024-01-01T10:00[gmt+8:30]", "2024-01-01T10:00+08:30[GMT+08:30]");
+        check("2024-01-01T10:00[UT]", "2024-01-01T10:00Z[UT]");
+        check("2024-01-01T10:00[utc]", "2024-01-01T10:00Z[UTC]");
+        check("2024-01-01T10:00[GMT-0]", "2024-01-01T10:00Z[GMT]");
+        check("2024-01-01T10:00[GMT0]", "2024-01-01T10:00Z[GMT0]");
+        check("2024-01-01T10:00+02:00[UTC+02:00]", "2024-01-01T10:00+02:00[UTC+02:00]");
         check("2024-01-01T10:00[z]", "2024-01-01T10:00Z");
         for bad in [
             "2024-01-01T25:00Z",

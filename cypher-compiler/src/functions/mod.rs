@@ -34,6 +34,7 @@ use weir_model::value::Value;
 
 pub use aggregate::{AGGREGATES, AggregateRow};
 pub(crate) use iso::duration as read_duration;
+pub(crate) use iso::has_several_offsets;
 pub(crate) use unlisted::{HOLDS, NODE_WITH_ID};
 
 type Run = fn(&dyn Context, &[Value]) -> Result<Value, Failure>;

@@ -149,17 +149,10 @@ impl Kind {
 }
 
 fn make(kind: Kind, context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    let now = of_millis(context.now_millis());
+    let now = |what: &str| current(context, what);
     Ok(match arguments {
-        [] => kind.of(now),
+        [] => kind.of(of_millis(context.now_millis())),
         [Value::Text(text)] => kind.of_text(text).ok_or_else(|| unreadable(kind.name(), &arguments[0]))?,
-        [Value::Map(map)] if date_map::is_now(map) && context.is_kept() => {
-            let message = format!(
-                "A standing query's results follow from the graph: `{}` of a zone alone is the current time, and has no value in them",
-                kind.name()
-            );
-            return Err(Failure::new(FailureKind::InvalidArgument, message));
-        }
         [Value::Map(map)] => match kind {
             Kind::Date => Value::Date(date_map::date(map, &now)?),
             Kind::LocalTime => Value::LocalTime(date_map::local_time(map, &now)?),
@@ -171,6 +164,15 @@ fn make(kind: Kind, context: &dyn Context, arguments: &[Value]) -> Result<Value,
         [Value::Text(text), Value::Text(pattern)] => pattern::parse(kind, text, pattern)?,
         _ => return Err(wrong_signature(kind.signature(), arguments)),
     })
+}
+
+/// The current time, for `date_map::Now`.
+pub(super) fn current(context: &dyn Context, what: &str) -> Result<DateTime, Failure> {
+    if context.is_kept() {
+        let message = format!("A standing query's results follow from the graph: {what}, and has no value in them");
+        return Err(Failure::new(FailureKind::InvalidArgument, message));
+    }
+    Ok(of_millis(context.now_millis()))
 }
 
 fn started(kind: Kind, context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {

@@ -69,11 +69,13 @@ fn truncate(kind: Kind, signature: &str, context: &dyn Context, arguments: &[Val
         Kind::LocalTime | Kind::Time if nanos_of(unit).is_none() => Err(unfit()),
         Kind::LocalTime => Ok(Value::LocalTime(LocalTime { nano_of_day: time()? })),
         Kind::Time => {
-            let own = date_map::offset_of(&value).unwrap_or(0);
-            let at =
-                LocalDateTime { epoch_day: date_map::date_of(&value).map_or(0, |date| date.epoch_day), nano_of_day: time()? };
-            let offset_seconds = zone.map_or(own, |zone| zone.place(at).offset_seconds);
-            Ok(Value::Time(Time { nano_of_day: at.nano_of_day, offset_seconds }))
+            let nano_of_day = time()?;
+            let offset_seconds = match (zone, date_map::date_of(&value)) {
+                (None, _) => date_map::offset_of(&value).unwrap_or(0),
+                (Some(zone), Some(date)) => zone.place(LocalDateTime { epoch_day: date.epoch_day, nano_of_day }).offset_seconds,
+                (Some(zone), None) => date_map::offset_of_today(&zone, &|what: &str| super::temporal::current(context, what))?,
+            };
+            Ok(Value::Time(Time { nano_of_day, offset_seconds }))
         }
         Kind::LocalDateTime | Kind::DateTime => {
             let local = LocalDateTime { epoch_day: date()?.epoch_day, nano_of_day: time()? };
@@ -150,6 +152,9 @@ fn within_second(unit: &str, cut: i64, fields: &Map) -> Map {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::IdScheme;
+    use weir_model::expression::GraphFree;
+
     use super::super::testing::call;
     use super::*;
 
@@ -201,5 +206,24 @@ mod tests {
         let stockholm = [("timezone", Value::text("Europe/Stockholm"))];
         check("datetime.truncate", "hour", at, &stockholm, "1984-10-11T12:00+01:00[Europe/Stockholm]");
         check("localtime.truncate", "day", ("localdatetime", "1984-10-11T12:31"), &[("nanosecond", two)], "00:00:00.000000002");
+        check("time.truncate", "hour", ("localdatetime", "2024-07-01T12:31"), &stockholm, "12:00+02:00");
+    }
+
+    /// Not that of the day with the number 0: in 1970 London had the time of summer all year.
+    #[test]
+    fn a_time_without_a_day_has_the_offset_of_today() {
+        let time = call("localtime", &[Value::text("12:31")]).expect("a time");
+        let fields = |zone: &str| Value::map([("timezone".into(), Value::text(zone))]);
+        let cut = |context: &GraphFree, zone: &str| {
+            let function = super::super::find("time.truncate").expect("there is one");
+            (function.run)(context, &[Value::text("hour"), time.clone(), fields(zone)]).map(|value| value.to_text())
+        };
+        let kept = || GraphFree::constants(IdScheme::Uuid);
+        // A day in winter, and one in summer.
+        for (millis, expected) in [(1_704_067_200_000, "12:00Z"), (1_719_792_000_000, "12:00+01:00")] {
+            assert_eq!(cut(&kept().at(millis), "Europe/London").as_deref(), Ok(expected));
+        }
+        assert!(cut(&kept(), "Europe/London").is_err_and(|failure| failure.message.contains("offset of the current time")));
+        assert_eq!(cut(&kept(), "UTC").as_deref(), Ok("12:00Z"));
     }
 }

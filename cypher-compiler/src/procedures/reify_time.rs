@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use weir_model::expression::FailureKind;
 use weir_model::procedure::{Caller, Chosen};
-use weir_model::temporal::{Date, DateTime, SECONDS_PER_DAY};
+use weir_model::temporal::{Date, DateTime, LocalDateTime, NANOS_PER_SECOND, SECONDS_PER_DAY, zone};
 use weir_model::{Failure, Text, Value};
 
 use super::query::Queries;
@@ -100,35 +100,75 @@ fn requested(value: &Value) -> Result<Vec<usize>, Failure> {
     Ok(periods)
 }
 
-/// Where the period before, the one of the moment and the one after begin, by the clock of the moment's own offset.
+/// Where the period before, the one of the moment and the one after begin, by the clocks of the moment's own zone: each with the
+/// offset that is in force there then, which alone is kept of the zone.
 fn begins(moment: &DateTime, period: usize) -> Option<[DateTime; 3]> {
-    let offset = i64::from(moment.offset_seconds);
-    let local = moment.epoch_second.checked_add(offset)?;
-    let of_local = |second: i64| {
-        Some(DateTime { epoch_second: second.checked_sub(offset)?, nano: 0, offset_seconds: moment.offset_seconds, zone: None })
+    let later = |at: &DateTime, seconds: i64| {
+        let epoch_second = at.epoch_second.checked_add(seconds)?;
+        in_calendar(epoch_second)?;
+        Some(DateTime { epoch_second, ..at.clone() }.at_zone(at.offset_seconds, at.zone.clone()))
     };
-    let (day, second_of_day) = (local.div_euclid(SECONDS_PER_DAY), local.rem_euclid(SECONDS_PER_DAY));
-    let seconds = match PERIODS[period] {
-        "year" | "month" => {
-            let (year, month, _) = Date { epoch_day: day }.plus_days(0)?.civil();
-            let (first, months) =
-                if PERIODS[period] == "year" { (Date::of(year, 1, 1)?, 12) } else { (Date::of(year, month, 1)?, 1) };
-            let at = |date: Date| date.epoch_day.checked_mul(SECONDS_PER_DAY);
-            [at(first.plus_months(-months)?)?, at(first)?, at(first.plus_months(months)?)?]
+    in_calendar(moment.epoch_second)?;
+    let this = begin(moment, period)?;
+    let before = begin(&later(&this, -1)?, period)?;
+    let after = match length(period) {
+        None => {
+            let first = first_day(this.local().date(), period)?;
+            let next = if PERIODS[period] == "day" { first.plus_days(1)? } else { first.plus_months(months(period))? };
+            midnight(next, moment)
         }
-        name => {
-            let length = match name {
-                "day" => SECONDS_PER_DAY,
-                "hour" => 3600,
-                "minute" => 60,
-                _ => 1,
-            };
-            let start = (day * SECONDS_PER_DAY) + second_of_day / length * length;
-            [start.checked_sub(length)?, start, start.checked_add(length)?]
+        // Where clocks are put back by a part of the period, its end is further away.
+        Some(length) => {
+            let mut ends = [length, 2 * length].into_iter().filter_map(|seconds| begin(&later(&this, seconds)?, period));
+            ends.find(|end| end.epoch_second > this.epoch_second)?
         }
     };
-    let [before, this, after] = seconds;
-    Some([of_local(before)?, of_local(this)?, of_local(after)?])
+    Some([before, this, after].map(|at| DateTime { zone: None, ..at }))
+}
+
+fn begin(moment: &DateTime, period: usize) -> Option<DateTime> {
+    let local = moment.local();
+    match length(period) {
+        None => Some(midnight(first_day(local.date(), period)?, moment)),
+        Some(length) => {
+            let nanos = length * NANOS_PER_SECOND;
+            Some(LocalDateTime { nano_of_day: local.nano_of_day / nanos * nanos, ..local }.in_zone_of(moment))
+        }
+    }
+}
+
+/// In seconds, of the periods that have one.
+fn length(period: usize) -> Option<i64> {
+    match PERIODS[period] {
+        "hour" => Some(3600),
+        "minute" => Some(60),
+        "second" => Some(1),
+        _ => None,
+    }
+}
+
+fn months(period: usize) -> i64 {
+    if PERIODS[period] == "year" { 12 } else { 1 }
+}
+
+fn first_day(date: Date, period: usize) -> Option<Date> {
+    let (year, month, _) = date.civil();
+    match PERIODS[period] {
+        "year" => Date::of(year, 1, 1),
+        "month" => Date::of(year, month, 1),
+        _ => Some(date),
+    }
+}
+
+/// When the day begins in the moment's zone, whatever the time of the moment: where clocks show midnight twice it is the first.
+fn midnight(date: Date, moment: &DateTime) -> DateTime {
+    let local = LocalDateTime { epoch_day: date.epoch_day, nano_of_day: 0 };
+    let in_region = moment.zone.as_deref().and_then(|name| zone::at_local(name, local, None));
+    in_region.unwrap_or_else(|| local.with_offset(moment.offset_seconds, None))
+}
+
+fn in_calendar(epoch_second: i64) -> Option<Date> {
+    Date { epoch_day: 0 }.plus_days(epoch_second.div_euclid(SECONDS_PER_DAY))
 }
 
 /// `2023-01-01T00:00:00Z`: what the id of a node is made of.
@@ -176,6 +216,63 @@ mod tests {
         assert_eq!(shown("hour"), "2024-02-29T22:00:00+01:00 2024-02-29T23:00:00+01:00 2024-03-01T00:00:00+01:00");
         assert_eq!(shown("second"), "2024-02-29T23:59:57+01:00 2024-02-29T23:59:58+01:00 2024-02-29T23:59:59+01:00");
         let far = DateTime { epoch_second: i64::MAX, nano: 0, offset_seconds: 0, zone: None };
-        assert!((0..6).all(|period| begins(&far, period).is_none() || period > 1));
+        assert!((0..6).all(|period| begins(&far, period).is_none()));
+    }
+
+    /// A year has clocks of winter and of summer, whichever the moment lies in.
+    #[test]
+    fn periods_of_a_region_begin_by_its_clocks() {
+        let check = |text: &str, zone: &str, local: LocalDateTime, preferred: Option<i32>, period: &str, expected: &str| {
+            let moment = zone::at_local(zone, local, preferred).expect("a zone");
+            assert_eq!(moment.to_string(), format!("{text}[{zone}]"));
+            let at = PERIODS.iter().position(|known| *known == period).expect("a period");
+            let begins = begins(&moment, at).expect("in the calendar");
+            assert!(begins.iter().all(|at| at.zone.is_none()));
+            assert_eq!(begins.map(|at| moment_text(&at)).join(" "), expected, "{period} of {moment}");
+        };
+        let local = |year, month, day, hour: i64, minute: i64| LocalDateTime {
+            epoch_day: Date::of(year, month, day).expect("a date").epoch_day,
+            nano_of_day: (hour * 60 + minute) * 60 * NANOS_PER_SECOND,
+        };
+        let paris = |text: &str, local: LocalDateTime, preferred: Option<i32>, period: &str, expected: &str| {
+            check(text, "Europe/Paris", local, preferred, period, expected);
+        };
+        let (july, text) = (local(2024, 7, 1, 10, 11), "2024-07-01T10:11+02:00");
+        paris(text, july, None, "year", "2023-01-01T00:00:00+01:00 2024-01-01T00:00:00+01:00 2025-01-01T00:00:00+01:00");
+        paris(text, july, None, "month", "2024-06-01T00:00:00+02:00 2024-07-01T00:00:00+02:00 2024-08-01T00:00:00+02:00");
+        let (spring, text) = (local(2024, 3, 31, 12, 0), "2024-03-31T12:00+02:00");
+        paris(text, spring, None, "month", "2024-02-01T00:00:00+01:00 2024-03-01T00:00:00+01:00 2024-04-01T00:00:00+02:00");
+        paris(text, spring, None, "day", "2024-03-30T00:00:00+01:00 2024-03-31T00:00:00+01:00 2024-04-01T00:00:00+02:00");
+        let (skipped, text) = (local(2024, 3, 31, 3, 30), "2024-03-31T03:30+02:00");
+        paris(text, skipped, None, "hour", "2024-03-31T01:00:00+01:00 2024-03-31T03:00:00+02:00 2024-03-31T04:00:00+02:00");
+        let (twice, text) = (local(2024, 10, 27, 2, 30), "2024-10-27T02:30+01:00");
+        let hours = "2024-10-27T02:00:00+02:00 2024-10-27T02:00:00+01:00 2024-10-27T03:00:00+01:00";
+        paris(text, twice, Some(3600), "hour", hours);
+        // Clocks are put back by half an hour at two.
+        let hours = "2024-04-07T00:00:00+11:00 2024-04-07T01:00:00+11:00 2024-04-07T02:00:00+10:30";
+        check("2024-04-07T01:10+11:00", "Australia/Lord_Howe", local(2024, 4, 7, 1, 10), None, "hour", hours);
+        // They show midnight twice, and the day begins once.
+        let days = "2024-11-02T00:00:00-04:00 2024-11-03T00:00:00-04:00 2024-11-04T00:00:00-05:00";
+        check("2024-11-03T12:00-05:00", "America/Havana", local(2024, 11, 3, 12, 0), None, "day", days);
+    }
+
+    #[test]
+    fn periods_of_a_region_follow_one_another() {
+        for name in ["Europe/Paris", "Australia/Lord_Howe", "America/Havana", "Pacific/Apia", "Europe/Amsterdam", "UTC"] {
+            for (period, step) in [(2, 40_000), (3, 2_000), (4, 40)] {
+                for from in [1_711_846_800, 1_712_415_600, 1_729_990_800, 1_325_239_200, -1_025_741_972] {
+                    for count in -60..60 {
+                        let at = DateTime::utc(from + count * step, 0).at_zone(0, Some(name.into()));
+                        let [before, this, after] = begins(&at, period).expect("in the calendar");
+                        assert!(this.epoch_second <= at.epoch_second && at.epoch_second < after.epoch_second, "{at}");
+                        let there = |at: &DateTime| at.at_zone(0, Some(name.into()));
+                        let beginning = |at: &DateTime| begins(&there(at), period).expect("in the calendar");
+                        let (earlier, later) = (beginning(&before), beginning(&after));
+                        assert_eq!((&earlier[1], &earlier[2]), (&before, &this), "{} of {at}", PERIODS[period]);
+                        assert_eq!((&later[0], &later[1]), (&this, &after), "{} of {at}", PERIODS[period]);
+                    }
+                }
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use weir_model::{Expr, IdScheme, NodeId, Text, Value};
 
 use super::Standing;
 use crate::ast::{BinaryOperator, Expression, ExpressionKind};
+use crate::functions::has_several_offsets;
 
 pub enum Class {
     Property {
@@ -143,7 +144,7 @@ pub fn changes_by_itself(expr: &Expr) -> bool {
     match name.split_once('.').unwrap_or((&name, "")) {
         ("rand" | "randomuuid" | "timestamp", "") => true,
         ("date" | "time" | "localtime" | "datetime" | "localdatetime", of) => match of {
-            "" => arguments.first().is_none_or(now_there),
+            "" => arguments.first().is_none_or(now_there) || has_offset_of_now(expr),
             "transaction" | "statement" | "realtime" => true,
             // Without a value it is now that is cut.
             "truncate" => arguments.len() == 1,
@@ -151,4 +152,24 @@ pub fn changes_by_itself(expr: &Expr) -> bool {
         },
         _ => false,
     }
+}
+
+/// `time({hour: n.hour, timezone: 'Europe/Paris'})`: in a zone whose clocks are moved a time without a day has the offset of now.
+pub fn has_offset_of_now(expr: &Expr) -> bool {
+    let Expr::Call { function, arguments } = expr else { return false };
+    let is_moved = |zone: &Value| matches!(zone, Value::Text(name) if has_several_offsets(name));
+    // A zone alone is now, there. A base may have a day, which only its value tells.
+    let decides = |key: &str| matches!(key, "time" | "datetime" | "offsetSeconds");
+    function.name == "time"
+        && match arguments.first() {
+            Some(Expr::Literal(Value::Map(map))) => {
+                map.len() > 1 && map.get("timezone").is_some_and(is_moved) && !map.iter().any(|(key, _)| decides(key))
+            }
+            Some(Expr::Map(entries)) => {
+                let in_zone =
+                    |(key, value): &(Text, Expr)| key == "timezone" && matches!(value, Expr::Literal(zone) if is_moved(zone));
+                entries.len() > 1 && entries.iter().any(in_zone) && !entries.iter().any(|(key, _)| decides(key))
+            }
+            _ => false,
+        }
 }

@@ -14,7 +14,7 @@ use weir_model::expression::Binary;
 use weir_model::plan::{Operator, Slot};
 use weir_model::{Expr, GraphFree, IdScheme, Value};
 
-use super::classify::changes_by_itself;
+use super::classify::{changes_by_itself, has_offset_of_now};
 use crate::bind::Draft;
 use crate::bind::types::{LIST, TEXT, type_of};
 use crate::walk;
@@ -30,6 +30,11 @@ const MONTHS: &str = "months and years have no one length, so the current time i
 
 const SPAN: &str = "what lies between two values need not grow with the time: compare the instants, as in \
                     `n.at < datetime() - duration('PT5M')`";
+
+/// What to do about `has_offset_of_now`.
+pub const OFFSET: &str = "how far the clocks of a zone are ahead depends on the day: name the offset, as in \
+                          `time({hour: 12, timezone: '+01:00'})`, or the day, as in \
+                          `time(datetime({year: 2024, month: 7, hour: 12, timezone: 'Europe/Paris'}))`";
 
 const RETURNED: &str = "a result with the current time in it would be another one at each moment: return what the time is \
                         compared with, as in `WHERE timestamp() - n.seen > 60000 RETURN n.seen`";
@@ -179,6 +184,9 @@ fn hint_of(draft: &Draft, operator: &Operator) -> Option<&'static str> {
     let mut expressions = Vec::new();
     operator.expressions(&mut expressions);
     let refused = expressions.into_iter().find(|expr| has_unmarked(expr, &changes_by_itself))?;
+    if has_unmarked(refused, &has_offset_of_now) {
+        return Some(OFFSET);
+    }
     if has_unmarked(refused, &|part| is_moved_by_months(draft, part)) {
         return Some(MONTHS);
     }

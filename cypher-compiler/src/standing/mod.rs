@@ -27,7 +27,7 @@ use crate::explain::names_of_slots;
 use crate::lower::orders::Lists;
 use crate::{Options, bind, lower, parser, rewrite, walk};
 pub use answer_at::compile_asked;
-use classify::{Class, Local};
+use classify::{Class, Local, has_offset_of_now};
 pub use valueless::valueless;
 
 const AGGREGATES: &str = "aggregates are not supported in standing queries of this mode; mode AnyQuery takes them";
@@ -407,7 +407,11 @@ impl Standing<'_> {
         let mut found = Vec::new();
         refuse::of_expression(&expr, &mut found);
         if let Some(&(name, _)) = found.first() {
-            let hint = "mode AnyQuery takes conditions on the current time, as in `timestamp() - n.seen > 60000`";
+            let hint = if walk::any(&expr, &has_offset_of_now) {
+                clock::OFFSET
+            } else {
+                "mode AnyQuery takes conditions on the current time, as in `timestamp() - n.seen > 60000`"
+            };
             let hint = (!name.starts_with("rand")).then(|| hint.to_owned());
             return Err(Box::new(self.error(expression.span, Code::NotMaintainable, refuse::by_itself(name)).with_hint(hint)));
         }

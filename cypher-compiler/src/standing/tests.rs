@@ -781,6 +781,13 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
         ),
         ("MATCH (n) RETURN datetime.truncate('second') AS t", "1.18", "NotMaintainable", by_itself!("datetime.truncate")),
         ("MATCH (n) RETURN datetime({timezone: n.zone}) AS d", "1.18", "NotMaintainable", by_itself!("datetime")),
+        ("MATCH (n) RETURN time({hour: n.hour, timezone: 'Europe/Paris'}) AS t", "1.18", "NotMaintainable", by_itself!("time")),
+        (
+            "MATCH (n) WHERE n.a = time({hour: 1}) AND n.t < time({hour: 12, timezone: 'Europe/Paris'}) RETURN n",
+            "1.49",
+            "NotMaintainable",
+            by_itself!("time"),
+        ),
         ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", by_itself!("date")),
         ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", by_itself!("rand")),
         ("RETURN $p AS p", "1.8", "Parameter", "Unknown parameter `p`"),
@@ -900,6 +907,8 @@ fn who_uses_the_current_time_otherwise_is_told_what_to_write() {
         ("MATCH (n) WITH n, timestamp() - n.t AS age WHERE age > 5 RETURN age", "another one at each moment"),
         ("WITH timestamp() AS now MATCH (n) WHERE n.t < now RETURN now - n.t AS age", "another one at each moment"),
         ("MATCH (n) RETURN date() AS day, count(*) AS c", "another one at each moment"),
+        ("MATCH (n) WHERE n.t < time({hour: 12, timezone: 'Europe/Paris'}) RETURN n", "name the offset"),
+        ("MATCH (n) RETURN time({timezone: 'Europe/Paris'}) AS t", "another one at each moment"),
         ("MATCH (n) WITH n, timestamp() - n.t AS age WHERE n.x = 1 OR age > 5 RETURN n", "write the time into the comparison"),
         (
             "MATCH (n) WITH n, timestamp() - n.t AS age WITH n, age, age > 5 AS late WHERE n.x = 1 OR age > 60 RETURN n.x AS x",
@@ -918,6 +927,29 @@ fn who_uses_the_current_time_otherwise_is_told_what_to_write() {
         let refused = &compile_standing(text, AnyQuery, &Options::default()).expect_err(text)[0];
         let hint = refused.hint.as_deref().unwrap_or_default();
         assert!(refused.code == Code::NotMaintainable && hint.contains(part), "{text}: {refused}, {hint}");
+    }
+}
+
+#[test]
+fn times_whose_offset_is_told_are_maintained() {
+    for time in [
+        "time({hour: 12, timezone: '+01:00'})",
+        "time({hour: n.hour, timezone: 'UTC'})",
+        "time({hour: 12, timezone: n.zone})",
+        "time({hour: 12, timezone: 'Europe/Paris', offsetSeconds: 3600})",
+        "time({time: n.at, timezone: 'Europe/Paris'})",
+        "time(datetime({year: 2024, month: 7, hour: 12, timezone: 'Europe/Paris'}))",
+    ] {
+        for mode in [AnyQuery, MultipleValues] {
+            let taken = compile_standing(&format!("MATCH (n:N) RETURN n.x AS x, {time} AS t"), mode, &Options::default());
+            assert!(taken.is_ok(), "{time}: {taken:?}");
+        }
+    }
+    let refused = "MATCH (n:N) RETURN n.x AS x, time({hour: n.hour, timezone: 'Europe/Paris'}) AS t";
+    for mode in [AnyQuery, MultipleValues] {
+        let refused = &compile_standing(refused, mode, &Options::default()).expect_err("it has the offset of now")[0];
+        let hint = refused.hint.as_deref().unwrap_or_default();
+        assert!(refused.code == Code::NotMaintainable && hint.contains("name the offset"), "{refused}, {hint}");
     }
 }
 

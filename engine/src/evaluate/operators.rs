@@ -434,7 +434,7 @@ impl Run<'_> {
     #[inline]
     fn join(&self, keys: &[(Expr, Expr)], row: &mut [Value], next: Next) -> Flow {
         for (left, right) in keys {
-            match left.evaluate(row, self).and_then(|left| Ok(left.equals(&right.evaluate(row, self)?))) {
+            match left.evaluate(row, self).and_then(|left| left.equals_in(&right.evaluate(row, self)?, self)) {
                 Ok(Some(true)) => {}
                 Ok(_) => return GO_ON,
                 Err(failure) => return self.end_row(failure),

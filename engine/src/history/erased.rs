@@ -73,6 +73,9 @@ impl Erasures {
             bytes.extend_from_slice(&tick.0.to_le_bytes());
         }
         self.store.put_metadata(&key(self.graph, first), &bytes)?;
+        if !self.store.rewrites() {
+            tracing::warn!(graph = self.graph.0, "files of the store keep what is purged as long as a namespace is damaged");
+        }
         let mut known = self.lock();
         let erased = Arc::make_mut(&mut known.erased);
         notes().for_each(|(node, tick)| note(erased, node, tick));

@@ -350,7 +350,9 @@ impl History {
             (state.runs.clone(), state.begins, state.upto, if is_calm { FAN_IN } else { FAN_IN_BUSY })
         };
         let erased = self.erasures.known();
-        let erasing = self.erasures.due().filter(|first| *first < upto).map(|_| {
+        // Where files may not be rewritten all of it waits, and the notes say what for.
+        let is_due = |first: &Tick| *first < upto && self.shelf.store.rewrites();
+        let erasing = self.erasures.due().filter(is_due).map(|_| {
             let last = erased.values().filter(|tick| **tick < upto).max();
             runs.partition_point(|run| last.is_some_and(|last| run.first <= *last))
         });
@@ -511,10 +513,13 @@ pub fn tend(graph: &Graph) -> Result<(), EngineError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use weir_model::{Mutations, NodeId};
 
     use super::*;
     use crate::history::run::Index;
+    use crate::store::conformance::FaultyStore;
     use crate::store::{InMemory, RunInfo, Store};
     use crate::{Engine, Options, checkpoint};
 
@@ -561,6 +566,25 @@ mod tests {
         let state = history.lock().clone();
         assert_eq!((state.upto, state.tail_upto), (purged, end));
         assert_eq!(state.tail.iter().map(|piece| piece.first).collect::<Vec<_>>(), [Tick(end.0 - 1)]);
+        engine.shutdown().unwrap();
+    }
+
+    /// The notes went, and files kept it for ever.
+    #[test]
+    fn what_cannot_be_wiped_while_something_is_damaged_is_wiped_later() {
+        let store = Arc::new(FaultyStore::new(Arc::new(InMemory::default()), usize::MAX));
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        let graph = engine.default_graph();
+        label(&graph, 1, true, false);
+        let purged = label(&graph, 1, false, true);
+        checkpoint::make(&graph, purged).unwrap();
+        let (history, stop) = (graph.history(), AtomicBool::new(false));
+        store.is_damaged.store(true, Ordering::SeqCst);
+        assert!(!history.tend(&stop).unwrap(), "there is nothing that may be done");
+        assert_eq!(history.erasures().known().len(), 1);
+        store.is_damaged.store(false, Ordering::SeqCst);
+        assert!(history.tend(&stop).unwrap());
+        assert!(history.erasures().known().is_empty());
         engine.shutdown().unwrap();
     }
 

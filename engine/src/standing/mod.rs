@@ -769,6 +769,26 @@ mod tests {
         engine.shutdown().unwrap();
     }
 
+    /// They were lost with the error.
+    #[test]
+    fn results_that_pass_while_the_log_has_no_room_are_in_the_sum_and_logged_later() {
+        let (engine, _query) = install(&["file"]);
+        let graph = engine.default_graph();
+        let query = graph.install(standing(8, Start::Summed, &[])).unwrap();
+        graph.committer().log_delivered().unwrap();
+        let before = graph.next();
+        // Of what was there when it was installed.
+        let row = ResultRow { tick: Tick::ZERO, positive: true, row: Row::from_slice(&[Value::Integer(1)]) };
+        let mut batch = ResultBatch { upper: Tick(1), columns: [].into(), rows: vec![row], found: None };
+        let full = graph.parts().log.full();
+        query.pass(&mut batch).unwrap();
+        assert!(batch.rows.is_empty() && graph.next() == before);
+        drop(full);
+        graph.committer().log_delivered().unwrap();
+        assert!(graph.next() > before, "it is in the log");
+        engine.shutdown().unwrap();
+    }
+
     /// Status pages look at it, and checkpoints; results pass through it.
     #[test]
     fn who_waits_for_the_graph_to_pause_resume_or_propagate_holds_up_nobody() {

@@ -414,6 +414,8 @@ pub struct FaultyStore {
     pub panics: AtomicBool,
     /// To store metadata fails as long as it is set.
     pub takes_no_metadata: AtomicBool,
+    /// Files are not rewritten as long as it is set, as where a namespace is damaged.
+    pub is_damaged: AtomicBool,
     /// Appends wait as long as somebody has it locked, as on a disk that is stuck.
     pub stuck: Mutex<()>,
 }
@@ -427,6 +429,7 @@ impl FaultyStore {
             refused: AtomicUsize::new(0),
             panics: AtomicBool::new(false),
             takes_no_metadata: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
             stuck: Mutex::default(),
         }
     }
@@ -485,6 +488,10 @@ impl Store for FaultyStore {
 
     fn wipe(&self, graph: GraphId) -> Result<(), StoreError> {
         self.inner.wipe(graph)
+    }
+
+    fn rewrites(&self) -> bool {
+        !self.is_damaged.load(Ordering::SeqCst) && self.inner.rewrites()
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {

@@ -244,9 +244,15 @@ pub trait Store: Send + Sync {
     fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError>;
 
     /// Rewrites files until none has anything left of what was cut from the log of a graph, or of runs that were replaced. May
-    /// take long, and holds up nobody else. Nothing where files keep nothing, or where that is not known.
+    /// take long, and holds up nobody else. Nothing where files keep nothing, or where that is not known. An error where one
+    /// could not be rewritten.
     fn wipe(&self, _graph: GraphId) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Whether `wipe` may rewrite files: not where something in the store is damaged, for to meet damage then ends all writes.
+    fn rewrites(&self) -> bool {
+        true
     }
 
     /// The runs of a graph, oldest first.

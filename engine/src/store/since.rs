@@ -92,7 +92,10 @@ pub fn checksum_of(names: &[Text]) -> u32 {
     hasher.finalize()
 }
 
-/// As it travels in the parameter of a URL: numbers with points between them.
+/// So much of a text is shown that is none: it may be long.
+const SHOWN_MAX: usize = 100;
+
+/// As it travels over HTTP: numbers with points between them.
 impl fmt::Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}.{:x}.{:x}", self.after, self.symbols, self.names)?;
@@ -104,7 +107,7 @@ impl FromStr for Since {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Since, String> {
-        let wrong = || format!("'{text}' does not say where a backup ended");
+        let wrong = || format!("'{}' does not say where a backup ended", text.chars().take(SHOWN_MAX).collect::<String>());
         let numbers = text.split('.').map(|number| u64::from_str_radix(number, 16).map_err(|_| wrong()));
         let numbers: Vec<u64> = numbers.collect::<Result<_, _>>()?;
         let small = |number: u64| u32::try_from(number).map_err(|_| wrong());
@@ -135,6 +138,7 @@ mod tests {
         for wrong in ["", "1.2", "1.2.x", "1.2.3.4", "1.2.fffffffff"] {
             assert!(wrong.parse::<Since>().is_err(), "{wrong}");
         }
+        assert!("x".repeat(1 << 20).parse::<Since>().is_err_and(|reason| reason.len() < 200));
         assert!(Since::decode(&[0; 17]).is_err());
     }
 }

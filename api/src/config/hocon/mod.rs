@@ -61,8 +61,8 @@ impl Value {
             Kind::Array(items) => items.iter().any(|item| item.refers_to(path)),
             Kind::Pending { pieces, previous } => {
                 let takes = |piece: &Piece| match piece {
-                    Piece::Value(value) => value.refers_to(path),
-                    Piece::Reference { path: taken, .. } => taken.iter().zip(path).all(|(a, b)| a == b),
+                    Piece::Value(value) | Piece::Closed(value) => value.refers_to(path),
+                    Piece::Reference(reference) => reference.takes(path),
                     Piece::Space(_) | Piece::Previous => false,
                 };
                 pieces.iter().any(takes) || previous.as_ref().is_some_and(|previous| previous.refers_to(path))
@@ -94,11 +94,41 @@ pub enum Piece {
     Space(String),
     /// What the key held before, as `+=` has it: nothing where it held nothing.
     Previous,
-    Reference {
-        path: Vec<String>,
-        optional: bool,
-        origin: Origin,
-    },
+    Reference(Reference),
+    /// Part of what a substitution led to. It takes nothing of what it is laid over.
+    Closed(Value),
+}
+
+/// A substitution.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    /// From the root, with the place before it at which its file is included.
+    path: Vec<String>,
+    /// How many parts of the path are that place. What is not there is looked for at the rest of the path, too.
+    included_at: usize,
+    /// How many parts of the path are the key that it is the value of, where they are: then what that held before is meant.
+    own: Option<usize>,
+    /// The same of the path as it is written.
+    own_as_written: Option<usize>,
+    optional: bool,
+    origin: Origin,
+}
+
+impl Reference {
+    /// The path as it is written.
+    fn written(&self) -> &[String] {
+        &self.path[self.included_at..]
+    }
+
+    /// Whether it takes this, or something it lies in, or something that lies in it.
+    fn takes(&self, path: &[&str]) -> bool {
+        [&self.path[..], self.written()].iter().any(|taken| taken.iter().zip(path).all(|(a, b)| a == b))
+    }
+
+    /// Whether it stands for all that its key held before.
+    fn is_previous(&self) -> bool {
+        self.own == Some(self.path.len()) || self.own_as_written == Some(self.written().len())
+    }
 }
 
 /// Entries in the order in which they were first written.
@@ -161,8 +191,14 @@ fn layer(before: Value, over: Value) -> Value {
             below.merge(above);
             Kind::Object(below)
         }
-        (below, Kind::Pending { pieces, previous: None }) => {
-            Kind::Pending { pieces, previous: Some(Box::new(Value { kind: below, origin: before.origin })) }
+        (below, Kind::Pending { pieces, previous }) => {
+            let below = Value { kind: below, origin: before.origin };
+            // What was laid over something already may refer to what is below that.
+            let previous = match previous {
+                None => below,
+                Some(previous) => layer(below, *previous),
+            };
+            Kind::Pending { pieces, previous: Some(Box::new(previous)) }
         }
         (below @ Kind::Pending { .. }, Kind::Object(above)) => Kind::Pending {
             pieces: vec![Piece::Value(Value { kind: Kind::Object(above), origin: origin.clone() })],
@@ -172,6 +208,7 @@ fn layer(before: Value, over: Value) -> Value {
     };
     Value { kind, origin }
 }
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -234,6 +271,13 @@ mod tests {
         check(r#"a = "x\n\u00e9\"" "#, "{a: \"x\\né\\\"\"}");
         check("a = \"\"\"one \"two\" \\n\n\"three\"\"\"\"", "{a: \"one \\\"two\\\" \\\\n\\n\\\"three\\\"\"}");
         check("a = -12, b = 1.5e3, c = 1.2.3", "{a: -12, b: 1.5e3, c: \"1.2.3\"}");
+        // Two that are one character, and halves of such.
+        check(
+            r#"a = "\ud83d\uDE00!", b = "\ud83d", c = "\ud83dx", d = "\ude00""#,
+            "{a: \"😀!\", b: \"\u{fffd}\", c: \"\u{fffd}x\", d: \"\u{fffd}\"}",
+        );
+        check(r#"a = "\ud83d\u0041""#, "{a: \"\u{fffd}A\"}");
+        fails(r#"a = "\u+0e9""#, "four hexadecimal digits");
     }
 
     #[test]
@@ -249,6 +293,62 @@ mod tests {
         check("base { x = 1, y = 2 }\nmine = ${base} { y = 3 }", "{base: {x: 1, y: 2}, mine: {x: 1, y: 3}}");
         fails("a = ${nowhere}", "line 1, column 5: ${nowhere} is neither");
         fails("a = ${b}\nb = ${a}", "refers to itself");
+        fails("a { b = ${a} }", "line 1, column 9: nested more than 200 deep; does a substitution refer to itself?");
+        fails("a = [${b}]\nb = { c = ${a} }", "does a substitution refer to itself?");
+        fails("a { b = ${a} ${a} }", "does one refer to itself?");
+    }
+
+    #[test]
+    fn what_may_be_missing_is_so_where_it_leads_back_to_itself() {
+        check("a = ${?b}\nb = ${?a}", "{}");
+        check("a = 1\na = ${?b}\nb = ${?a}", "{a: 1, b: 1}");
+        check("a = ${?b}x\nb = ${?c}\nc = ${?b}", "{a: \"x\"}");
+        fails("a = ${?b}\nb = ${a}", "${a} is neither");
+    }
+
+    #[test]
+    fn what_a_key_held_before_is_that_of_all_layers() {
+        check("a = x\na = ${a}y\na = ${a}z", "{a: \"xyz\"}");
+        // The block that is laid over the first refers to itself twice.
+        check("w { a = x }\nw { a = ${w.a}y, a = ${w.a}z }", "{w: {a: \"xyz\"}}");
+        check("w { a = [1] }\nw { a += 2, a += 3 }\nw { a += 4, a += 5 }", "{w: {a: [1, 2, 3, 4, 5]}}");
+        check("w { a = x }\nw { a = y, a = ${w.a}z }", "{w: {a: \"yz\"}}");
+        check("w { a { b = 1 } }\nw { a { c = 2 }, a = ${w.a} { d = 3 } }", "{w: {a: {b: 1, c: 2, d: 3}}}");
+        // A part of it.
+        check("a { b { c = 1 } }\na = ${a.b}\na { b = 2 }", "{a: {b: 2, c: 1}}");
+        let mut below = parse("a = x", "below", None).expect("parses");
+        below.merge(parse("a = ${a}\":b\"\na = ${a}\":c\"", "above", None).expect("parses"));
+        assert_eq!(resolve(&below, &|_| None).map(|object| show_object(&object)), Ok("{a: \"x:b:c\"}".to_owned()));
+    }
+
+    /// Who takes one key of an object that is put together needs none of the others.
+    #[test]
+    fn keys_of_objects_that_are_put_together_refer_to_one_another() {
+        check("base { x = 1 }\na = ${base} { y = ${a.x}, z = ${a.y} }", "{base: {x: 1}, a: {x: 1, y: 1, z: 1}}");
+        check("base { x = 1 }\na = ${base}\na { y = ${a.x}2 }", "{base: {x: 1}, a: {x: 1, y: \"12\"}}");
+        check("base { x = [1] }\na = ${base}\na { x = ${a.x} [2] }", "{base: {x: [1]}, a: {x: [1, 2]}}");
+        check("base { x = 1 }\na = ${base} { b = ${base} }", "{base: {x: 1}, a: {x: 1, b: {x: 1}}}");
+        check(
+            "bar { a = ${foo.d}, b = 1 }\nbar.b = 3\nfoo { c = ${bar.b}, d = 2 }\nfoo.d = 4",
+            "{bar: {a: 4, b: 3}, foo: {c: 3, d: 4}}",
+        );
+        check("base { x = ${a.y}/x }\na = ${base} { y = z }", "{base: {x: \"z/x\"}, a: {x: \"z/x\", y: \"z\"}}");
+        check("a { x = 1, y = ${b.x} }\nb = ${a}", "{a: {x: 1, y: 1}, b: {x: 1, y: 1}}");
+        // What is taken from elsewhere has found its own before already.
+        check("b { l += 2 }\nbase { l = [1] }\na = ${base} ${b}", "{b: {l: [2]}, base: {l: [1]}, a: {l: [2]}}");
+        check("a { l += 2 }\na = ${a} ${a}", "{a: {l: [2]}}");
+        check("base { x = [1], x = ${base.x} [2] }\na = ${base}", "{base: {x: [1, 2]}, a: {x: [1, 2]}}");
+        fails("base { x = 1 }\na = ${base} { y = ${a.z}, z = ${a.y} }", "refers to itself");
+    }
+
+    /// `12345678` may be a password, and `1e5` too.
+    #[test]
+    fn what_the_environment_says_is_text() {
+        for text in ["12345678", "1e5", "true", "null", "0x10", "", " a "] {
+            let environment = |name: &str| (name == "KEY").then(|| text.to_owned());
+            let object = parse("a = ${KEY}\nb = ${?KEY}", "test", None).and_then(|object| resolve(&object, &environment));
+            assert_eq!(object.map(|object| show_object(&object)), Ok(format!("{{a: {text:?}, b: {text:?}}}")));
+        }
     }
 
     #[test]
@@ -291,6 +391,75 @@ mod tests {
         assert_eq!(show_object(&parse_file(&at("main.conf")).expect("parses")), "{a: 1, b: 3}");
         assert!(parse_file(&at("loop.conf")).expect_err("a loop").message.contains("include itself"));
         assert!(parse_file(&at("required.conf")).expect_err("required").to_string().contains("line 2"));
+    }
+
+    #[test]
+    fn the_ending_of_an_include_may_be_left_out() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        let included = |text: &str| {
+            fs::write(at("main.conf"), text).expect("write");
+            parse_file(&at("main.conf")).map(|object| show_object(&object)).map_err(|error| error.to_string())
+        };
+        fs::create_dir(at("site")).expect("a directory");
+        assert!(included("include \"site\"").expect_err("it is a directory").contains("cannot be read"));
+        fs::write(at("site.properties"), "a = 1\nb = 1\nc = 1").expect("write");
+        assert_eq!(included("include required(\"site\")"), Ok("{a: 1, b: 1, c: 1}".to_owned()));
+        fs::write(at("site.json"), "{\"b\": 2, \"c\": 2}").expect("write");
+        fs::write(at("site.conf"), "c = 3").expect("write");
+        assert_eq!(included("include \"site\""), Ok("{a: 1, b: 2, c: 3}".to_owned()));
+        assert_eq!(included("include file(\"site.json\")"), Ok("{b: 2, c: 2}".to_owned()));
+        fs::write(at("whole"), "d = 4").expect("write");
+        fs::write(at("whole.conf"), "d = 5").expect("write");
+        assert_eq!(included("include \"whole\""), Ok("{d: 4}".to_owned()), "a name that is there is meant as it is");
+        assert!(included("include required(\"other\")").expect_err("required").contains("does not exist"));
+    }
+
+    /// What cannot be looked at was taken for missing, and a site without its settings started with the defaults.
+    #[test]
+    fn an_include_that_cannot_be_looked_at_is_not_missing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        std::os::unix::fs::symlink(at("loop.conf"), at("loop.conf")).expect("a link to itself");
+        for text in ["a = 1\ninclude \"loop.conf\"", "a = 1\ninclude required(\"loop\")"] {
+            fs::write(at("main.conf"), text).expect("write");
+            let error = parse_file(&at("main.conf")).expect_err(text).to_string();
+            assert!(error.contains("line 2") && error.contains("loop.conf cannot be read"), "{error}");
+        }
+        fs::write(at("main.conf"), "include \"main.conf/site.conf\"").expect("write");
+        assert!(parse_file(&at("main.conf")).expect("nothing can be there").0.is_empty());
+    }
+
+    #[test]
+    fn an_included_file_refers_to_where_it_is_included_first() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        let part = "x = 1\ny = ${x}\nz = ${outer}\nl = [${x}]\nx = ${x}2\nh = ${HOME_OF_WEIR}\ninner { include \"more.conf\" }";
+        fs::write(at("part.conf"), part).expect("write");
+        fs::write(at("more.conf"), "x = 7\nsum = ${x}${outer}").expect("write");
+        fs::write(at("main.conf"), "outer = o\nx = wrong\na.b { include \"part.conf\" }").expect("write");
+        let environment = |name: &str| (name == "HOME_OF_WEIR").then(|| "/data".to_owned());
+        let object = parse_file(&at("main.conf")).expect("parses");
+        assert!(object.refers_to(&["outer"]) && object.refers_to(&["a", "b", "x"]));
+        let inner = "inner: {x: 7, sum: \"7o\"}";
+        let part = format!("{{x: \"12\", y: \"12\", z: \"o\", l: [\"12\"], h: \"/data\", {inner}}}");
+        assert_eq!(
+            resolve(&object, &environment).map(|object| show_object(&object)),
+            Ok(format!("{{outer: \"o\", x: \"wrong\", a: {{b: {part}}}}}"))
+        );
+    }
+
+    #[test]
+    fn an_included_file_may_call_its_own_key_by_the_whole_path() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("part.conf"), "x = ${a.x}2\no = ${a.o} { c = 3 }\np = ${a.o.b}").expect("write");
+        fs::write(at("main.conf"), "a { x = 1, o { b = 2 }, include \"part.conf\" }").expect("write");
+        let object = parse_file(&at("main.conf")).expect("parses");
+        assert_eq!(
+            resolve(&object, &|_| None).map(|object| show_object(&object)),
+            Ok("{a: {x: \"12\", o: {b: 2, c: 3}, p: 2}}".to_owned())
+        );
     }
 
     #[test]

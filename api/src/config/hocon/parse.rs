@@ -1,15 +1,20 @@
 //! Text to objects whose substitutions are pending.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use super::resolve::concatenate;
-use super::{HoconError, Kind, Object, Origin, Piece, Value};
+use super::{HoconError, Kind, Object, Origin, Piece, Reference, Value};
 
 /// Nesting beyond this is a mistake or an attack, not a configuration.
 const DEPTH_MAX: usize = 64;
 const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// Which an included name may leave out, the weakest first. Properties are read like the others.
+const ENDINGS: [&str; 3] = ["properties", "json", "conf"];
 
 /// Reads a document. Substitutions are still pending: `resolve` when everything has been merged.
 pub fn parse(text: &str, source: &str, directory: Option<&Path>) -> Result<Object, HoconError> {
@@ -40,8 +45,9 @@ pub fn parse_override(text: &str, source: &str) -> Result<Value, HoconError> {
         _ => Ok(Value { kind: Kind::Text(text.to_owned()), origin }),
     }
 }
+
 /// What an unquoted word is.
-pub(super) fn word(text: &str) -> Kind {
+fn word(text: &str) -> Kind {
     match text {
         "true" => Kind::Boolean(true),
         "false" => Kind::Boolean(false),
@@ -56,6 +62,7 @@ fn is_number(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
         && text.parse::<f64>().is_ok()
 }
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -66,13 +73,15 @@ struct Parser<'a> {
     directory: Option<PathBuf>,
     depth: usize,
     includes: usize,
+    /// The keys that what is read is the value of.
+    within: Vec<String>,
 }
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str, source: &str, directory: Option<&Path>, includes: usize) -> Parser<'a> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let directory = directory.map(Path::to_owned);
-        Parser { text, at: 0, line: 1, line_start: 0, source: source.into(), directory, depth: 0, includes }
+        Parser { text, at: 0, line: 1, line_start: 0, source: source.into(), directory, depth: 0, includes, within: Vec::new() }
     }
 
     fn document(mut self) -> Result<Object, HoconError> {
@@ -119,9 +128,7 @@ impl<'a> Parser<'a> {
     fn take(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
-            (0..token.chars().count()).for_each(|_| {
-                self.next();
-            });
+            self.pass(token.chars().count());
         }
         found
     }
@@ -211,6 +218,8 @@ impl<'a> Parser<'a> {
         let origin = self.origin();
         let path = self.path(&['=', ':', '{', '+'])?;
         let after_key = self.origin();
+        let outside = self.within.len();
+        self.within.extend_from_slice(&path);
         self.skip_space_and_comments()?;
         let value = match self.peek() {
             Some('{') => self.value()?,
@@ -231,6 +240,7 @@ impl<'a> Parser<'a> {
                 return Err(HoconError { origin: after_key, message });
             }
         };
+        self.within.truncate(outside);
         object.set(&path, value);
         Ok(())
     }
@@ -264,16 +274,53 @@ impl<'a> Parser<'a> {
             );
         }
         let path = self.directory.as_deref().unwrap_or(Path::new("")).join(&name);
-        if !path.exists() {
+        match self.included(&path)? {
+            Some(mut included) => {
+                include_at(&mut included, &self.within);
+                object.merge(included);
+            }
+            None if required => return Err(self.error(format!("the included file {} does not exist", path.display()))),
             // As in the format's own definition: a file that is not there includes nothing, unless it is required.
-            return if required {
-                Err(self.error(format!("the included file {} does not exist", path.display())))
-            } else {
-                Ok(())
-            };
+            None => {}
         }
-        object.merge(parse_file_nested(&path, self.includes + 1)?);
         Ok(())
+    }
+
+    /// What the file says. Where there is none of this name, the name may lack its ending, and those that are there with one are
+    /// laid over one another.
+    fn included(&self, path: &Path) -> Result<Option<Object>, HoconError> {
+        let found = self.look_at(path)?;
+        let has_ending = path.extension().is_some_and(|found| ENDINGS.iter().any(|ending| found == OsStr::new(ending)));
+        let mut files = Vec::new();
+        if !has_ending && found.as_ref().is_none_or(Metadata::is_dir) {
+            for ending in ENDINGS {
+                let mut name = path.as_os_str().to_owned();
+                name.push(".");
+                name.push(ending);
+                files.extend(self.look_at(Path::new(&name))?.map(|_| PathBuf::from(name)));
+            }
+        }
+        if files.is_empty() && found.is_some() {
+            files.push(path.to_owned());
+        }
+        let mut included: Option<Object> = None;
+        for file in files {
+            let object = parse_file_nested(&file, self.includes + 1)?;
+            match &mut included {
+                Some(below) => below.merge(object),
+                None => included = Some(object),
+            }
+        }
+        Ok(included)
+    }
+
+    /// None where nothing is; what cannot be looked at may well be there.
+    fn look_at(&self, path: &Path) -> Result<Option<Metadata>, HoconError> {
+        match fs::metadata(path) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(self.error(format!("the included file {} cannot be read: {error}", path.display()))),
+        }
     }
 
     /// A dotted key, up to one of `ends`.
@@ -360,7 +407,7 @@ impl<'a> Parser<'a> {
         }
         if pieces
             .iter()
-            .any(|piece| matches!(piece, Piece::Reference { .. } | Piece::Value(Value { kind: Kind::Pending { .. }, .. })))
+            .any(|piece| matches!(piece, Piece::Reference(_) | Piece::Value(Value { kind: Kind::Pending { .. }, .. })))
         {
             return Ok(Value { kind: Kind::Pending { pieces, previous: None }, origin });
         }
@@ -397,7 +444,7 @@ impl<'a> Parser<'a> {
         if !self.take("}") {
             return Err(self.error("the substitution is not closed: '}' is missing"));
         }
-        Ok(Piece::Reference { path, optional, origin })
+        Ok(Piece::Reference(Reference { path, included_at: 0, own: None, own_as_written: None, optional, origin }))
     }
 
     fn quoted(&mut self) -> Result<String, HoconError> {
@@ -439,11 +486,57 @@ impl<'a> Parser<'a> {
     }
 
     fn unicode(&mut self) -> Result<char, HoconError> {
-        let digits = self.rest().get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let Some(unit) = digits else { return Err(self.error("'\\u' needs four hexadecimal digits")) };
-        (0..4).for_each(|_| {
+        let Some(unit) = self.unit(0) else { return Err(self.error("'\\u' needs four hexadecimal digits")) };
+        self.pass(4);
+        // A character beyond the first 65,536 is written as two.
+        let low = if self.rest().starts_with("\\u") { self.unit(2) } else { None };
+        let pair = low.and_then(|low| char::decode_utf16([unit, low]).next()?.ok());
+        match pair.filter(|c| c.len_utf16() == 2) {
+            Some(c) => {
+                self.pass(6);
+                Ok(c)
+            }
+            None => Ok(char::from_u32(unit.into()).unwrap_or(char::REPLACEMENT_CHARACTER)),
+        }
+    }
+
+    /// The four hexadecimal digits that begin so many bytes from here.
+    fn unit(&self, ahead: usize) -> Option<u16> {
+        let digits = self.rest().get(ahead..ahead + 4)?;
+        digits.bytes().all(|digit| digit.is_ascii_hexdigit()).then(|| u16::from_str_radix(digits, 16).ok())?
+    }
+
+    fn pass(&mut self, characters: usize) {
+        (0..characters).for_each(|_| {
             self.next();
         });
-        Ok(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+}
+
+/// Everything in what is included refers first to what lies at this place.
+fn include_at(included: &mut Object, place: &[String]) {
+    included.0.iter_mut().for_each(|(_, value)| refer_at(value, place));
+}
+
+fn refer_at(value: &mut Value, place: &[String]) {
+    match &mut value.kind {
+        Kind::Object(object) => include_at(object, place),
+        Kind::Array(items) => items.iter_mut().for_each(|item| refer_at(item, place)),
+        Kind::Pending { pieces, previous } => {
+            for piece in pieces {
+                match piece {
+                    Piece::Value(value) | Piece::Closed(value) => refer_at(value, place),
+                    Piece::Reference(reference) => {
+                        reference.path = place.iter().chain(&reference.path).cloned().collect();
+                        reference.included_at += place.len();
+                    }
+                    Piece::Space(_) | Piece::Previous => {}
+                }
+            }
+            if let Some(previous) = previous {
+                refer_at(previous, place);
+            }
+        }
+        Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => {}
     }
 }

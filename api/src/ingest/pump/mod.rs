@@ -30,7 +30,6 @@ use crossbeam_channel::bounded;
 use weir_connectors::bell::Call;
 use weir_connectors::decode::Decoder;
 use weir_connectors::{ConnectorError, Frames, Limits, RecordStream, SourceContext};
-use weir_engine::store::StoreError;
 use weir_engine::{Engine, EngineError};
 use weir_model::{Position, Tick, Value};
 
@@ -330,7 +329,7 @@ fn in_time<T>(stream: &Stream, mut attempt: impl FnMut() -> Result<Option<T>, En
     let mut pause = LATE_PAUSE;
     loop {
         match attempt() {
-            Err(error @ (EngineError::WorkersStuck | EngineError::Store(StoreError::TooSlow { .. }))) => {
+            Err(error) if error.is_passing() => {
                 tracing::warn!(ingest = stream.name, "the stream waits, and tries again in {pause:?}: {error}");
                 stream.note_late(Some(format!("waits: {error}")));
             }
@@ -356,6 +355,7 @@ mod tests {
 
     use serde_json::json;
     use weir_connectors::body::{Cut, Records};
+    use weir_engine::store::StoreError;
 
     use super::super::stream::tests::{context, stream, stream_of};
     use super::*;

@@ -212,6 +212,8 @@ mod tests {
         }
         let utc = value("datetime", "2024-02-09T14:05Z");
         assert_eq!(format(&utc, "X x xxx Z O VV").as_deref(), Ok("Z +00 +00:00 +0000 GMT Z"));
+        let behind = value("datetime", "2024-02-09T14:05[GMT+1]");
+        assert_eq!(format(&behind, "VV z X").as_deref(), Ok("GMT+01:00 GMT+01:00 +01"));
         let local = value("localdatetime", "-0004-01-01T00:05");
         assert_eq!(format(&local, "yyyy G u uuuu h[ XXX]").as_deref(), Ok("0005 BC -4 -0004 12"));
         assert_eq!(format(&value("date", "2023-12-31"), "w YYYY").as_deref(), Ok("1 2024"));
@@ -272,7 +274,7 @@ mod tests {
         check("datetime", "2024-07-01 10:11 GMT+0", "yyyy-MM-dd HH:mm O", "2024-07-01T10:11Z");
         check("datetime", "2024-07-01 10:11 GMT-03:30", "yyyy-MM-dd HH:mm ZZZZ", "2024-07-01T10:11-03:30");
         check("datetime", "2024-07-01 10:11 GMT-0:44:30", "yyyy-MM-dd HH:mm O", "2024-07-01T10:11-00:44:30");
-        check("datetime", "2024-07-01 10:11 UTC+2", "yyyy-MM-dd HH:mm z", "2024-07-01T10:11+02:00");
+        check("datetime", "2024-07-01 10:11 UTC+2", "yyyy-MM-dd HH:mm z", "2024-07-01T10:11+02:00[UTC+02:00]");
         let message = "Text \"2024 Feb 9 14\" could not be parsed with pattern \"yyyy MMM ppd HH\": it differs at character 11";
         check("localdatetime", "2024 Feb 9 14", "yyyy MMM ppd HH", message);
         let message = "Text \"2024-07-01 +1\" could not be parsed with pattern \"yyyy-MM-dd X\": it differs at character 12";
@@ -320,6 +322,11 @@ mod tests {
             ("localdatetime", "29.02.2024 24:00:00.001", "dd.MM.yyyy HH:mm:ss.SSS", "names no time of the day"),
             ("localdatetime", "29.02.2024 25:00", "dd.MM.yyyy HH:mm", "names no time of the day"),
             ("date", "31.12.+999999999 24", "dd.MM.uuuuuuuuu HH", "names no day of the calendar"),
+            ("date", "05.01.2024 060", "dd.MM.yyyy DDD", "names different days at once"),
+            ("time", "12:00 Europe/London", "HH:mm VV", "names a zone in which the offset depends on the day, and no day"),
+            ("date", "05.01.2024 Q3", "dd.MM.yyyy QQQ", "names different days at once"),
+            ("date", "2024 5 AD 2025", "uuuu M G y", "names different days at once"),
+            ("date", "2024 Q3 45", "yyyy QQQ dd", "names different days at once"),
         ] {
             let message = read(kind, text, pattern);
             assert!(message.contains(problem), "{text} by {pattern}: {message}");
@@ -334,6 +341,10 @@ mod tests {
             ("localdatetime", "29.02.2024 24:00", "dd.MM.yyyy HH:mm", "2024-03-01T00:00"),
             ("localdatetime", "29.02.2024 24", "dd.MM.yyyy HH", "2024-03-01T00:00"),
             ("date", "31.12.2024 24:00", "dd.MM.yyyy HH:mm", "2025-01-01"),
+            ("date", "29.02.2024 060 Q1", "dd.MM.yyyy DDD QQQ", "2024-02-29"),
+            ("time", "01.07.2024 12:00 Europe/London", "dd.MM.yyyy HH:mm VV", "12:00+01:00"),
+            ("time", "12:00 UTC", "HH:mm VV", "12:00Z"),
+            ("date", "-0004 5 BC", "uuuu y G", "-0004-01-01"),
             ("datetime", "Thu 29.02.2024 24:00 +0100", "EEE dd.MM.yyyy HH:mm Z", "2024-03-01T00:00+01:00"),
             ("localdatetime", "29.02.2024 24:30", "dd.MM.yyyy kk:mm", "2024-02-29T00:30"),
         ] {

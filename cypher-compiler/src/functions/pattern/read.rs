@@ -69,6 +69,17 @@ impl Found {
         if self.day_of_week.is_some_and(|day| day != date.day_of_week()) {
             return Err("names another day of the week than its date");
         }
+        let (of_year, month, day) = date.civil();
+        let said = [
+            (of_era, of_year),
+            (self.quarter, date.quarter()),
+            (self.month, month),
+            (self.day, day),
+            (self.ordinal_day, date.ordinal_day()),
+        ];
+        if said.iter().any(|(said, is)| said.is_some_and(|said| said != *is)) {
+            return Err("names different days at once");
+        }
         if self.is_end_of_day() {
             return date.plus_days(1).map(Some).ok_or("names no day of the calendar");
         }
@@ -125,9 +136,13 @@ impl Found {
             Kind::Date => Value::Date(date()?),
             Kind::LocalTime => Value::LocalTime(LocalTime { nano_of_day: time()? }),
             Kind::Time => {
-                let day = self.date()?.map_or(0, |date| date.epoch_day);
-                let placed = zone.place(LocalDateTime { epoch_day: day, nano_of_day: time()? });
-                Value::Time(Time { nano_of_day: time()?, offset_seconds: self.offset.unwrap_or(placed.offset_seconds) })
+                let nano_of_day = time()?;
+                let offset_seconds = match (self.offset.or(zone.only_offset()), self.date()?) {
+                    (Some(offset), _) => offset,
+                    (None, Some(date)) => zone.place(LocalDateTime { epoch_day: date.epoch_day, nano_of_day }).offset_seconds,
+                    (None, None) => return Err("names a zone in which the offset depends on the day, and no day"),
+                };
+                Value::Time(Time { nano_of_day, offset_seconds })
             }
             Kind::LocalDateTime => Value::LocalDateTime(local()?),
             Kind::DateTime => {

@@ -64,6 +64,9 @@ const MOVED_LOOK: Duration = Duration::from_millis(5);
 /// This many numbers are left out when not all runs there are could be seen: a number must not be given twice.
 const RUNS_UNSEEN: u64 = 1 << 32;
 
+/// What `wipe` does.
+const WIPE: &str = "rewrite the files that keep what was purged";
+
 /// What is read ahead for whoever goes through a stretch of keys.
 const READ_AHEAD_BYTES: usize = 512 << 10;
 
@@ -453,6 +456,11 @@ impl RocksDb {
         }
     }
 
+    /// How much of what RocksDB does with its files has failed so far, if that is known.
+    fn failures(&self) -> Option<u64> {
+        self.db.property_int_value("rocksdb.background-errors").ok().flatten()
+    }
+
     /// Has the files rewritten that have keys from `from` and below `to`, or marks over such keys, also those of the last level.
     /// RocksDB's threads do so; others write meanwhile.
     fn rewrite(&self, family: &str, from: &[u8], to: &[u8]) {
@@ -498,7 +506,7 @@ impl Drop for RocksDb {
         }
         self.db.cancel_all_background_work(true);
         // What could not be synced may be lost after all.
-        let failed = self.db.property_int_value("rocksdb.background-errors").ok().flatten().unwrap_or(1);
+        let failed = self.failures().unwrap_or(1);
         let (list, closed) = (list_of_files(self.db.path()).unwrap_or_default(), is_flushed && failed == 0);
         if let Err(error) = self.has_reached(Reached { list, closed, ..Reached::default() }) {
             tracing::warn!(%error, "a copy of this store that was broken off may not be noticed");
@@ -612,10 +620,10 @@ impl Store for RocksDb {
     /// write-ahead log obsolete up to then; it deletes what is, for nothing in `tuning` has it kept or used again.
     fn wipe(&self, graph: GraphId) -> Result<(), StoreError> {
         self.must_be_live(graph)?;
-        if self.is_damaged.load(Ordering::Relaxed) {
-            tracing::warn!(graph = graph.0, "files of the store may keep what was purged: a namespace is damaged");
-            return Ok(());
+        if !self.rewrites() {
+            return Err(StoreError::failed(WIPE, "a namespace is damaged"));
         }
+        let failures = self.failures();
         let upto = self.progress(graph)?.upto;
         let gaps = self.between_runs(graph)?;
         self.mark_lost(&gaps)?;
@@ -631,7 +639,16 @@ impl Store for RocksDb {
             self.rewrite(PAGES, from, to);
         }
         // Of one that was dropped meanwhile nothing more is to be noted.
-        self.must_be_live(graph)
+        self.must_be_live(graph)?;
+        // RocksDB does not answer what came of each.
+        match self.failures() == failures {
+            true => Ok(()),
+            false => Err(StoreError::failed(WIPE, "RocksDB could not; its own log, LOG, says why")),
+        }
+    }
+
+    fn rewrites(&self) -> bool {
+        !self.is_damaged.load(Ordering::Relaxed)
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {

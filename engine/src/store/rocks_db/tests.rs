@@ -496,6 +496,26 @@ fn what_is_wiped_is_in_no_file() {
     }
 }
 
+/// RocksDB does not answer whether it could, and the note of what is to be erased went.
+#[test]
+fn files_that_cannot_be_rewritten_are_not_called_wiped() {
+    let temporary = tempfile::tempdir().unwrap();
+    let store = open(temporary.path());
+    let [other, graph] = ["a", "b"].map(|name| store.create_graph(name, b"").unwrap());
+    append(&store, &[entry(graph, 0, 10), entry(graph, 10, 5)]);
+    append(&store, &[entry(other, 0, 10)]);
+    let progress = Progress { upto: Tick(10), ..Progress::default() };
+    let run = NewRun { first: Tick(0), upper: Tick(10), chunks: &mut std::iter::empty() };
+    store.checkpoint(graph, run, &progress).unwrap();
+    store.flush(true).unwrap();
+    let all = store.db.live_files().unwrap();
+    for file in all.iter().filter(|file| file.column_family_name == LOG) {
+        flip(&temporary.path().join("rocks-db").join(file.name.trim_start_matches('/')), 10);
+    }
+    let error = store.wipe(graph).unwrap_err().to_string();
+    assert!(error.contains("what was purged"), "{error}");
+}
+
 #[test]
 fn pages_that_a_crash_left_incomplete_are_removed() {
     let temporary = tempfile::tempdir().unwrap();

@@ -7,7 +7,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
-use weir_model::lock::lock;
+
+use crate::lock::lock;
 
 /// A thread waits this long for work.
 const STAYS: Duration = Duration::from_secs(2);
@@ -120,6 +121,16 @@ mod tests {
         all.wait();
         for shift in shifts {
             assert!(shift.has_ended_within(PATIENCE));
+        }
+    }
+
+    #[test]
+    fn threads_without_work_go() {
+        assert!(run(|| ()).expect("a thread").has_ended_within(PATIENCE));
+        let begun = Instant::now();
+        while !lock(&WAITING).is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "one stays");
+            thread::sleep(Duration::from_millis(5));
         }
     }
 
