@@ -15,6 +15,7 @@ use weir_connectors::{ConnectorError, FilePolicy, FileResolution, HostPolicy, Se
 use weir_engine::store::{InMemory, Store, StoreError};
 use weir_engine::{DEFAULT_GRAPH, Engine, EngineError, Graph, GraphOptions, Options, QueryLimits};
 
+use crate::auth::Auth;
 use crate::config::{Settings, StoreSettings};
 use crate::error::ApiError;
 use crate::ingest::Ingests;
@@ -50,6 +51,8 @@ pub enum StartError {
     /// As `Configuration`, for the directories that this key names.
     #[error("{key}")]
     Directories { key: &'static str, source: ConnectorError },
+    #[error("logins cannot be had: {0}")]
+    Logins(String),
     #[error("cannot open the store in {place}")]
     Store { place: String, source: StoreError },
     #[error("there is no store in {0}: store.filepath, or a configuration file, says where it is")]
@@ -76,6 +79,8 @@ pub struct App {
     /// How queries are compiled, and what they may call besides what the compiler knows.
     pub procedures: Arc<Procedures>,
     pub queries: Queries,
+    /// Who may ask, where there are logins.
+    pub auth: Option<Auth>,
     pub shard_limits: ShardLimits,
     pub store_timers: Arc<StoreTimers>,
     startup: Arc<Startup>,
@@ -112,6 +117,7 @@ impl App {
             nothing_ends: false,
             ..Options::default()
         };
+        let auth = settings.auth.as_ref().map(Auth::new).transpose().map_err(|error| StartError::Logins(error.to_string()))?;
         startup.at("the graph is being read");
         let engine = Engine::open_watched(store, options, startup.loading()).map_err(cannot("open the graph"))?;
         let live = Arc::new(LiveState::default());
@@ -122,6 +128,7 @@ impl App {
             procedures,
             engine,
             queries: Queries::new(settings.query.clone()),
+            auth,
             shard_limits: ShardLimits::default(),
             store_timers,
             settings,
@@ -133,6 +140,9 @@ impl App {
         app.standing.restore().map_err(cannot_bring_back("restore the standing queries"))?;
         app.engine.open_reads().map_err(cannot("read the log"))?;
         let app = Arc::new(app);
+        if let Some(auth) = &app.auth {
+            auth.follow_provider(app.stopping());
+        }
         app.procedures.connect(&app);
         startup.answer_reads(&app);
         Ok(app)

@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::client::{Client, Parameter, Parameters, Problem, encoded};
+use crate::client::{Client, Parameter, Parameters, Problem, Token, encoded};
 use crate::clock;
 use crate::shell::statement;
 use crate::start::exit;
@@ -51,11 +51,15 @@ pub struct Target {
     /// A parameter: `$NAME` in the query. The value is JSON; may be given several times
     #[arg(long, value_name = "NAME=JSON", value_parser = parameter)]
     pub param: Vec<(String, Parameter)>,
+
+    /// A file with a token that says who asks, for a weir with logins; WEIR_TOKEN is one
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 impl Target {
     pub fn client(&self, url: &str) -> Result<Client, Problem> {
-        let mut client = Client::new(url, self.namespace.clone())?;
+        let mut client = Client::new(url, self.namespace.clone(), Token::of(self.token_file.as_deref()))?;
         client.at = self.at_time;
         Ok(client)
     }
@@ -111,11 +115,20 @@ pub struct PlanOf {
     /// The namespace of the standing query, instead of the default one
     #[arg(long)]
     pub namespace: Option<String>,
+
+    /// A file with a token that says who asks, for a weir with logins; WEIR_TOKEN is one
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 impl PlanOf {
     pub fn target(&self) -> Target {
-        Target { url: self.url.clone(), namespace: self.namespace.clone(), ..Target::default() }
+        Target {
+            url: self.url.clone(),
+            namespace: self.namespace.clone(),
+            token_file: self.token_file.clone(),
+            ..Target::default()
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde_json::{Value as Json, json};
 use thiserror::Error;
-use warp::http::header::{ALLOW, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use warp::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply, Response};
 use weir_cypher_compiler::Diagnostic;
@@ -43,6 +43,19 @@ pub enum ApiError {
     /// It was there.
     #[error("{0}")]
     Gone(String),
+    /// Nobody knows who asks.
+    #[error("{reason}")]
+    Unauthenticated {
+        reason: String,
+        /// There is a credential, and it does not hold.
+        is_wrong: bool,
+    },
+    /// Whoever asks may not do that.
+    #[error("{0}")]
+    Forbidden(String),
+    /// A browser is to log in there first.
+    #[error("to be asked after a login")]
+    LogIn(String),
     #[error("there is no such route")]
     NoRoute,
     #[error("the method is not supported")]
@@ -154,6 +167,22 @@ impl ApiError {
             ApiError::Absent(_) if family == Family::V1 => response(StatusCode::NOT_FOUND, None, String::new()),
             ApiError::Absent(reason) => texts(family, StatusCode::NOT_FOUND, Kind::Api, &[reason]),
             ApiError::Gone(reason) => texts(family, StatusCode::GONE, Kind::Api, &[reason]),
+            ApiError::Unauthenticated { reason, is_wrong } => {
+                let challenge = challenge(is_wrong.then_some(("invalid_token", reason.as_str())));
+                challenged(challenge, texts(family, StatusCode::UNAUTHORIZED, Kind::Api, &[reason]))
+            }
+            ApiError::Forbidden(reason) => {
+                let challenge = challenge(Some(("insufficient_scope", &reason)));
+                challenged(challenge, texts(family, StatusCode::FORBIDDEN, Kind::Api, &[reason]))
+            }
+            ApiError::LogIn(to) => {
+                let mut reply = response(StatusCode::FOUND, None, String::new());
+                reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                if let Ok(to) = HeaderValue::from_str(&to) {
+                    reply.headers_mut().insert(LOCATION, to);
+                }
+                reply
+            }
             ApiError::NoRoute => plain(StatusCode::NOT_FOUND, "The requested resource could not be found."),
             ApiError::Method(methods) => {
                 let mut reply =
@@ -214,6 +243,27 @@ impl ApiError {
             }
         }
     }
+}
+
+/// How clients are told which credential is wanted, and what is wrong with the one there was (RFC 6750).
+fn challenge(wrong: Option<(&str, &str)>) -> String {
+    let plain = |text: &str| -> String {
+        let kept = text.chars().filter(|c| (c.is_ascii_graphic() || *c == ' ') && !matches!(c, '"' | '\\'));
+        kept.collect()
+    };
+    match wrong {
+        None => "Bearer realm=\"weir\"".to_owned(),
+        Some((error, reason)) => {
+            format!("Bearer realm=\"weir\", error=\"{error}\", error_description=\"{}\"", plain(reason))
+        }
+    }
+}
+
+fn challenged(challenge: String, mut reply: Response) -> Response {
+    if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    reply
 }
 
 /// What an error of v2 is about.

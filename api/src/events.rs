@@ -19,6 +19,7 @@ use warp::{Reply, sse};
 use weir_connectors::Encoder;
 use weir_model::lock::lock;
 
+use crate::auth::Lease;
 use crate::outputs::Sent;
 use crate::standing::{Follower, News};
 
@@ -185,8 +186,9 @@ fn rest(place: String) -> Event {
 }
 
 /// What one who follows gets, as a response. A browser that has lost the connection comes back with the id of the last event.
-pub fn following(events: impl Stream<Item = Event> + Send + Sync + 'static) -> Response {
-    respond(events.map(|event| Ok(written(event))))
+/// Ends with the login of whoever asked.
+pub fn following(events: impl Stream<Item = Event> + Send + Sync + 'static, lease: Lease) -> Response {
+    respond(events.map(|event| Ok(written(event))).take_until(lease.ended()))
 }
 
 fn written(event: Event) -> sse::Event {
@@ -204,11 +206,11 @@ fn respond(events: impl Stream<Item = Result<sse::Event, Infallible>> + Send + S
     reply
 }
 
-/// The events as a response: an empty event at once and after every ten seconds of silence.
-pub fn listening(listener: Listener) -> Response {
+/// The events as a response: an empty event at once and after every ten seconds of silence. Ends as `following` does.
+pub fn listening(listener: Listener, lease: Lease) -> Response {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    respond(Events { listener, heartbeat })
+    respond(Events { listener, heartbeat }.take_until(lease.ended()))
 }
 
 struct Events {

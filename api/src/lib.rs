@@ -24,6 +24,7 @@ mod demo;
 mod server;
 mod leaving;
 mod origin;
+mod auth;
 mod tls;
 pub mod routes;
 pub mod wire;

@@ -14,7 +14,7 @@ use warp::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
     ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
-use warp::http::{HeaderValue, Method, Request, StatusCode};
+use warp::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use warp::reply::Response;
 use weir_model::lock::lock;
 
@@ -36,13 +36,15 @@ const HOSTS: [&str; 2] = ["host", "x-forwarded-host"];
 /// can set it.
 const SITE: &str = "sec-fetch-site";
 const OF_HERE: &str = "same-origin";
+const OF_ELSEWHERE: [&str; 2] = ["cross-site", "same-site"];
 
 /// What a page that is named may send: every method there is, and the headers that are looked at.
 const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
-const TAKEN: &str = "accept, content-encoding, content-type, idempotency-key, last-event-id, quine-member-idx, traceparent";
+const TAKEN: &str =
+    "accept, authorization, content-encoding, content-type, idempotency-key, last-event-id, quine-member-idx, traceparent";
 
 /// What it may read besides the few headers that browsers show anyway.
-const SHOWN: &str = "allow, content-disposition, location, retry-after, warning, weir-diagnostics";
+const SHOWN: &str = "allow, content-disposition, location, retry-after, warning, weir-diagnostics, www-authenticate";
 
 /// For how many seconds a browser need not ask again: no browser of today keeps it longer than two hours.
 const ASKED_FOR: &str = "7200";
@@ -87,8 +89,8 @@ pub fn refusal<B>(request: &Request<B>, webserver: &Webserver) -> Option<Respons
     let opens = is_asked(headers);
     let origin = headers.get(ORIGIN).filter(|_| opens || !request.method().is_safe())?;
     let origin = String::from_utf8_lossy(origin.as_bytes());
-    let is_of_here = headers.get(SITE).is_some_and(|site| site.as_bytes() == OF_HERE.as_bytes());
-    if is_of_here || may(&origin, &hosts(request), &webserver.allowed_origins, webserver.advertised.as_deref()) {
+    let asked = hosts(headers, request.uri());
+    if is_of_here(headers) || may(&origin, &asked, &webserver.allowed_origins, webserver.advertised.as_deref()) {
         return None;
     }
     let what = if opens { "open web sockets" } else { "change anything or run queries" };
@@ -98,6 +100,24 @@ pub fn refusal<B>(request: &Request<B>, webserver: &Webserver) -> Option<Respons
          also where a proxy passes on neither Host nor X-Forwarded-Host"
     );
     Some(plain(StatusCode::FORBIDDEN, reason))
+}
+
+/// Whether the browser says that a request is one of weir's own pages. Those that the configuration names are others, and so is
+/// whoever says nothing.
+pub fn is_own(headers: &HeaderMap, uri: &Uri, webserver: &Webserver) -> bool {
+    let origin = || headers.get(ORIGIN).map(|origin| String::from_utf8_lossy(origin.as_bytes()).into_owned());
+    let is_origin = || origin().is_some_and(|origin| may(&origin, &hosts(headers, uri), &[], webserver.advertised.as_deref()));
+    // An origin has the host that was asked also where the page came over plain HTTP, from whoever stands in between.
+    !is_elsewhere(headers) && (is_of_here(headers) || is_origin())
+}
+
+/// Whether the browser says that a request is that of a page of another host, or was followed from there.
+pub fn is_elsewhere(headers: &HeaderMap) -> bool {
+    headers.get(SITE).is_some_and(|site| OF_ELSEWHERE.iter().any(|other| site.as_bytes() == other.as_bytes()))
+}
+
+fn is_of_here(headers: &HeaderMap) -> bool {
+    headers.get(SITE).is_some_and(|site| site.as_bytes() == OF_HERE.as_bytes())
 }
 
 /// A page is not told why it was refused, so whoever runs weir has to be.
@@ -129,10 +149,10 @@ pub fn is_origin(text: &str) -> bool {
 }
 
 /// The hosts that were asked, as clients and proxies say. HTTP/2 says it in the address.
-fn hosts<B>(request: &Request<B>) -> Vec<&str> {
-    let named = HOSTS.into_iter().flat_map(|name| request.headers().get_all(name)).filter_map(|value| value.to_str().ok());
+fn hosts<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> Vec<&'r str> {
+    let named = HOSTS.into_iter().flat_map(|name| headers.get_all(name)).filter_map(|value| value.to_str().ok());
     let named = named.flat_map(|hosts| hosts.split(',')).map(str::trim);
-    named.chain(request.uri().authority().map(|authority| authority.as_str())).collect()
+    named.chain(uri.authority().map(|authority| authority.as_str())).collect()
 }
 
 /// Pages of weir's own host may, by whichever name it was asked, and those that the configuration names.
@@ -168,6 +188,7 @@ fn without_usual_port<'a>(scheme: &str, place: &'a str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Sources, load};
     use crate::routes::{MEMBER_HEADER, ROUTES};
     use crate::wire::diagnostic;
 
@@ -178,7 +199,7 @@ mod tests {
             let request = forwarded.into_iter().fold(request, |request, host| request.header("x-forwarded-host", host));
             let allowed = ["https://ui.example.com".to_owned(), "http://other.example.com:80".to_owned()];
             let request = request.body(()).expect("a request");
-            may(origin, &hosts(&request), &allowed, Some("https://weir.example.com:8443/weir"))
+            may(origin, &hosts(request.headers(), request.uri()), &allowed, Some("https://weir.example.com:8443/weir"))
         };
         let here = "localhost:8080";
         assert!(may("http://localhost:8080", here, None) && may("http://[::1]:8080", "[::1]:8080", None));
@@ -194,11 +215,32 @@ mod tests {
         assert!(may("http://other.example.com", here, None) && may("https://weir.example.com:8443", here, None));
     }
 
+    /// What a session may change is not for pages that the configuration names, nor for who says nothing.
+    #[test]
+    fn own_pages_are_those_of_the_host_that_was_asked() {
+        let settings = load(&Sources::default(), &|_| None).expect("loads");
+        let mut webserver = settings.webserver;
+        webserver.allowed_origins = vec![ANY.to_owned()];
+        let own = |more: &[(&str, &str)]| {
+            let request = Request::builder().uri("/api/v1/query/cypher").header("host", "weir.example:8080");
+            let request = more.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            let request = request.body(()).expect("a request");
+            (is_own(request.headers(), request.uri(), &webserver), is_elsewhere(request.headers()))
+        };
+        assert_eq!(own(&[("origin", "http://weir.example:8080")]), (true, false));
+        assert_eq!(own(&[("sec-fetch-site", "same-origin")]), (true, false));
+        assert_eq!(own(&[]), (false, false));
+        assert_eq!(own(&[("origin", "http://weir.example")]), (false, false));
+        assert_eq!(own(&[("origin", "null"), ("sec-fetch-site", "cross-site")]), (false, true));
+        assert_eq!(own(&[("origin", "http://ui.weir.example"), ("sec-fetch-site", "same-site")]), (false, true));
+        assert_eq!(own(&[("sec-fetch-site", "none")]), (false, false));
+    }
+
     #[test]
     fn the_host_of_http_2_stands_in_the_address() {
         let request = Request::builder().uri("https://example.com:8443/api/v1/query/cypher").body(()).expect("a request");
-        assert!(may("https://example.com:8443", &hosts(&request), &[], None));
-        assert!(!may("https://example.com", &hosts(&request), &[], None));
+        assert!(may("https://example.com:8443", &hosts(request.headers(), request.uri()), &[], None));
+        assert!(!may("https://example.com", &hosts(request.headers(), request.uri()), &[], None));
         assert!(may("null", &[], &[ANY.to_owned()], None));
     }
 

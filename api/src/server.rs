@@ -25,7 +25,7 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use warp::http::{HeaderValue, Version, header};
+use warp::http::{HeaderValue, Method, Version, header};
 use warp::reply::Response;
 use weir_model::lock::lock;
 
@@ -473,8 +473,10 @@ async fn until_its_end<C: GracefulConnection>(
     }
 }
 
+/// Whether it is the path of a probe. Names of streams and queries may end like one.
 fn is_health(path: &str) -> bool {
-    path.starts_with("/api/") && (path.ends_with("/liveness") || path.ends_with("/readiness"))
+    let found = routes::find(&Method::GET, path, false);
+    found.is_some_and(|(route, _)| ["admin::liveness", "admin::readiness"].contains(&route.name))
 }
 
 /// Waits for the first word of a client: no longer than this, and not much longer once the server ends.
@@ -529,6 +531,19 @@ mod tests {
         let port = taken.local_addr().expect("an address").port();
         let refused = bind_health(port).await.expect_err("it is taken");
         assert!(refused.contains("health-endpoints.port=<PORT>") && !refused.contains("--port"), "{refused}");
+    }
+
+    /// That port asks for no certificate, and gave whatever had a path that ends like a probe's.
+    #[test]
+    fn the_port_of_probes_gives_nothing_else() {
+        for path in ["/api/v1/admin/liveness", "/api/v1/admin/readiness", "/api/v2/admin/readiness", "/api/v2/system/liveness"] {
+            assert!(is_health(path), "{path}");
+        }
+        for path in
+            ["/api/v1/ingest/liveness", "/api/v1/query/standing/readiness", "/api/v1/namespace/liveness", "/liveness", "/metrics"]
+        {
+            assert!(!is_health(path), "{path}");
+        }
     }
 
     #[tokio::test]

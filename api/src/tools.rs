@@ -18,7 +18,7 @@ use crate::error::chain;
 use crate::log::say;
 use crate::terminal::counted;
 use crate::transfer::progress::size;
-use crate::transfer::{Whole, back_up_over_http, beside, renamed};
+use crate::transfer::{Of, Whole, back_up_over_http, beside, renamed};
 
 /// Why a tool has not done what it was told to.
 #[derive(Debug, Error)]
@@ -100,6 +100,10 @@ pub struct Backup {
     /// Ask the weir that runs there, instead of opening the configured store; with an empty text the one at the usual place
     #[arg(long)]
     pub url: Option<String>,
+
+    /// With --url, a file with a token that says who asks, for a weir with logins; WEIR_TOKEN is one
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// `url`: of the weir to be asked, where one is.
@@ -121,8 +125,9 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
             Some(url) => {
                 let pairs = if leave_out.is_empty() { Vec::new() } else { vec![("leaveOut", leave_out.join(","))] };
                 let since = since.as_ref().map(Since::to_string);
+                let of = Of { url, namespace: None, token_file: backup.token_file.as_deref() };
                 let mut write = |part: &[u8]| out.write_all(part).map_err(|error| failed(&error));
-                let bytes = back_up_over_http(url, since, &pairs, &mut write)?;
+                let bytes = back_up_over_http(of, since, &pairs, &mut write)?;
                 size(bytes)
             }
             None => {

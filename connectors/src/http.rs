@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{ClientBuilder, Identity, RequestBuilder, Response, StatusCode, Url};
+pub use reqwest::{Client, RequestBuilder};
+use reqwest::{ClientBuilder, Identity, Response, StatusCode, Url};
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 use weir_model::temporal::{Date, SECONDS_PER_DAY};

@@ -53,6 +53,8 @@ pub struct QueryFacts {
     pub at_once: bool,
     /// Calls what ends other queries.
     pub ends: bool,
+    /// Calls what brings things from outside, or may: files, what web servers answer.
+    pub fetches: bool,
     /// Calls what waits for more to come, so that it has to see one moment after another.
     pub listens: bool,
     /// Uses something that differs from run to run (`rand`, `timestamp`, fresh ids).

@@ -34,6 +34,8 @@ pub struct Procedure {
     pub at_once: bool,
     /// Ends queries that run.
     pub ends: bool,
+    /// Brings things from outside (files, what web servers answer), or runs a text that is not known before and may.
+    pub fetches: bool,
     /// Brings things from outside, and may be called all the same where that is not allowed (`Caller::may_fetch`): it goes by
     /// what is at hand then, and fails with `WouldFetch` where that is not enough.
     pub at_hand: bool,
@@ -163,6 +165,7 @@ impl Procedure {
             listens: false,
             at_once: false,
             ends: false,
+            fetches: false,
             at_hand: false,
             description: Text::default(),
             example: Text::default(),

@@ -16,6 +16,7 @@ pub mod feeds;
 pub mod fuzz;
 pub mod kafka;
 pub mod nats;
+pub mod openid;
 pub mod page;
 pub mod polled;
 pub mod queries;

@@ -26,6 +26,7 @@ mod kafka;
 mod kafka_logins;
 mod kept;
 mod language_server;
+mod logins;
 mod loops;
 mod metrics;
 mod mqtt;

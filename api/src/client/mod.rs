@@ -5,6 +5,7 @@
 
 mod parameter;
 mod rows;
+mod token;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use crate::error::chain;
 use crate::wire::diagnostic::HEADER;
 
 pub use parameter::{Parameter, Parameters};
+pub use token::Token;
 
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
@@ -48,6 +50,8 @@ pub struct Client {
     /// Without a slash at its end.
     url: String,
     pub namespace: Option<String>,
+    /// Who asks, for a weir that wants to know.
+    token: Token,
     /// The moment that is read, in milliseconds since 1970; none is the present.
     pub at: Option<u64>,
 }
@@ -90,10 +94,10 @@ pub struct Mistake {
 }
 
 impl Client {
-    pub fn new(url: &str, namespace: Option<String>) -> Result<Client, Problem> {
+    pub fn new(url: &str, namespace: Option<String>, token: Token) -> Result<Client, Problem> {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let connections = Arc::new(Mutex::new(Connections::new()?));
-        Ok(Client { connections, url: url.trim_end_matches('/').to_owned(), namespace, at: None })
+        Ok(Client { connections, url: url.trim_end_matches('/').to_owned(), namespace, token, at: None })
     }
 
     pub fn url(&self) -> &str {
@@ -102,13 +106,14 @@ impl Client {
 
     /// The version of the service.
     pub async fn version(&self) -> Result<String, Problem> {
-        let request = self.http().await?.get(format!("{}/api/v1/admin/build-info", self.url));
+        let request = self.token.shown_with(self.http().await?.get(format!("{}/api/v1/admin/build-info", self.url)))?;
         let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
         let body: Json = serde_json::from_slice(&body).unwrap_or_default();
         match body["version"].as_str() {
             Some(version) => Ok(version.to_owned()),
+            None if matches!(status, 401 | 403) => Err(self.not_let_in(&body)),
             None => Err(Problem::Unreachable(format!("{} answers, but not as weir does (status {status})", self.url))),
         }
     }
@@ -156,7 +161,8 @@ impl Client {
         let pairs: Vec<_> = time_max_ms.map(|limit| ("timeout", limit.to_string())).into_iter().collect();
         let body = serde_json::to_string(&Question { text, parameters });
         let body = body.map_err(|error| Problem::refused(format!("the query cannot be written as JSON: {error}")))?;
-        let request = self.http().await?.post(self.target(PATH, &pairs)).header("content-type", "application/json").body(body);
+        let request = self.http().await?.post(self.target(PATH, &pairs)).header("content-type", "application/json");
+        let request = self.token.shown_with(request)?.body(body);
         let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         if status != 200 {
@@ -183,6 +189,7 @@ impl Client {
             Some(text) => http.post(target).header("content-type", "text/plain").body(text),
             None => http.get(target),
         };
+        let request = self.token.shown_with(request)?;
         let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         if status != 200 {
@@ -200,7 +207,8 @@ impl Client {
 
     /// Sends a text into the namespace, and gives the body of the answer.
     pub async fn upload(&self, path: &str, pairs: &[(&str, String)], text: Vec<u8>) -> Result<Vec<u8>, Problem> {
-        let request = self.http().await?.post(self.target(path, pairs)).header("content-type", "text/plain").body(text);
+        let request = self.http().await?.post(self.target(path, pairs)).header("content-type", "text/plain");
+        let request = self.token.shown_with(request)?.body(text);
         let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
@@ -219,7 +227,17 @@ impl Client {
         format!("{}{path}{}", self.url, query_string(&asked))
     }
 
+    /// Told with what to do, by a weir that knows its clients.
+    fn not_let_in(&self, body: &Json) -> Problem {
+        let said = body[0].as_str().unwrap_or("it does not say why");
+        let hint = if self.token.is_there() { "" } else { "; give a token with --token-file or in WEIR_TOKEN" };
+        Problem::refused(format!("{} does not let you in: {said}{hint}", self.url))
+    }
+
     async fn refusal(&self, status: u16, body: &[u8], lengths: &[usize]) -> Problem {
+        if status == 401 {
+            return self.not_let_in(&serde_json::from_slice(body).unwrap_or_default());
+        }
         // v1 has no body for this, as the reference has none.
         let why = if status == 503 && body.is_empty() { self.why_not_ready().await } else { None };
         let body = why.as_deref().map_or(body, str::as_bytes);
@@ -242,7 +260,7 @@ impl Client {
 
     /// What 404 means: the thing is not there, or no weir is.
     async fn absent(&self, kind: &str, name: &str, path: &str) -> Problem {
-        if self.version().await.is_err() {
+        if matches!(self.version().await, Err(Problem::Unreachable(_))) {
             let reason = format!("no weir answers at {0}: {0}{path} was asked, and is not there (status 404)", self.url);
             return Problem::Unreachable(reason);
         }

@@ -13,6 +13,7 @@ use super::values::{TRACE_HEADERS, convert, describe, duration};
 use super::{
     ConfigError, DATA_PATH, DATA_VARIABLES, Layer, MEMORY_DIRECTORY, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE, STORE_PATH,
 };
+use crate::auth::{AuthSettings, Hidden, OidcClient, may_be_plain};
 use crate::log;
 use crate::metrics::ReporterSettings;
 use crate::origin::is_origin;
@@ -24,6 +25,8 @@ const EMPTY_PATH: &str = "the path is empty; write one, or leave it out";
 
 const HEALTH_ENABLED: &str = "webserver.use-mtls.health-endpoints.enabled";
 const HEALTH_PORT: &str = "webserver.use-mtls.health-endpoints.port";
+
+const ISSUER: &str = "auth.oidc.issuer";
 
 /// Where the reference service finds its certificate.
 const KEY_STORE_VARIABLES: [&str; 2] = ["SSL_KEYSTORE_PATH", "SSL_KEYSTORE_PASSWORD"];
@@ -56,9 +59,11 @@ impl Reading<'_> {
         let store = self.store(&store_type);
         let ids = self.ids();
         let webserver = self.webserver();
+        let auth = self.auth();
         let memory = self.memory(&store);
         let settings = Settings {
             webserver,
+            auth,
             store,
             ids,
             graph: self.text("graph-model").map(|name| GraphOptions { open_cypher: name == "open-cypher" }),
@@ -188,6 +193,76 @@ impl Reading<'_> {
             tls,
             health_port: health,
         }
+    }
+
+    /// None where there are no logins. Whatever is set up of them without being enough is a mistake: a weir that is open to
+    /// everybody must not come of one.
+    fn auth(&mut self) -> Option<AuthSettings> {
+        let enabled = self.checked("auth.enabled").and_then(|value| value.as_bool());
+        let issuer = self.text(ISSUER);
+        let (id, secret, audience) =
+            (self.text("auth.oidc.client-id"), self.text("auth.oidc.client-secret"), self.text("auth.oidc.audience"));
+        if enabled == Some(false) {
+            return None;
+        }
+        let Some(issuer) = issuer else {
+            // What `weir config` prints has every default in it.
+            let given: Vec<String> = self.values.keys().filter(|path| path.starts_with("auth.")).cloned().collect();
+            let of_logins = given.into_iter().find(|path| self.checked(path) != self.default(path));
+            if let Some(path) = of_logins {
+                let place = self.place(&path);
+                self.problems.push(format!("{place}: logins need a provider; set {ISSUER}, or auth.enabled = false"));
+            }
+            return None;
+        };
+        let plain_http = self.boolean("auth.oidc.plain-http");
+        let settings = AuthSettings {
+            issuer,
+            client: id.map(|id| OidcClient { id, secret: secret.clone().map(Hidden::new) }),
+            audience,
+            scopes: self.texts("auth.oidc.scopes"),
+            roles_claim: self.text("auth.oidc.roles-claim").unwrap_or_default(),
+            session_lifetime: self.duration("auth.session.lifetime"),
+            sessions_max: self.integer("auth.session.count-max") as usize,
+            plain_http,
+        };
+        let is_url = settings.issuer.split_once("://").is_some_and(|(scheme, place)| {
+            matches!(scheme, "http" | "https") && !place.is_empty() && !place.contains(['?', '#', '@', ' '])
+        });
+        let is_open = settings.issuer.starts_with("http://") && !plain_http && !may_be_plain(&settings.issuer);
+        let empty = |text: Option<&str>| text.is_some_and(str::is_empty);
+        let wrong = [
+            (!is_url, ISSUER, "it should be a URL such as https://login.example.com/realms/weir, without ? and #"),
+            (
+                is_open,
+                ISSUER,
+                "without TLS anybody on the way may log in as somebody else; use https, or set auth.oidc.plain-http",
+            ),
+            (
+                settings.client.is_none() && settings.audience.is_none(),
+                ISSUER,
+                "nobody could log in; set auth.oidc.client-id for browsers, auth.oidc.audience for bearer tokens, or both",
+            ),
+            (
+                settings.client.is_none() && secret.is_some(),
+                "auth.oidc.client-secret",
+                "a secret needs the client whose it is; set auth.oidc.client-id",
+            ),
+            (empty(settings.audience.as_deref()), "auth.oidc.audience", "it is empty; write one, or leave it out"),
+            (
+                empty(settings.client.as_ref().map(|client| client.id.as_str())),
+                "auth.oidc.client-id",
+                "it is empty; write one, or leave it out",
+            ),
+            (!settings.scopes.iter().any(|scope| scope == "openid"), "auth.oidc.scopes", "openid must be among them"),
+            (settings.roles_claim.is_empty(), "auth.oidc.roles-claim", "it is empty; write one, or leave it out"),
+            (settings.session_lifetime.is_zero(), "auth.session.lifetime", "a login that ends at once is none"),
+        ];
+        for (_, path, reason) in wrong.iter().filter(|(is_wrong, ..)| *is_wrong) {
+            let place = self.place(path);
+            self.problems.push(format!("{place}: {reason}"));
+        }
+        Some(settings)
     }
 
     /// One that no browser sends would let nobody in.

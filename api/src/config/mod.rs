@@ -768,6 +768,49 @@ mod tests {
         assert!(retention("weir.history = long").is_err_and(|problem| problem.contains("history")));
     }
 
+    /// A weir that is open to everybody must not come of a slip in what sets up logins.
+    #[test]
+    fn logins_are_off_on_or_a_mistake() {
+        let auth = |text: &str| load_text(&format!("weir.auth {{ {text} }}"), &[]).map(|settings| settings.auth);
+        assert_eq!(load_text("", &[]).map(|settings| settings.auth), Ok(None));
+        let issuer = "oidc.issuer = \"https://login.example/realms/weir\"";
+        let both =
+            auth(&format!("{issuer}, oidc.client-id = weir, oidc.client-secret = hush, oidc.audience = api")).expect("is fine");
+        let both = both.expect("it is on");
+        assert_eq!((both.issuer.as_str(), both.audience.as_deref()), ("https://login.example/realms/weir", Some("api")));
+        assert_eq!((both.roles_claim.as_str(), both.session_lifetime.as_secs(), both.sessions_max), ("roles", 8 * 3600, 10_000));
+        assert!(
+            auth("session.lifetime = 8 h, oidc.plain-http = false").is_ok_and(|auth| auth.is_none()),
+            "they are the defaults"
+        );
+        assert!(auth(&format!("enabled = false, {issuer}, oidc.client-id = weir")).is_ok_and(|auth| auth.is_none()));
+        assert!(auth(&format!("{issuer}, oidc.audience = api")).is_ok_and(|auth| auth.is_some_and(|auth| auth.client.is_none())));
+        let plain = |host: &str, more: &str| auth(&format!("oidc.issuer = \"http://{host}/\", oidc.audience = a{more}")).is_ok();
+        assert!(plain("127.0.0.1:8180", "") && plain("localhost", "") && !plain("login.example", ""));
+        assert!(plain("login.example", ", oidc.plain-http = on"));
+        for (text, expected) in [
+            ("oidc.client-id = weir", "logins need a provider"),
+            ("oidc.audience = api", "logins need a provider"),
+            ("session.lifetime = 1 h", "logins need a provider"),
+            ("enabled = true", "logins need a provider"),
+            (issuer, "nobody could log in"),
+            ("oidc.issuer = login, oidc.audience = a", "should be a URL"),
+            ("oidc.issuer = \"https://x/?a\", oidc.audience = a", "should be a URL"),
+            ("oidc.issuer = \"http://login.example\", oidc.audience = a", "without TLS"),
+            (&format!("{issuer}, oidc.audience = \"\""), "it is empty"),
+            (&format!("{issuer}, oidc.audience = a, oidc.client-secret = hush"), "set auth.oidc.client-id"),
+            (&format!("{issuer}, oidc.audience = a, oidc.scopes = [email]"), "openid must be among them"),
+            (&format!("{issuer}, oidc.audience = a, session.lifetime = 0 s"), "ends at once"),
+            ("oidc.isuer = x", "is not a key"),
+        ] {
+            let refused = auth(text).expect_err(text);
+            assert!(refused.contains(expected) && !refused.contains("hush"), "{text}: {refused}");
+        }
+        let settings = load_text(&format!("weir.auth {{ {issuer}, oidc.client-id = w, oidc.client-secret = hush }}"), &[]);
+        let settings = settings.expect("is fine");
+        assert!(!settings.effective.to_string().contains("hush") && !format!("{settings:?}").contains("hush"));
+    }
+
     #[test]
     fn the_graph_model_is_chosen_or_left_to_the_store() {
         let model = |text: &str| load_text(text, &[]).expect("loads").graph;

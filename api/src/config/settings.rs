@@ -10,6 +10,7 @@ use weir_model::IdScheme;
 use super::keys::KEYS;
 use super::values::put;
 use super::{MEMORY_DIRECTORY, STORE_PATH};
+use crate::auth::AuthSettings;
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
 use crate::tls::TlsFiles;
@@ -18,6 +19,8 @@ use crate::traces::TraceSettings;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub webserver: Webserver,
+    /// Logins, where there are any.
+    pub auth: Option<AuthSettings>,
     pub store: StoreSettings,
     pub ids: IdScheme,
     /// The graph model; none is that of the store.

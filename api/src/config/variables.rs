@@ -11,7 +11,8 @@ const BEGINNING: &str = "WEIR_";
 
 /// What is read besides keys: where the data lie, what is logged, which weir is asked and how; and what is said to those who
 /// build it (`make run` hands that on).
-const OTHERS: &[&str] = &["WEIR_DATA", "WEIR_LOG", "WEIR_URL", "WEIR_CERT", "WEIR_KEY", "WEIR_COMMIT", "WEIR_TOOLS"];
+const OTHERS: &[&str] =
+    &["WEIR_DATA", "WEIR_LOG", "WEIR_URL", "WEIR_CERT", "WEIR_KEY", "WEIR_TOKEN", "WEIR_COMMIT", "WEIR_TOOLS"];
 
 /// What is to be said of variables that set nothing: one that is misspelt would change nothing, and nobody would know.
 /// `read` are those that the configuration has asked for, `secrets` those that definitions may refer to.

@@ -20,7 +20,9 @@ use weir_connectors::body::{CONTENT_TYPES, Cut};
 use self::bodies::{Accepted, Failure};
 use self::operations::{GROUPS, Operation, Shape, of_handler};
 use self::schemas::{Schemas, of};
-use crate::routes::{Capability, ROUTES, Route, Takes};
+use crate::auth::rights::RIGHTS;
+use crate::auth::{AuthSettings, Permission};
+use crate::routes::{ROUTES, Route, Takes};
 use crate::wire::family::Family;
 
 pub const PAGE: &str = include_str!("page.html");
@@ -37,8 +39,13 @@ const OF_PREVIEW: &str = "This is the preview of version 2: an answer is an obje
 const OF_CURRENT: &str = "This is version 2: durations are texts such as 1m30s, times are texts such as \
                           2026-03-01T10:00:00Z, and lists of resources are objects with items.";
 
-/// The document of a family. `server`: where clients find weir; without it nothing is said of that.
+/// The document of a family, where there are no logins. `server`: where clients find weir; without it nothing is said of that.
 pub fn document(family: Family, server: Option<&str>) -> Json {
+    document_of(family, server, None)
+}
+
+/// As `document`, for a weir with these logins.
+pub fn document_of(family: Family, server: Option<&str>, auth: Option<&AuthSettings>) -> Json {
     let mut schemas = Schemas::new(family);
     let mut paths = JsonMap::new();
     let mut ids = HashSet::new();
@@ -50,7 +57,11 @@ pub fn document(family: Family, server: Option<&str>) -> Json {
     for route in ROUTES.iter().filter(|route| route.family() == family && !shared(route)) {
         let Some(operation) = of_handler(route.name, family) else { continue };
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.as_str().to_ascii_lowercase()] = described(route, operation, &mut schemas, &mut ids);
+        let mut shown = described(route, operation, &mut schemas, &mut ids);
+        if auth.is_some() {
+            guard(route, &mut shown, &mut schemas);
+        }
+        path[route.method.as_str().to_ascii_lowercase()] = shown;
     }
     let (version, family_name, conventions) = match family {
         Family::V1 => ("3.0.3", "v1", OF_V1),
@@ -82,7 +93,52 @@ pub fn document(family: Family, server: Option<&str>) -> Json {
     if let Some(server) = server {
         document["servers"] = json!([{"url": server}]);
     }
+    if let Some(auth) = auth {
+        let (schemes, ways) = credentials(auth);
+        document["components"]["securitySchemes"] = schemes;
+        document["security"] = ways;
+    }
     document
+}
+
+/// The ways to say who asks, of which a request needs one.
+fn credentials(auth: &AuthSettings) -> (Json, Json) {
+    let (mut schemes, mut ways) = (JsonMap::new(), Vec::new());
+    if auth.audience.is_some() {
+        let about = format!("A token of {}, signed, for the audience that weir is set up for.", auth.issuer);
+        schemes.insert(
+            "bearer".to_owned(),
+            json!({"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": about}),
+        );
+        ways.push(json!({"bearer": []}));
+    }
+    if auth.client.is_some() {
+        let about = "The session of a browser, which `/api/v2/auth/login` leads to. Over TLS the name begins with `__Host-`.";
+        schemes.insert(
+            "session".to_owned(),
+            json!({"type": "apiKey", "in": "cookie", "name": "weir_session", "description": about}),
+        );
+        ways.push(json!({"session": []}));
+    }
+    (Json::Object(schemes), Json::Array(ways))
+}
+
+/// What is answered to those whom nobody knows, or who may not.
+fn guard(route: &Route, shown: &mut Json, schemas: &mut Schemas) {
+    if route.permission == Permission::Open {
+        shown["security"] = json!([]);
+        return;
+    }
+    let mut add = |status: &str, text: &str| {
+        if let Some(answers) = shown["responses"].as_object_mut() {
+            answers.entry(status).or_insert_with(|| failure(text, Wrong::Family, schemas));
+        }
+    };
+    add("401", "There is no credential, or one that does not hold. The body says why.");
+    let about = RIGHTS.iter().find(|right| right.permission == route.permission).map(|right| format!(" ({})", right.about));
+    let (needed, about) = (route.permission.name(), about.unwrap_or_default());
+    add("403", &format!("The permission `{needed}`{about} is needed. The body says so."));
+    add("503", "The provider of logins cannot be asked for its keys. `Retry-After` says in how many seconds to ask again.");
 }
 
 fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &mut HashSet<String>) -> Json {
@@ -147,7 +203,7 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
         answers.entry(status.to_string()).or_insert_with(|| failure(text, error, schemas));
     }
     shown["responses"] = answers.into();
-    shown["x-weir-capability"] = format!("{:?}", route.capability).into();
+    shown["x-weir-permission"] = route.permission.name().into();
     shown
 }
 
@@ -237,13 +293,18 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
         all.push((503, taken, Wrong::Family));
     }
     // A namespace is deleted with its standing queries.
-    if route.capability == Capability::StandingWrite || route.name == "namespaces::delete" {
+    if route.permission == Permission::StandingWrite || route.name == "namespaces::delete" {
         all.push((
             503,
             "Another request was still changing a standing query that this one concerns after 30 seconds. The body says what is \
              done with it. Send the request again after `Retry-After`.",
             Wrong::Family,
         ));
+    }
+    if route.name.starts_with("auth::") && route.name != "auth::roles" {
+        all.push((403, "Who asks may not do that. The body says why.", Wrong::Family));
+        all.push((404, "There are no logins here. The body says so.", Wrong::Family));
+        all.push((503, "The provider cannot be asked. `Retry-After` says in how many seconds to ask again.", Wrong::Family));
     }
     if readiness {
         all.push((503, "weir is not ready. `Retry-After` says in how many seconds to ask again.", Wrong::Absent));
@@ -275,6 +336,7 @@ fn answer(status: u16, shape: Shape, schemas: &mut Schemas) -> Json {
         201 => "The resource was created.",
         202 => "The request was accepted. What it asks for goes on in the background.",
         204 => "Success, without a body.",
+        302 => "The browser is sent on.",
         _ => "Success.",
     };
     let warnings = json!({"type": "array", "items": {"type": "string"},
@@ -359,6 +421,32 @@ mod tests {
                 );
                 assert_eq!(operation.get("requestBody").is_some(), route.takes != Takes::Nothing, "{} {}", method, route.path);
                 assert!(!operation["summary"].as_str().unwrap_or_default().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn where_there_are_logins_every_operation_says_what_it_needs() {
+        let auth = AuthSettings {
+            issuer: "https://login.example".to_owned(),
+            client: None,
+            audience: Some("weir".to_owned()),
+            scopes: Vec::new(),
+            roles_claim: "roles".to_owned(),
+            session_lifetime: std::time::Duration::from_secs(1),
+            sessions_max: 1,
+            plain_http: false,
+        };
+        for family in FAMILIES {
+            let (with, without) = (document_of(family, None, Some(&auth)), document(family, None));
+            assert_eq!(with["security"], json!([{"bearer": []}]));
+            assert_eq!(with["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+            assert!(without.get("security").is_none() && without["components"].get("securitySchemes").is_none());
+            for route in ROUTES.iter().filter(|route| route.family() == family) {
+                let operation = &with["paths"][route.path][route.method.as_str().to_ascii_lowercase()];
+                let is_open = route.permission == Permission::Open;
+                assert_eq!(operation["security"] == json!([]), is_open, "{}", route.path);
+                assert_eq!(operation["responses"]["401"].is_object(), !is_open, "{}", route.path);
             }
         }
     }

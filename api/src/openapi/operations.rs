@@ -56,6 +56,7 @@ const STYLE: &str = "UI Styling";
 const DEBUG: &str = "Debug Node Operations";
 const NAMESPACES: &str = "Namespaces";
 const PAGES: &str = "Pages and Documents";
+const LOGINS: &str = "Logins";
 const ELSEWHERE: &str = "Other Editions";
 
 /// The groups, in the order in which documents show them.
@@ -69,6 +70,7 @@ pub const GROUPS: &[(&str, &str)] = &[
     (DEBUG, "The content of single nodes, for debugging."),
     (NAMESPACES, "Namespaces: named graphs that are independent of each other."),
     (PAGES, "Pages for people, and documents and metrics for tools."),
+    (LOGINS, "Who asks, and what they may. Logins are off unless the configuration names a provider."),
     (ELSEWHERE, "Routes of other editions of the service. weir answers them with 404."),
 ];
 
@@ -347,8 +349,18 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .about("Each edge is written at both of its nodes. One that exists stays."),
         "debug::delete_edges" => op("delete-node-edges", DEBUG, "Remove edges from a node", &[(200, Empty)]).takes(LOOK).graph().body(list::<HalfEdge>)
             .about("Edges that do not exist are ignored."),
+        "auth::me" => op("get-me", LOGINS, "Get who you are, and what you may", &[(200, Value(of::<Me>))]),
+        "auth::roles" => op("list-roles", LOGINS, "List the roles, and what each may", &[(200, Value(list::<RoleRights>))])
+            .about("The table that weir decides by, also where there are no logins."),
+        "auth::log_in" => op("log-in", LOGINS, "Log in with a browser", &[(302, Empty)]).takes(&[p::RETURN_TO])
+            .about("Sends the browser to the provider, which sends it back to `callback`."),
+        "auth::callback" => op("end-login", LOGINS, "End a login", &[(302, Empty)]).takes(&[p::CODE, p::STATE, p::PROVIDER, p::REFUSED])
+            .about("Where the provider sends the browser. It gets the cookie of a session, and is led to where it began."),
+        "auth::log_out" => op("log-out", LOGINS, "Log out", &[(302, Empty), (204, Empty)])
+            .about("Ends the session of the browser, with the web sockets and streams of events that it has opened. `GET` sends it on to the provider, to log out there too; `POST` answers 204."),
+
         "admin::not_enabled" => op("not-enabled", ELSEWHERE, "Not available in this edition", &[])
-            .about("Sign-on, roles, contexts and stored transformations are not part of weir."),
+            .about("Contexts and stored transformations are not part of weir."),
         _ => return None,
     };
     Some(operation)

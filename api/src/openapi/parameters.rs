@@ -99,6 +99,18 @@ pub const ONLY_FULL: Parameter = Parameter {
     )
 };
 
+/// Of logins.
+pub const RETURN_TO: Parameter = same(
+    "returnTo",
+    Kind::Text,
+    "\"/\"",
+    "The path of weir's own that the browser is led to in the end. Anything else counts as `/`.",
+);
+pub const CODE: Parameter = same("code", Kind::Text, "", "What the provider gives the browser to bring here.");
+pub const STATE: Parameter = same("state", Kind::Text, "", "Which login this is the end of.");
+pub const PROVIDER: Parameter = same("iss", Kind::Text, "", "The provider, where it names itself.");
+pub const REFUSED: Parameter = same("error", Kind::Text, "", "Why the provider gives no code.");
+
 pub const HASHED: Parameter = Parameter {
     v1: "",
     ..same(

@@ -29,6 +29,8 @@ pub struct Client {
     pub remote: Option<SocketAddr>,
     /// The request it belongs to, where that is traced.
     pub trace: Option<Context>,
+    /// Who it is, where there are logins.
+    pub who: Option<String>,
 }
 
 impl Client {
@@ -37,7 +39,8 @@ impl Client {
     pub fn audit(&self, text: &str, facts: QueryFacts) {
         if facts.writes || facts.ends {
             let remote = self.remote.map(|remote| remote.to_string()).unwrap_or_default();
-            tracing::debug!(target: log::AUDIT, "audit: {remote} query: {}", shortened(text));
+            let who = self.who.as_ref().map(|who| format!("{who}: ")).unwrap_or_default();
+            tracing::debug!(target: log::AUDIT, "audit: {remote} {who}query: {}", shortened(text));
         }
     }
 

@@ -200,9 +200,7 @@ pub async fn backpressure(app: Arc<App>, _: Request) -> Result<Reply, ApiError> 
 
 /// What belongs to other editions says so.
 pub async fn not_enabled(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Err(ApiError::Absent(
-        "This edition is not enabled: there is no sign-on, no roles, no contexts and no transformations".to_owned(),
-    ))
+    Err(ApiError::Absent("This edition is not enabled: there are no contexts and no transformations".to_owned()))
 }
 
 /// Definitions are stored with their secrets; these stay here, and so does whatever nobody knows to have none.

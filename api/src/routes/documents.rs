@@ -8,7 +8,7 @@ use warp::http::header::ACCESS_CONTROL_ALLOW_ORIGIN;
 
 use super::reply::{JSON, Reply, blocking, document};
 use super::request::Request;
-use super::ui::closed;
+use super::ui::{closed, page_for};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::wire::family::Family;
@@ -40,7 +40,7 @@ async fn described(app: Arc<App>, request: Request, family: Family) -> Result<Re
     }
     let text = blocking(move || {
         let server = app.settings.webserver.advertised.as_deref().unwrap_or("/");
-        Ok(openapi::document(family, (!relative).then_some(server)).to_string())
+        Ok(openapi::document_of(family, (!relative).then_some(server), app.settings.auth.as_ref()).to_string())
     });
     let mut reply = document(JSON, text.await?, Duration::ZERO);
     reply.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
@@ -48,8 +48,8 @@ async fn described(app: Arc<App>, request: Request, family: Family) -> Result<Re
 }
 
 /// The description of the API for people. The page asks for the document it shows.
-pub async fn page(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(Reply::Whole(closed(document("text/html; charset=UTF-8", openapi::PAGE, Duration::ZERO))))
+pub async fn page(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Whole(closed(page_for(&request.caller, openapi::PAGE, true))))
 }
 
 pub async fn page_v1(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {

@@ -8,8 +8,9 @@ use warp::http::{Method, StatusCode};
 
 use super::reply::Reply;
 use super::request::Request;
-use super::{Capability, Route};
+use super::{Route, auth};
 use crate::app::App;
+use crate::auth::{Caller, Permission};
 use crate::error::ApiError;
 use crate::log;
 use crate::wire::decode::{Fields, Mistakes};
@@ -27,7 +28,7 @@ pub async fn set_level(_: Arc<App>, request: Request) -> Result<Reply, ApiError>
     Ok(Reply::Value(json!({"level": level})))
 }
 
-/// Routes that are audited whatever their method and capability: they change something, or take a copy of everything.
+/// Routes that are audited whatever their method and permission: they change something, or take a copy of everything.
 const AUDITED: &[&str] = &[
     "transfer::back_up",
     "transfer::back_up_since",
@@ -41,15 +42,18 @@ impl Route {
     /// Whether a request for it changes how weir works, or what it keeps, or takes all of it away. Queries are told of elsewhere:
     /// most only read.
     fn is_audited(&self) -> bool {
-        let changes = self.method != Method::GET && !matches!(self.capability, Capability::Open | Capability::GraphQuery);
+        use Permission::{GraphRead, LoggedIn, Open};
+        let changes = self.method != Method::GET && !matches!(self.permission, Open | LoggedIn | GraphRead);
         changes || AUDITED.contains(&self.name)
     }
 }
 
-/// A line for each such request, whether it was let or not. `audit=off` among the levels of the log turns it off, and no
-/// level of everything else does but `off`.
-pub fn audit(route: &Route, remote: SocketAddr, target: &str, status: StatusCode) {
+/// A line for each such request, whether it was let or not, with who has sent it where that is known. `audit=off` among the
+/// levels of the log turns it off, and no level of everything else does but `off`.
+pub fn audit(route: &Route, remote: SocketAddr, caller: Option<&Caller>, target: &str, status: StatusCode) {
     if route.is_audited() {
-        tracing::info!(target: log::AUDIT, "audit: {remote} {} {target}: {}", route.method, status.as_u16());
+        let identity = caller.and_then(Caller::identity);
+        let who = identity.map(|identity| format!("{}: ", auth::who(identity))).unwrap_or_default();
+        tracing::info!(target: log::AUDIT, "audit: {remote} {who}{} {target}: {}", route.method, status.as_u16());
     }
 }

@@ -4,6 +4,7 @@
 
 mod admin;
 mod algorithms;
+mod auth;
 mod debug;
 mod documents;
 pub mod gremlin;
@@ -31,7 +32,7 @@ use std::sync::{Arc, LazyLock};
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
-use warp::http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use warp::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use warp::http::{self, HeaderMap, HeaderValue};
 use warp::reply::Response;
 use weir_connectors::body::Cut;
@@ -39,41 +40,21 @@ use weir_connectors::charset::Charset;
 
 use self::matching::{matches, parse_query};
 use self::reply::Reply;
-use self::request::{Content, Request};
+use self::request::Content;
 use crate::app::{App, LATE_REQUEST_MAX};
+use crate::auth::{Caller, Came, LOGIN_PAGE, Permission};
+use crate::client::encoded;
 use crate::error::ApiError;
 use crate::sockets::is_asked;
 use crate::traces::{Context, Span};
 use crate::wire::decode;
 use crate::wire::family::Family;
 
-pub use self::request::MEMBER_HEADER;
+pub use self::request::{MEMBER_HEADER, Request};
 pub use self::shards::ShardLimits;
 pub use self::table::ROUTES;
 pub use self::ui::starting;
 pub use warp::http::Method;
-
-/// What a caller must be allowed to. Nothing enforces it until there is sign-on; it stands here so that every route has one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Capability {
-    /// Open to everyone: probes and pages.
-    Open,
-    SystemRead,
-    SystemWrite,
-    /// Cypher may write, so one capability covers both until queries are told apart.
-    GraphQuery,
-    /// Past Cypher, at single nodes.
-    GraphDebug,
-    IngestRead,
-    IngestWrite,
-    StandingRead,
-    StandingWrite,
-    NamespaceRead,
-    NamespaceWrite,
-    /// How the explorer looks and what it offers.
-    StyleRead,
-    StyleWrite,
-}
 
 /// What body a route takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,7 +90,8 @@ pub struct Route {
     /// `{name}` stands for one segment, `{name}:verb` for one that ends so.
     pub path: &'static str,
     pub takes: Takes,
-    pub capability: Capability,
+    /// What its caller must be allowed to, where there are logins.
+    pub permission: Permission,
     /// What it answers with, for `Accept`; empty when any goes.
     pub gives: &'static str,
     /// The handler's, by which `openapi` knows what it does.
@@ -144,11 +126,19 @@ impl Route {
         ["query::", "gremlin::", "running::"].iter().any(|group| self.name.starts_with(group))
     }
 
+    /// Whether people look at it in a browser.
+    pub fn is_page(&self) -> bool {
+        PAGES.contains(&self.name)
+    }
+
     /// Whether it turns the connection into a web socket.
     pub fn is_socket(&self) -> bool {
         self.gives == table::SOCKET
     }
 }
+
+/// The handlers of pages.
+const PAGES: &[&str] = &["ui::page", "ui::explorer", "ui::streams", "documents::page", "documents::page_v1"];
 
 /// Takes whatever comes, and answers from the table. What is left of the body was not wanted.
 pub async fn answer(app: Arc<App>, remote: SocketAddr, request: &mut http::Request<Incoming>) -> Response {
@@ -172,10 +162,46 @@ async fn respond(
     let target = request.uri().path().to_owned();
     let mut span = spans::begin(route, remote, request);
     let trace = span.as_ref().and_then(Span::context);
-    let response = handled(app, remote, request, route, names, trace).await.unwrap_or_else(|error| error.into_response(family));
-    logs::audit(route, remote, &target, response.status());
+    let came = Came { method: request.method(), uri: request.uri(), headers: request.headers() };
+    let admitted = admitted(&app, route, came).await;
+    let caller = admitted.as_ref().ok().cloned();
+    let handled = async { handled(app, remote, request, route, names, trace, admitted?).await };
+    let mut response = handled.await.unwrap_or_else(|error| error.into_response(family));
+    if matches!(caller, Some(Caller::Known(_))) {
+        // What somebody may see is not for the next one, nor for whoever uses the browser after a logout.
+        response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    }
+    logs::audit(route, remote, caller.as_ref(), &target, response.status());
     spans::end(&mut span, response.status());
     Ok(response)
+}
+
+/// Who asks, if they may. What is refused here has read no body and run nothing.
+async fn admitted(app: &App, route: &Route, came: Came<'_>) -> Result<Caller, ApiError> {
+    let Some(auth) = &app.auth else { return Ok(Caller::Anyone) };
+    if route.permission == Permission::Open {
+        return Ok(Caller::Nobody);
+    }
+    // By the row: the path that was sent may write it in another way.
+    match auth.identify(came, !route.path.starts_with(API), &app.settings.webserver).await {
+        Ok(identity) => {
+            let caller = Caller::Known(identity);
+            caller.check(route.permission)?;
+            Ok(caller)
+        }
+        // Somebody looks at a page, who can log in and come back. Pages lie beside each other, whatever a proxy puts before them.
+        Err(ApiError::Unauthenticated { .. }) if auth.takes_browsers() && route.is_page() && wants_page(came.headers) => {
+            let back = came.uri.path_and_query().map_or("/", |target| target.as_str());
+            Err(ApiError::LogIn(format!("{LOGIN_PAGE}?returnTo={}", encoded(back))))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a browser asks for something that it shows.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    lines.any(|line| line.contains("text/html"))
 }
 
 /// The answer to HEAD: what is known of the body, and nothing of it. Over HTTP/2 nobody else leaves it out.
@@ -194,6 +220,7 @@ async fn handled(
     route: &'static Route,
     mut names: Vec<String>,
     trace: Option<Context>,
+    caller: Caller,
 ) -> Result<Response, ApiError> {
     let family = route.family();
     let upgrade = route.is_socket().then(|| hyper::upgrade::on(&mut *received));
@@ -210,6 +237,9 @@ async fn handled(
         remote: Some(remote),
         trace,
         upgrade,
+        method: received.method().clone(),
+        uri: received.uri().clone(),
+        caller,
     };
     if route.takes != Takes::Nothing {
         request.content = content(route.takes, family, &request.headers)?;

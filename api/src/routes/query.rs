@@ -24,6 +24,7 @@ use super::reply::{Reply, json_bytes, json_parts, json_text};
 use super::request::{Common, Request};
 use super::standing::plan_json;
 use crate::app::App;
+use crate::auth::Caller;
 use crate::error::ApiError;
 use crate::queries::{Answer, Client, Compiled, Pipe, Queries, Running, plans};
 use crate::standing;
@@ -75,6 +76,7 @@ pub struct Asked {
     pub body: QueryBody,
     pub common: Common,
     client: Client,
+    caller: Caller,
     family: Family,
 }
 
@@ -88,7 +90,8 @@ impl Asked {
             QueryBody::decode(&body, parameters).map_err(ApiError::Decode)?
         };
         app.queries.check_text(&body.text)?;
-        Ok(Asked { body, common, client: request.client(), family: request.family })
+        let (client, caller) = (request.client(), request.caller.clone());
+        Ok(Asked { body, common, client, caller, family: request.family })
     }
 }
 
@@ -96,6 +99,7 @@ impl Asked {
 pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Result<Reply, ApiError> {
     let began = Instant::now();
     let (compiled, parameters) = compiled(&app, &asked.common.graph, &asked.body)?;
+    asked.caller.check_query(&compiled.prepared.plan)?;
     let facts = compiled.prepared.plan.facts;
     asked.client.audit(&asked.body.text, facts);
     // The past may have to be read from the disk, and what ends queries does so once.
@@ -109,7 +113,7 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
     }
     // What writes is never cut short by its client.
     let deadline = asked.common.timeout.filter(|_| !facts.writes).and_then(|timeout| began.checked_add(timeout));
-    let Asked { body, common: Common { graph, at, timeout, .. }, client, family } = asked;
+    let Asked { body, common: Common { graph, at, timeout, .. }, client, family, .. } = asked;
     let register = &app.queries.register;
     let listed = if facts.at_once {
         register.begin_unlisted(&body.text, graph.name(), client)

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
 use serde_json::Value as Json;
-use warp::http::HeaderMap;
 use warp::http::header::USER_AGENT;
+use warp::http::{HeaderMap, Method, Uri};
 use weir_connectors::body::Cut;
 use weir_engine::Graph;
 use weir_model::{NodeId, Tick, Value};
 
+use super::auth;
 use crate::app::App;
+use crate::auth::Caller;
 use crate::clock;
 use crate::error::{ApiError, INVALID};
 use crate::queries::Client;
@@ -61,6 +63,9 @@ pub struct Request {
     pub trace: Option<Context>,
     /// The connection, for those that turn it into a web socket.
     pub upgrade: Option<OnUpgrade>,
+    pub method: Method,
+    pub uri: Uri,
+    pub caller: Caller,
 }
 
 /// What many routes take besides their own.
@@ -172,7 +177,8 @@ impl Request {
 
     pub fn client(&self) -> Client {
         let agent = self.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned());
-        Client { agent, remote: self.remote, trace: self.trace }
+        let who = self.caller.identity().map(|identity| auth::who(identity));
+        Client { agent, remote: self.remote, trace: self.trace, who }
     }
 
     pub fn is_text(&self) -> bool {

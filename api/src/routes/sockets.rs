@@ -25,15 +25,16 @@ pub async fn query(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     // One that is not there is told in the handshake.
     request.graph(&app)?;
     let graph_name = request.named_graph().map(str::to_owned);
-    let protocol = Protocol { app, graph_name, family: request.family, client: request.client() };
-    Ok(Reply::Whole(accept(&request.headers, request.upgrade, |socket| protocol.talk(socket))))
+    let (client, caller) = (request.client(), request.caller.clone());
+    let protocol = Protocol { app, graph_name, family: request.family, client, caller };
+    Ok(Reply::Whole(accept(request, |socket| protocol.talk(socket))))
 }
 
 /// What editors ask about texts.
 pub async fn language(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     request.graph(&app)?;
     let conversation = Conversation::new(app, request.named_graph().map(str::to_owned));
-    Ok(Reply::Whole(accept(&request.headers, request.upgrade, |socket| conversation.talk(socket))))
+    Ok(Reply::Whole(accept(request, |socket| conversation.talk(socket))))
 }
 
 /// v1: results as they come. The socket ends with the query.
@@ -54,7 +55,7 @@ async fn follow(app: Arc<App>, request: Request, stays: bool) -> Result<Reply, A
     let first = with_tick.then(|| begins(follower.place()));
     let events = events::follow(follower, encoder).filter(|event| ready(event.name != REST));
     let events = stream::iter(first).chain(events);
-    Ok(Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, events, stays))))
+    Ok(Reply::Whole(accept(request, move |socket| listen(app, socket, events, stays))))
 }
 
 /// Where the results begin: what a client comes back with that has got none.
@@ -86,7 +87,7 @@ pub async fn upload(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     }
     let taken = || ApiError::bad(format!("the ingest stream `{name}` has got its upload; create another one"));
     let uploader = upload.begin().ok_or_else(taken)?;
-    Ok(Reply::Whole(accept(&request.headers, request.upgrade, {
+    Ok(Reply::Whole(accept(request, {
         let stream = stream.clone();
         move |socket| receive(app, socket, stream, uploader)
     })))
@@ -104,5 +105,5 @@ fn tapped(app: Arc<App>, request: Request, which: fn(&TapPoints) -> &Broadcast) 
         return Err(ApiError::absent("output", name));
     }
     let tap = Tap::of(tap_points.iter().map(|points| which(points)));
-    Ok(Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, tap, true))))
+    Ok(Reply::Whole(accept(request, move |socket| listen(app, socket, tap, true))))
 }

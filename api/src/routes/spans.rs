@@ -6,13 +6,13 @@ use hyper::body::Incoming;
 use warp::http::header::USER_AGENT;
 use warp::http::{Request, StatusCode};
 
-use super::{Capability, Route};
+use super::Route;
 use crate::traces::{self, Span};
 
 /// Probes, pages and figures are asked for all the time, and tell nothing. Of a path the names are told, of what stands behind
 /// its question mark nothing.
 pub fn begin(route: &Route, remote: SocketAddr, request: &Request<Incoming>) -> Option<Span> {
-    if route.capability == Capability::Open {
+    if is_quiet(route.name) {
         return None;
     }
     let mut span = traces::of_request(request.headers(), || format!("{} {}", route.method, route.path))?;
@@ -25,6 +25,11 @@ pub fn begin(route: &Route, remote: SocketAddr, request: &Request<Incoming>) -> 
         span.set("user_agent.original", String::from_utf8_lossy(agent.as_bytes()).into_owned());
     }
     Some(span)
+}
+
+fn is_quiet(handler: &str) -> bool {
+    let quiet = ["admin::liveness", "admin::readiness", "admin::not_enabled"];
+    quiet.contains(&handler) || ["ui::", "documents::"].iter().any(|group| handler.starts_with(group))
 }
 
 /// An error of the client is none of the server.

@@ -318,7 +318,7 @@ pub async fn results(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
     match find(&app, &request) {
         Ok(query) => {
             let (follower, encoder) = following.begin(query).await?;
-            Ok(Reply::Whole(events::following(events::follow(follower, encoder))))
+            Ok(Reply::Whole(events::following(events::follow(follower, encoder), request.caller.lease())))
         }
         Err(error) if request.family != Family::V1 => Err(error),
         Err(ApiError::Absent(_)) => {

@@ -11,6 +11,7 @@ use warp::reply::Response;
 use super::reply::{Reply, document};
 use super::request::Request;
 use crate::app::App;
+use crate::auth::{Caller, LOGOUT_PAGE};
 use crate::error::{self, ApiError};
 use crate::{events, live};
 
@@ -68,30 +69,49 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 const POLICY_OF_FILES: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 
 /// Says where the description of the API is, from wherever the page is seen.
-pub async fn page(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    let mut page = closed(document("text/html; charset=UTF-8", PAGE, Duration::ZERO));
+pub async fn page(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let mut page = closed(page_for(&request.caller, PAGE, true));
     page.headers_mut().insert(LINK, HeaderValue::from_static("<openapi.json>; rel=\"service-desc\""));
     Ok(Reply::Whole(page))
 }
 
-pub async fn explorer(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(page_of_files(EXPLORER))
+pub async fn explorer(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    Ok(page_of_files(&request.caller, EXPLORER))
 }
 
 pub async fn explorer_file(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     file_of(EXPLORER_FILES, request.name(0))
 }
 
-pub async fn streams(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(page_of_files(STREAMS))
+pub async fn streams(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    Ok(page_of_files(&request.caller, STREAMS))
 }
 
 pub async fn streams_file(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     file_of(STREAMS_FILES, request.name(0))
 }
 
-fn page_of_files(page: &'static str) -> Reply {
-    Reply::Whole(held(document("text/html; charset=UTF-8", page, Duration::ZERO), POLICY_OF_FILES))
+fn page_of_files(caller: &Caller, page: &'static str) -> Reply {
+    Reply::Whole(held(page_for(caller, page, false), POLICY_OF_FILES))
+}
+
+/// How the line looks that says who is logged in, on pages whose styles stand in them. The others have it in their files.
+const LOGIN_STYLE: &str = " style=\"position:fixed;right:.75rem;bottom:.5rem;margin:0;font-size:.8rem;opacity:.8\"";
+
+/// A page, for whoever asks for it: it says who is logged in, and leads to the end of that. Nobody else may keep it.
+pub fn page_for(caller: &Caller, page: &'static str, is_styled_here: bool) -> Response {
+    const HTML: &str = "text/html; charset=UTF-8";
+    let Some(identity) = caller.identity() else { return document(HTML, page, Duration::ZERO) };
+    let (name, style) = (escaped(identity.shown_name()), if is_styled_here { LOGIN_STYLE } else { "" });
+    let line = format!("<p id=\"login\"{style}>{name} · <a href=\"{LOGOUT_PAGE}\">log out</a></p>\n");
+    let at = page.rfind("</body>").or_else(|| page.rfind("</html>")).unwrap_or(page.len());
+    let mut page = document(HTML, format!("{}{line}{}", &page[..at], &page[at..]), Duration::ZERO);
+    page.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    page
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn file_of(files: &'static [(&'static str, &'static str)], name: &str) -> Result<Reply, ApiError> {
@@ -106,7 +126,7 @@ const PAGE_SECONDS: u32 = 2;
 
 /// What a browser is shown instead of a page while weir starts; it asks again by itself.
 pub fn starting(reason: &str) -> Response {
-    let reason = reason.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let reason = escaped(reason);
     let page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta http-equiv=\"refresh\" content=\"{PAGE_SECONDS}\">\n\
          <title>weir starts</title>\n<style>:root {{ color-scheme: light dark; }} body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem; }}</style>\n\
@@ -134,8 +154,8 @@ pub async fn state(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     Ok(Reply::Value(live::state(&app)))
 }
 
-pub async fn events(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(Reply::Whole(events::listening(app.live.broadcast.listen())))
+pub async fn events(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Whole(events::listening(app.live.broadcast.listen(), request.caller.lease())))
 }
 
 #[cfg(test)]

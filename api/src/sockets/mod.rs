@@ -1,20 +1,22 @@
 //! Web sockets: the handshake, and the loop that sends what comes to one that only listens; conversations in files of their own.
 //!
 //! A socket that is slower than an output it listens to loses some of it; one that falls too far behind the results of a query
-//! ends. All of them end when weir stops, and when nothing comes from the client any more, which answers pings while it is there.
+//! ends. All of them end when weir stops, when the login ends that opened them, and when nothing comes from the client any more,
+//! which answers pings while it is there.
 
 pub mod language;
 pub mod line;
 pub mod protocol;
 pub mod upload;
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{SinkExt, Stream, StreamExt};
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, SinkExt, Stream, StreamExt};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -30,8 +32,10 @@ use warp::reply::Response;
 
 use self::line::Line;
 use crate::app::App;
+use crate::auth::Lease;
 use crate::error::{self, plain};
 use crate::events::{Event, GAP};
+use crate::routes::Request;
 
 /// The longest message of a client.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -43,15 +47,23 @@ const PING_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// When nothing has come for this many times the patience, the client is gone.
 pub const SILENCES_MAX: u32 = 4;
 
+/// Why a socket ends whose login does.
+const LOGIN_OVER: &str = "the login has ended";
+
 /// How long what a client still sends is read, once it was told that it made a mistake, or that weir ends.
 const REST_MAX: Duration = Duration::from_secs(2);
 
-/// What a handshake makes of a connection.
-pub type Connection = WebSocketStream<Line<TokioIo<Upgraded>, ()>>;
+/// What a handshake makes of a connection, and for how long whoever has opened it may.
+pub struct Connection {
+    stream: WebSocketStream<Line<TokioIo<Upgraded>, ()>>,
+    lease: Lease,
+}
 
 /// A web socket that is talked over.
 pub struct Socket {
-    connection: Connection,
+    connection: WebSocketStream<Line<TokioIo<Upgraded>, ()>>,
+    /// Over when the login is.
+    ended: BoxFuture<'static, ()>,
     patience: Duration,
     pings: Interval,
     /// Times between pings, one behind the other, in which nothing came.
@@ -80,11 +92,13 @@ pub fn refusal() -> Response {
     plain(StatusCode::BAD_REQUEST, "Expected WebSocket Upgrade request")
 }
 
-/// Answers the handshake, and gives the socket to `talk` once the connection is one.
-pub fn accept<F>(headers: &HeaderMap, upgrade: Option<OnUpgrade>, talk: impl FnOnce(Connection) -> F + Send + 'static) -> Response
+/// Answers the handshake of a request, and gives the socket to `talk` once the connection is one.
+pub fn accept<F>(request: Request, talk: impl FnOnce(Connection) -> F + Send + 'static) -> Response
 where
     F: Future<Output = Result<(), Error>> + Send + 'static,
 {
+    let Request { headers, upgrade, caller, .. } = request;
+    let (headers, lease) = (&headers, caller.lease());
     let (Some(key), Some(upgrade), true) = (headers.get(SEC_WEBSOCKET_KEY), upgrade, is_handshake(headers)) else {
         return refusal();
     };
@@ -102,8 +116,8 @@ where
         };
         let limits = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
         let line = Line::new(TokioIo::new(upgraded), ());
-        let connection = WebSocketStream::from_raw_socket(line, Role::Server, Some(limits)).await;
-        if let Err(error) = talk(connection).await {
+        let stream = WebSocketStream::from_raw_socket(line, Role::Server, Some(limits)).await;
+        if let Err(error) = talk(Connection { stream, lease }).await {
             tracing::debug!("a web socket ended: {error}");
         }
     });
@@ -117,13 +131,15 @@ impl Socket {
         let mut pings = interval_at(Instant::now() + interval, interval);
         // Where nothing was read for long, what has come meanwhile is read before silence is counted on.
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Socket { connection, patience, pings, silences: 0 }
+        let Connection { stream, lease } = connection;
+        Socket { connection: stream, ended: lease.ended().boxed(), patience, pings, silences: 0 }
     }
 
-    /// What comes next. Pings the client while it waits; an error says, too, that it is gone.
+    /// What comes next. Pings the client while it waits; an error says, too, that it is gone, or that its login is over.
     pub async fn next(&mut self) -> Option<Result<Message, Error>> {
         loop {
             tokio::select! {
+                () = &mut self.ended => return Some(Err(self.login_over())),
                 message = self.connection.next() => return message,
                 _ = self.pings.tick() => {}
             }
@@ -141,11 +157,20 @@ impl Socket {
     /// Waits until the connection breaks, for while nothing is read: answers to pings lie behind what is not read.
     pub async fn broken(&mut self) -> Error {
         loop {
-            self.pings.tick().await;
+            tokio::select! {
+                () = &mut self.ended => return self.login_over(),
+                _ = self.pings.tick() => {}
+            }
             if let Err(error) = self.ping().await {
                 return error;
             }
         }
+    }
+
+    fn login_over(&mut self) -> Error {
+        // It stays over, whoever asks again.
+        self.ended = ready(()).boxed();
+        Error::Io(io::Error::new(io::ErrorKind::PermissionDenied, LOGIN_OVER))
     }
 
     async fn ping(&mut self) -> Result<(), Error> {
@@ -198,6 +223,7 @@ impl Socket {
 fn mistake(error: &Error) -> Option<CloseFrame> {
     let (code, reason) = match error {
         Error::Capacity(_) => (CloseCode::Size, format!("a message has {MESSAGE_BYTES_MAX} bytes at most")),
+        Error::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => (CloseCode::Policy, LOGIN_OVER.to_owned()),
         Error::Utf8(_) => (CloseCode::Invalid, "a text is not UTF-8".to_owned()),
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return None,
         Error::Protocol(error) => (CloseCode::Protocol, error.to_string()),

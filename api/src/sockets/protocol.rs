@@ -27,6 +27,7 @@ use weir_model::{Tick, Value};
 
 use super::{Connection, Socket};
 use crate::app::App;
+use crate::auth::Caller;
 use crate::clock;
 use crate::error::ApiError;
 use crate::queries::{Client, Compiled, Listed, NOT_TAKEN, Running};
@@ -57,6 +58,8 @@ pub struct Protocol {
     pub graph_name: Option<String>,
     pub family: Family,
     pub client: Client,
+    /// What each query is held to.
+    pub caller: Caller,
 }
 
 /// What a query sends to its socket.
@@ -212,6 +215,7 @@ impl Protocol {
             return Ok(started);
         }
         let (compiled, parameters) = compiled(&self.app, &graph, &run.body)?;
+        self.caller.check_query(&compiled.prepared.plan)?;
         let facts = compiled.prepared.plan.facts;
         self.client.audit(&run.body.text, facts);
         let columns = table.then(|| columns(&run, &compiled));

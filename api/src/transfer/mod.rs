@@ -35,7 +35,7 @@ use crate::terminal::counted;
 use crate::tools::{ToolError, open_and_tell};
 use lines::Line;
 
-pub use online::back_up_over_http;
+pub use online::{Of, back_up_over_http};
 pub use progress::Progress;
 pub use whole::{Whole, beside, renamed};
 
@@ -107,9 +107,17 @@ pub struct Transfer {
     /// The namespace, instead of the default one
     #[arg(long)]
     pub namespace: Option<String>,
+
+    /// With --url, a file with a token that says who asks, for a weir with logins; WEIR_TOKEN is one
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub token_file: Option<PathBuf>,
 }
 
 impl Transfer {
+    fn of<'a>(&'a self, url: &'a str) -> Of<'a> {
+        Of { url, namespace: self.namespace.as_deref(), token_file: self.token_file.as_deref() }
+    }
+
     fn format(&self) -> Format {
         Format::of_file(self.format, &self.file)
     }
@@ -161,7 +169,7 @@ pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings:
         let said = match url {
             Some(url) => {
                 let mut write = |part: &[u8]| out.write_all(part).map_err(|error| failed(&error));
-                online::export(url, transfer.namespace.as_deref(), format, at, &mut write)?
+                online::export(transfer.of(url), format, at, &mut write)?
             }
             None => {
                 // As a weir that runs does, in the number that was given: a tick has no room for some.
@@ -238,7 +246,7 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
     };
     match url {
         Some(url) => {
-            let mut importer = online::Importer::new(url, transfer.namespace.as_deref(), format)?;
+            let mut importer = online::Importer::new(transfer.of(url), format)?;
             read(&mut |portion, first| importer.send(portion, first))?;
         }
         None => {

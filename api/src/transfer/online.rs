@@ -1,41 +1,50 @@
 //! Online: exports, imports and backups of a weir that runs, over HTTP.
 
 use std::future::Future;
+use std::path::Path;
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::progress::size;
 use super::{Format, Moved, Progress};
-use crate::client::{Asked, Client, Problem};
+use crate::client::{Asked, Client, Problem, Token};
 use crate::tools::ToolError;
 
 /// Writes a part of what comes. Its errors say which file cannot be written: nobody here knows.
 pub type WritePart<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), String>;
 
+/// Which weir is asked, about which namespace, and by whom.
+#[derive(Clone, Copy)]
+pub struct Of<'a> {
+    pub url: &'a str,
+    pub namespace: Option<&'a str>,
+    pub token_file: Option<&'a Path>,
+}
+
+impl Of<'_> {
+    fn client(&self) -> Result<Client, ToolError> {
+        Ok(Client::new(self.url, self.namespace.map(str::to_owned), Token::of(self.token_file))?)
+    }
+}
+
 /// Writes an export as the service gives it. Says what it was.
-pub fn export(
-    url: &str,
-    namespace: Option<&str>,
-    format: Format,
-    at: Option<u64>,
-    write: WritePart<'_>,
-) -> Result<String, ToolError> {
-    let mut client = client(url, namespace)?;
+pub fn export(of: Of<'_>, format: Format, at: Option<u64>, write: WritePart<'_>) -> Result<String, ToolError> {
+    let mut client = of.client()?;
     client.at = at;
-    let of = ("namespace", namespace.unwrap_or("default"));
+    let of = ("namespace", of.namespace.unwrap_or("default"));
     let bytes = download(&client, of, ("/api/v1/admin/export", &[("format", format.name().to_owned())], None), write)?;
     Ok(size(bytes))
 }
 
 /// Downloads a backup, of everything or `since` another one ended.
 pub fn back_up_over_http(
-    url: &str,
+    of: Of<'_>,
     since: Option<String>,
     pairs: &[(&str, String)],
     write: WritePart<'_>,
 ) -> Result<u64, ToolError> {
     const PATH: &str = "/api/v1/admin/backup";
-    download(&client(url, None)?, ("route", PATH), (PATH, pairs, since), write)
+    download(&of.client()?, ("route", PATH), (PATH, pairs, since), write)
 }
 
 fn download(client: &Client, of: (&str, &str), asked: Asked<'_>, write: WritePart<'_>) -> Result<u64, ToolError> {
@@ -58,8 +67,8 @@ pub struct Importer {
 }
 
 impl Importer {
-    pub fn new(url: &str, namespace: Option<&str>, format: Format) -> Result<Importer, ToolError> {
-        Ok(Importer { client: client(url, namespace)?, format, runtime: runtime()? })
+    pub fn new(of: Of<'_>, format: Format) -> Result<Importer, ToolError> {
+        Ok(Importer { client: of.client()?, format, runtime: runtime()? })
     }
 
     pub fn send(&mut self, portion: &[u8], first: u64) -> Result<Moved, ToolError> {
@@ -68,10 +77,6 @@ impl Importer {
         let read = serde_json::from_slice::<Moved>(&answer?);
         Ok(read.map_err(|error| format!("the answer of {} cannot be read: {error}", self.client.url()))?)
     }
-}
-
-fn client(url: &str, namespace: Option<&str>) -> Result<Client, ToolError> {
-    Ok(Client::new(url, namespace.map(str::to_owned))?)
 }
 
 fn runtime() -> Result<Runtime, String> {
@@ -88,7 +93,7 @@ mod tests {
     use std::net::TcpListener;
     use std::path::Path;
 
-    use super::back_up_over_http;
+    use super::{Of, back_up_over_http};
     use crate::config::{Settings, Sources, StoreSettings, load};
     use crate::tools::{Backup, ToolError, back_up};
     use crate::transfer::{Transfer, export};
@@ -170,8 +175,8 @@ mod tests {
             taken.extend_from_slice(part);
             Ok::<(), String>(())
         };
-        let pairs = [("leaveOut", "a,b".to_owned())];
-        let bytes = back_up_over_http(&url, Some(since.clone()), &pairs, &mut write);
+        let (pairs, of) = ([("leaveOut", "a,b".to_owned())], Of { url: &url, namespace: None, token_file: None });
+        let bytes = back_up_over_http(of, Some(since.clone()), &pairs, &mut write);
         let (first, body) = serving.join().expect("it is asked");
         assert_eq!(first, "POST /api/v1/admin/backup?leaveOut=a%2Cb HTTP/1.1");
         assert!(body == since.as_bytes(), "it is all of the body");

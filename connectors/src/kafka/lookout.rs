@@ -268,6 +268,12 @@ struct Watch {
     give_back_at: Option<Instant>,
 }
 
+/// Whether streams have to look at the trouble there is now again: it is another one than they were told of, or than there was
+/// when this look began. One that came since the last look has been seen by whoever looked meanwhile.
+fn is_news(told: Option<&str>, before: Option<&str>, now: Option<&str>) -> bool {
+    now != told || now != before
+}
+
 /// A partition that is read.
 struct Place {
     /// The offset of the record that comes next.
@@ -448,14 +454,16 @@ impl Watch {
         }
         let consumer = &self.shared.consumer;
         let voice = &consumer.context().voice;
-        if voice.trouble().is_some()
+        let reason = || voice.trouble().map(|trouble| trouble.reason);
+        let before = reason();
+        if before.is_some()
             && let Some(topic) = self.places.keys().next()
             && consumer.fetch_metadata(Some(topic), ASK_TIME_MAX).is_ok()
         {
             voice.clear();
         }
-        let trouble = voice.trouble().map(|trouble| trouble.reason);
-        if trouble != self.told {
+        let trouble = reason();
+        if is_news(self.told.as_deref(), before.as_deref(), trouble.as_deref()) {
             self.told = trouble;
             self.inboxes().for_each(|inbox| inbox.notice());
         }
@@ -640,5 +648,19 @@ impl Inbox {
 
     fn has_ended(&self) -> bool {
         lock(&self.content).end.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_news;
+
+    /// Streams that looked between two looks kept it, as nobody told them of the end of what nobody had told them of.
+    #[test]
+    fn a_trouble_between_two_looks_is_told_to_be_over() {
+        let down = Some("2/2 brokers are down");
+        assert!(is_news(None, down, None), "it came and went since the last look");
+        assert!(is_news(None, None, down) && is_news(down, down, None) && is_news(Some("refused"), down, down));
+        assert!(!is_news(None, None, None) && !is_news(down, down, down));
     }
 }

@@ -147,6 +147,7 @@ impl Finder<'_> {
                 self.facts.calls |= !procedure.at_once;
                 self.facts.at_once |= procedure.at_once;
                 self.facts.ends |= procedure.ends;
+                self.facts.fetches |= procedure.fetches;
                 self.facts.listens |= procedure.listens;
                 self.facts.impure |= !procedure.idempotent;
                 self.facts.fallible = true;

@@ -36,6 +36,8 @@ enum Effect {
     Reads,
     Scans,
     Writes,
+    /// Reads, and brings things from outside, or runs a text that may.
+    Fetches,
     /// Reads, and waits for more.
     Listens,
     /// Reads, and waits for nobody.
@@ -44,7 +46,7 @@ enum Effect {
     Ends,
 }
 
-use Effect::{AtOnce, Ends, Listens, Reads, Scans, Writes};
+use Effect::{AtOnce, Ends, Fetches, Listens, Reads, Scans, Writes};
 
 type Choose = fn(&query::Queries, &dyn Caller, &[Value]) -> Result<Option<Chosen>, Failure>;
 
@@ -109,7 +111,7 @@ static TABLE: &[Row] = &[
     Row { signature: "cypher.runTimeboxed(cypher :: STRING, params :: MAP, timeout :: INTEGER) :: (value :: MAP)", effect: Writes, idempotent: false,
         description: "Runs a query and gives its rows until `timeout` milliseconds have passed, then ends without an error",
         example: "CALL cypher.runTimeboxed('UNWIND range(1, 3) AS x RETURN x', {}, 1000) YIELD value RETURN value.x", does: Does::Query(query::timeboxed) },
-    Row { signature: "history.queryAt(query :: STRING, atTime :: INTEGER, parameters :: MAP = {}) :: (value :: MAP)", effect: Reads, idempotent: true,
+    Row { signature: "history.queryAt(query :: STRING, atTime :: INTEGER, parameters :: MAP = {}) :: (value :: MAP)", effect: Fetches, idempotent: true,
         description: "Runs a query that only reads on the graph as it was at the end of a millisecond since 1970, or at the moment this query reads if that is earlier",
         example: "CALL history.queryAt('MATCH (n) RETURN count(n) AS n', timestamp()) YIELD value RETURN value.n", does: Does::Query(query::at) },
     Row { signature: "history.nodeAt(node :: NODE!, atTime :: INTEGER) :: (node :: NODE, edges :: LIST)", effect: Reads, idempotent: true,
@@ -139,16 +141,16 @@ static TABLE: &[Row] = &[
     Row { signature: "getFilteredEdges(node :: NODE!, edgeTypes :: LIST OF STRING, directions :: LIST OF STRING, allowedNodes :: LIST) :: (edge :: RELATIONSHIP)", effect: Reads, idempotent: true,
         description: "The edges at a node of these types, directions (outgoing, incoming) and other ends; an empty list lets all pass",
         example: "CALL getFilteredEdges(idFrom(1), ['KNOWS'], ['outgoing'], []) YIELD edge RETURN edge", does: Does::Graph },
-    Row { signature: "loadJsonLines(url :: STRING) :: (value :: ANY)", effect: Reads, idempotent: true,
+    Row { signature: "loadJsonLines(url :: STRING) :: (value :: ANY)", effect: Fetches, idempotent: true,
         description: "One row for each line of JSON in a file of an allowed directory, or behind an http or https URL",
         example: "UNWIND [] AS url CALL loadJsonLines(url) YIELD value RETURN value", does: Does::Service },
-    Row { signature: "parseProtobuf(bytes :: BYTES?, schemaUrl :: STRING, typeName :: STRING) :: (value :: MAP)", effect: Reads, idempotent: true,
+    Row { signature: "parseProtobuf(bytes :: BYTES?, schemaUrl :: STRING, typeName :: STRING) :: (value :: MAP)", effect: Fetches, idempotent: true,
         description: "The message that some bytes are, by a descriptor set in a file of an allowed directory, or behind an http or https URL; null where they are none",
         example: "UNWIND [] AS bytes CALL parseProtobuf(bytes, 'people.desc', 'Person') YIELD value RETURN value", does: Does::Service },
-    Row { signature: "toProtobuf(value :: MAP?, schemaUrl :: STRING, typeName :: STRING) :: (protoBytes :: BYTES)", effect: Reads, idempotent: true,
+    Row { signature: "toProtobuf(value :: MAP?, schemaUrl :: STRING, typeName :: STRING) :: (protoBytes :: BYTES)", effect: Fetches, idempotent: true,
         description: "The bytes of the message that a map is, by a descriptor set as for `parseProtobuf`; null where it does not fit",
         example: "UNWIND [] AS value CALL toProtobuf(value, 'people.desc', 'Person') YIELD protoBytes RETURN protoBytes", does: Does::Service },
-    Row { signature: "load.csv(url :: STRING, headers :: BOOLEAN, separator :: STRING) :: (row :: ANY)", effect: Reads, idempotent: true,
+    Row { signature: "load.csv(url :: STRING, headers :: BOOLEAN, separator :: STRING) :: (row :: ANY)", effect: Fetches, idempotent: true,
         description: "What LOAD CSV reads with",
         example: "UNWIND [] AS url LOAD CSV FROM url AS row RETURN row", does: Does::Service },
     Row { signature: "standing.wiretap(options :: MAP) :: (data :: MAP, meta :: MAP)", effect: Listens, idempotent: true,
@@ -230,6 +232,7 @@ static DECLARED: LazyLock<HashMap<Text, (&'static Row, Arc<Procedure>)>> = LazyL
             listens: row.effect == Listens,
             at_once: matches!(row.effect, AtOnce | Ends),
             ends: row.effect == Ends,
+            fetches: row.effect == Fetches,
             idempotent: row.idempotent,
             description: Text::const_new(row.description),
             example: Text::const_new(row.example),

@@ -127,6 +127,7 @@ const READS: QueryFacts = QueryFacts {
     calls: false,
     at_once: false,
     ends: false,
+    fetches: false,
     listens: false,
     impure: false,
     fallible: true,

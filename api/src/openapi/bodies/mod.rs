@@ -5,12 +5,14 @@ mod query;
 mod ingest;
 mod standing;
 mod system;
+mod logins;
 mod debug;
 mod errors;
 
 pub use debug::*;
 pub use errors::*;
 pub use ingest::*;
+pub use logins::*;
 pub use query::*;
 pub use standing::*;
 pub use system::*;
