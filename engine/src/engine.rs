@@ -650,6 +650,17 @@ mod tests {
         Options { workers: 1, ..Options::default() }
     }
 
+    /// Waits for one thing after another, for 40 s in all from now on.
+    fn patience() -> impl Fn(&str, &dyn Fn() -> bool) {
+        let begun = Instant::now();
+        move |what, is_so| {
+            while !is_so() {
+                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
     #[test]
     fn a_graph_whose_drop_failed_keeps_its_name_and_can_be_dropped_again() {
         let store = Arc::new(FaultyStore::new(Arc::new(InMemory::new()), usize::MAX));
@@ -725,7 +736,7 @@ mod tests {
         let store = Arc::new(FaultyStore::new(Arc::new(InMemory::new()), usize::MAX));
         let engine = Engine::open(store.clone(), options()).unwrap();
         engine.start().unwrap();
-        let begun = Instant::now();
+        let (until, begun) = (patience(), Instant::now());
         store.is_full.store(true, Ordering::SeqCst);
         // One is due at once.
         let graph = engine.default_graph();
@@ -733,12 +744,6 @@ mod tests {
         purged.set_label(node, graph.symbols().intern("l"), false);
         purged.erase(node);
         graph.apply(purged, 1).unwrap();
-        let until = |what: &str, is_so: &dyn Fn() -> bool| {
-            while !is_so() {
-                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
         let tries = || store.refused.load(Ordering::SeqCst);
         until("none was tried", &|| tries() > 0);
         std::thread::sleep(Duration::from_millis(700));
@@ -764,13 +769,7 @@ mod tests {
         };
         let keeper = engine.housekeeper("pages", || (), keep).unwrap();
         lock(&engine.shared.housekeepers).push(keeper);
-        let begun = Instant::now();
-        let until = |what: &str, is_so: &dyn Fn() -> bool| {
-            while !is_so() {
-                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
+        let until = patience();
         until("the other is kept no more", &|| !ill.neglected().is_empty() && kept.load(Ordering::SeqCst) > 5);
         let told = ill.neglected().remove("pages").unwrap();
         assert!(told.contains("an error in weir itself") && told.contains("simulated: of quine"), "{told}");
@@ -792,13 +791,7 @@ mod tests {
         let engine = Engine::open(store.clone(), options()).unwrap();
         engine.start().unwrap();
         let graph = engine.default_graph();
-        let begun = Instant::now();
-        let until = |what: &str, is_so: &dyn Fn() -> bool| {
-            while !is_so() {
-                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
+        let until = patience();
         let is_told = || graph.neglected().contains_key(CLOCK);
         let wait_for = |moment: u64| {
             let mut alarm = Alarm::new(graph.parts().alarms.clone(), graph.id(), 1000);
@@ -834,13 +827,7 @@ mod tests {
         let engine = Engine::open(Arc::new(InMemory::new()), options()).unwrap();
         engine.start().unwrap();
         let graph = engine.default_graph();
-        let begun = Instant::now();
-        let until = |what: &str, is_so: &dyn Fn() -> bool| {
-            while !is_so() {
-                assert!(begun.elapsed() < Duration::from_secs(40), "{what}");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
+        let until = patience();
         let full = graph.parts().log.full();
         let moment = wall_clock_millis();
         let mut alarm = Alarm::new(graph.parts().alarms.clone(), graph.id(), 1000);
